@@ -14,7 +14,7 @@ import sys
 def main() -> None:
     """Answer `--version` and completion before importing more; run the command line else."""
     forgotten = _forget_relative_entries()
-    if sys.argv[1:] in (["--version"], ["-V"]):
+    if sys.argv[1:] in (["--version"], ["-V"], ["version"]):
         from acp_launch import __version__
 
         sys.stdout.write(f"acp-launch {__version__}\n")

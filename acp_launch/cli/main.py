@@ -84,9 +84,10 @@ def _run(arguments: Sequence[str]) -> int:
         from acp_launch.cli.overview import show
 
         return show()
-    if not HELP & set(arguments) and arguments[0] in PLAIN:
-        from acp_launch.cli.verb import import_without, load, plain
+    from acp_launch.cli.verb import SYNONYMS, import_without, load, plain
 
+    arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
+    if not HELP & set(arguments) and arguments[0] in PLAIN:
         import_without("msgspec", "typing_extensions")
         verb: Callable[..., Verb] = load(arguments[0])
         if asked := plain(verb, arguments[1:]):

@@ -1,8 +1,9 @@
 """
-`acp-launch` alone: the project, its profiles, missing secrets, the latest sessions, and the commands to type next.
+`acp-launch` alone: the project, its profiles, hosts that are up, missing secrets, the latest sessions, and the commands
+to type next.
 
-It only reads files: no store of secrets is asked and no agent is started. Whether a secret is set is therefore told
-from the variables and from the index of the names that acp-launch has stored.
+It reads files and asks the hosts: no store of secrets is asked and no agent is started. Whether a secret is set is
+therefore told from the variables and from the index of the names that acp-launch has stored.
 """
 
 import os
@@ -16,6 +17,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.problem import count, errors, ours
 
 if TYPE_CHECKING:
+    from acp_launch.host.place import HostNote
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.session.store import Record
@@ -58,6 +60,7 @@ def show() -> int:
     missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
     rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]
     rows += _group("profiles", _profile_rows(profiles, len(own) - MOST))
+    rows += _group("hosts", _host_rows(settings, project))
     rows += _group("secrets", [(name, "not set", f"needed by {profile}") for name, profile in missing])
     rows += _group("sessions", _session_rows(sessions))
     width = stdout.terminal_width()
@@ -132,6 +135,29 @@ def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
     if more > 0:
         rows.append((f"{more} more: acp-launch list",))
     return rows or [("none yet; acp-launch list shows the built-in ones",)]
+
+
+def _host_rows(settings: "Settings", project: Path) -> list[Row]:
+    from acp_launch.host.place import any_host, hosts
+
+    notes = hosts(settings.state) if any_host(settings.state) else ()
+    return [(_describe_host(note, project),) for note in notes if note.socket]
+
+
+def _describe_host(note: "HostNote", project: Path) -> str:
+    from acp_launch.console.sessions import tilde
+    from acp_launch.host.door import read_status
+
+    place = "" if note.project == str(project) else f" in {tilde(note.cwd, str(Path.home()))}"
+    try:
+        sessions = read_status(note).sessions
+    except LaunchError as error:
+        return f"{error.message}; {error.fix}"
+    if asks := [each.name for each in sessions if each.state == "asks"]:
+        waits = "waits" if len(asks) == 1 else "wait"
+        return f"{note.called} is up{place}; {', '.join(asks)} {waits} for you: {ours('attach', *asks[:1])}"
+    opened = f"; {count(len(sessions), 'session')}: {ours('attach')}" if sessions else ""
+    return f"{note.called} is up{place}{opened}"
 
 
 def _session_rows(sessions: "Sequence[Record] | None") -> list[Row]:

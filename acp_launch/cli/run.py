@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.start import ChosenSession, Launched
     from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
+    from acp_launch.host.wire import SessionStatus
     from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
@@ -69,6 +70,9 @@ def _session_of_host(settings: "Settings", session: str | None, profile: str | N
     if not notes:
         raise SessionError("no profile is up" if profile is None else f"{profile} is not up", fix=ours("up", "PROFILE"))
     found = [(note, each) for note in notes for each in read_status(note).sessions if session in (None, each.name)]
+    found.sort(key=lambda one: one[1].state != "asks")
+    if found[1:] and can_pick():
+        found = [found[_pick(_list_open(found))]]
     if len(found) == 1:
         return found[0][0], found[0][1].name
     names = ", ".join(f"{each.name} ({note.called}, {each.state})" for note, each in found)
@@ -77,6 +81,16 @@ def _session_of_host(settings: "Settings", session: str | None, profile: str | N
     which = "no session is open" if session is None else f'no session "{session}" is open'
     fix = f"to open one: {ours('run', notes[0].called, *(('--session', session) if session else ()))}"
     raise SessionError(f"{which} in a host", fix=fix)
+
+
+def _list_open(found: "Sequence[tuple[HostNote, SessionStatus]]") -> "PickList":
+    from acp_launch.console.sessions import tilde
+    from acp_launch.interactive.picker import PickList
+
+    home = str(Path.home())
+    rows = [(each.name, each.title, each.state, note.called, tilde(note.cwd, home)) for note, each in found]
+    headings = ("SESSION", "TITLE", "STATE", "PROFILE", "DIRECTORY")
+    return PickList(title="Sessions of hosts", headings=headings, rows=rows, ends=[1], starts=[4])
 
 
 def carry_out(request: RunRequest) -> int:

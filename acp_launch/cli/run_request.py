@@ -207,7 +207,7 @@ class RunRequest(NamedTuple):
                 is_here = plan.project == project_of(Path.cwd())
                 listing = ours("permission", "list", "--", plan.profile)
                 listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
-            return await permission_asker(person, listing)(question)
+            return await permission_asker(person, listing, str(plan.cwd))(question)
 
         return ask
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option, read_keep
-from acp_launch.console.stderr import DIM, harmless, say, tell
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
@@ -67,15 +67,25 @@ class Up(NamedTuple):
         from acp_launch.settings.load import load
 
         request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
-        if self.replace:
-            settings = load()
-            if note := _present(settings, self.profile):
-                end(note, settings)
+        settings = load()
+        note = _present(settings, self.profile)
+        if note and self.replace:
+            end(note, settings)
+        elif note and note.socket and not (self.foreground or self.trace):
+            _require_same(note, self.profile, settings)
+            _tell_host(note, "is up")
+            if self.keep:
+                tell(f"--keep begins with the host: {ours('up', note.called, '--replace')}", style=YELLOW)
+            return 0
         if self.foreground:
             return run_host(request)
         begun = start(request)
         if begun.pid and not begun.code:
-            _tell_host(self.profile, begun.pid, begun.took)
+            note = _present(settings, self.profile)
+            if note is None or note.pid != begun.pid:
+                what = f"{self.profile} was up after {begun.took:.1f} s, and has ended since"
+                raise StateError(what, fix=ours("logs", self.profile))
+            _tell_host(note, f"is up after {begun.took:.1f} s")
         return begun.code
 
 
@@ -143,17 +153,34 @@ class Reload(NamedTuple):
         return 0
 
 
-def _tell_host(profile: str, pid: int, took: float) -> None:
-    """Say what has come up."""
+def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
+    """Refuse a host that runs what the profile was, or works in another directory.
+
+    Raises:
+        UsageError: with what has changed.
+    """
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.host.place import content_of
+    from acp_launch.profile.trust import changes
+
+    loaded, fix = loaded_profile(profile, settings), f"to start it again: {ours('up', profile, '--replace')}"
+    content, plan = content_of(loaded), resolved_from(loaded, cwd=None, session=None).plan
+    if content.digest != note.digest:
+        if content.others == note.others:
+            fix += f"; to restart just its servers: {ours('reload', profile)}"
+        lines = list(changes(note.lines, content.lines))
+        raise UsageError(f"{profile} is up (pid {note.pid}), and has changed since", fix=fix, detail=lines)
+    if plan is not None and note.cwd != str(plan.cwd):
+        raise UsageError(f"{profile} is up (pid {note.pid}), and works in {note.cwd}", fix=fix)
+
+
+def _tell_host(note: "HostNote", what: str) -> None:
+    """Say what is up."""
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import read_status
-    from acp_launch.settings.load import load
 
-    note = _present(load(), profile)
-    if note is None or note.pid != pid:
-        raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
     status = read_status(note)
-    tell(f"{note.called} is up after {took:.1f} s (pid {note.pid})")
+    tell(f"{note.called} {what} (pid {note.pid})")
     say(harmless(f"  agent: {status.agent}", keep=""))
     for server in status.servers:
         say(f"  mcp server: {stands(server)}")

@@ -83,6 +83,19 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "help": "help.help_",
     },
 }
+# What users of other tools type for a verb.
+SYNONYMS: Mapping[str, str] = {
+    "agent": "agents",
+    "log": "logs",
+    "permissions": "permission",
+    "profiles": "list",
+    "secrets": "secret",
+    "servers": "mcp",
+    "sessions": "session",
+    "status": "ps",
+    "stop": "down",
+    "traces": "trace",
+}
 VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name, place in verbs.items()}
 
 

@@ -116,6 +116,7 @@ class Attached:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
+        self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
         self.changed: Callable[[Change], None] = lambda change: None  # hears of a step in the life of a server
         connection.understood, connection.extension = understood, self._took
 
@@ -128,6 +129,8 @@ class Attached:
             self.client.denied = msgspec.json.decode(value, type=str)
         elif told.name in ("turn", "idle") and self.client is not None:
             self._work(value, is_working=told.name == "turn")
+        elif told.name == "asked":
+            self.asked(msgspec.json.decode(value, type=bool))
         elif told.name == "server":
             self.changed(msgspec.json.decode(value, type=Change))
         if told.name in _SHOWN:
@@ -252,7 +255,7 @@ class HostedLaunch(Launch):
 
         async def met(attached: Attached) -> T:
             self._attached = attached
-            attached.began, attached.changed = self.began, self.servers.note_state
+            attached.began, attached.asked, attached.changed = self.began, self.asked, self.servers.note_state
             self.servers.connection = attached.connection
             if self._entry.stays:
                 await self.servers.refresh()

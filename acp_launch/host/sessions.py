@@ -19,6 +19,7 @@ from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
+from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
@@ -420,7 +421,7 @@ class HostSession:
                             await self._changed.wait()
                             continue
                         with suppress(FrontGone):
-                            return await put(front)
+                            return await self._put_to(front, put)
                         continue
                     if not (wait := self._hub.host.unattended.wait):
                         return None
@@ -429,6 +430,34 @@ class HostSession:
                         self._wait_told()
                     await self._changed.wait()
         return None
+
+    async def _put_to(self, front: FrontLine, put: Callable[[FrontLine], Awaitable[T]]) -> T:
+        """Return the answer of a front. The other fronts learn that it is asked.
+
+        Raises:
+            FrontGone: it left, or another front has taken the questions.
+        """
+        answers: list[T] = []
+
+        async def ask() -> None:
+            answers.append(await put(front))
+
+        async def until_taken() -> None:
+            while self.driver is front:
+                self._changed.clear()
+                await self._changed.wait()
+
+        self._tell_asked(is_asked=True)
+        try:
+            await first_of(ask(), until_taken())
+        finally:
+            self._tell_asked(is_asked=False)
+        if not answers:
+            raise FrontGone
+        return answers[0]
+
+    def _tell_asked(self, *, is_asked: bool) -> None:
+        self.events.add(event("asked", is_asked))
 
     def _wait_told(self) -> None:
         host = self._hub.host

@@ -44,6 +44,7 @@ from acp_launch.interactive.front import (
     Interrupted,
     Left,
     Pressed,
+    Redirected,
     Status,
     Submitted,
     Unqueued,
@@ -66,7 +67,7 @@ from acp_launch.interactive.screen import (
 )
 from acp_launch.mark import marked
 from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.session.observer import Person
+from acp_launch.session.observer import BACK, Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 
@@ -144,7 +145,7 @@ def of_answer(answer: Buffer, asking: ScreenQuestions) -> KeyBindings:
 
     for key in ("enter", "c-j"):
         keys.add(key, filter=here)(_call_action(enter))
-    keys.add("escape", filter=here)(lambda event: asking.answer(None))
+    keys.add("escape", filter=here)(lambda event: asking.answer(BACK))
     keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
     return keys
 
@@ -157,10 +158,14 @@ def of_choice(asking: ScreenQuestions, prompt: Buffer, leave: Callable[[], None]
 
     @keys.add(Keys.Any)
     def _(event: KeyPressEvent) -> None:
+        keys = {choice.key for choice in asking.open.choices} if asking.open else set()
+        key = event.data if event.data in keys else event.data.lower()
         if event.app.key_processor.input_queue:
             _insert_typed(event, asking, prompt)
-        elif asking.open and event.data.lower() in {choice.key for choice in asking.open.choices}:
-            asking.answer(event.data.lower())
+        elif key in keys:
+            asking.answer(key)
+        elif key in ENTER:
+            asking.explain_keys()
 
     keys.add(Keys.BracketedPaste)(lambda event: _insert_typed(event, asking, prompt))
     keys.add("escape", eager=True)(lambda event: asking.answer(None))
@@ -194,6 +199,7 @@ def _complete(prompt: Buffer) -> None:
         prompt.start_completion(insert_common_part=True)
 
 
+ENTER = ("\r", "\n")
 SOON = stretch(0.5)  # seconds after our own stop in which SIGCONT belongs to it
 AGAIN = stretch(0.8)  # seconds in which a second Escape counts as one with the first
 STEP = 0.4  # seconds between two steps of the spinner
@@ -242,6 +248,8 @@ class Application:
         self._beat: asyncio.TimerHandle | None = None  # of the next step of the spinner
         self.canvas = SessionCanvas(console, output.get_size, lambda: self._app.invalidate())
         self._asking = ScreenQuestions(self.canvas, self._refocus, self._room, clock or StillClock())
+        self._asking.can_redirect = lambda: self._status.mood == "working"
+        self._asking.redirect = lambda: self.events.put_nowait(Redirected())
         self.person: Person = self._asking
         self._completing = Completing()
         self._past = PromptHistory(history, source, lambda text: self.canvas.print(Text(text, "dim")))

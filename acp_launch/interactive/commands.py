@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -13,11 +14,19 @@ from acp_launch.console.draw.live import token_counts
 from acp_launch.console.permissions import about
 from acp_launch.console.sessions import CHOICE, ago, choice_row, display_name
 from acp_launch.console.stderr import DIM, QUOTE
-from acp_launch.console.stdout import columns
+from acp_launch.console.stdout import columns, fit
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
-from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
+from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw, is_ours
+from acp_launch.interactive.state import (
+    CurrentSession,
+    InteractiveState,
+    Leave,
+    Move,
+    Outcome,
+    is_the_end,
+    option_values,
+)
 from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -99,10 +108,17 @@ KEYBOARD = (
     ("Ctrl-L, Ctrl-Z", "begin at the top of the screen; stop until fg"),
     ("/ : @ ?", "commands of the agent, ours, a file, this list"),
 )
+# Other names of commands. Those with a slash are habits from other programs, unless the agent offers them.
 ALIASES = {
-    **dict.fromkeys((":q", ":q!", ":wq", ":exit", *WORDS), ":quit"),
+    **dict.fromkeys((":q", ":q!", ":wq", ":exit", "/exit", "/quit", *WORDS), ":quit"),
+    **dict.fromkeys((":clear", "/clear", "/new"), ":new"),
+    **dict.fromkeys((":resume", "/resume"), ":switch"),
+    **{f"/{name}": f":{name}" for name in ("help", "model", "mode", "sessions")},
     ":usage": ":context",
 }
+SHELL = "!"
+LISTED = 200  # columns of the values of an option in a list of all options
+HABIT = 2  # words of a line that may be a habit: a longer one is a prompt
 
 
 class ColonCommand(Struct, frozen=True):
@@ -119,6 +135,15 @@ def prompt_of(text: str) -> str:
     return text[1:] if text.startswith(SIGIL * 2) else text
 
 
+def is_for_us(text: str, current: CurrentSession) -> bool:
+    """Return whether entered text is a command instead of a prompt, in this session. A space before it sends it."""
+    name, *rest = text.split()
+    is_habit = text.startswith("/") and name in ALIASES and len(rest) < HABIT
+    is_shell = text.startswith(SHELL) and text[1:2].isalpha()
+    offered = {f"/{each.name}" for each in current.client.state.commands}
+    return is_ours(text) or is_shell or (is_habit and name not in offered)
+
+
 def words() -> tuple[Word, ...]:
     """Return the commands for completion."""
     return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
@@ -131,6 +156,9 @@ def find_command(text: str) -> tuple[ColonCommand, str]:
         UsageError: the command is unknown.
     """
     name, command, rest = _split(text)
+    if name.startswith(SHELL):
+        fix = "with a space before it, it goes to the agent; Ctrl-Z leads to your shell, and fg back"
+        raise UsageError(f"{SHELL} runs no command here", fix=fix)
     if command is None:
         near = likeliest(name, COMMANDS)
         fix = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
@@ -156,8 +184,9 @@ async def run(interactive: InteractiveState, current: CurrentSession, text: str)
 
     async def work() -> Outcome | None:
         command, rest = find_command(text)
-        if text.strip() in WORDS:
-            interactive.say(f"to send the word {text.strip()} to the agent, type a space before it", DIM)
+        name, *_ = text.split()
+        if not name.startswith(SIGIL):
+            interactive.say(f"{name} is {ALIASES[name]} here; with a space before it, it goes to the agent", DIM)
         return await command.run(interactive, current, rest)
 
     return await _report_errors(interactive, work())
@@ -241,12 +270,12 @@ async def _new(interactive: InteractiveState, current: CurrentSession, rest: str
     return Move(interactive.held_sessions.enter(rest, is_new=True) if rest else interactive.held_sessions.fresh())
 
 
-async def _mode(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    option = match(current.client.state.options, "mode")
+async def _show_or_set(name: str, interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    option = match(current.client.state.options, name)
     if rest:
-        await _set_to(interactive, current, "mode", rest)
+        await _set_to(interactive, current, name, rest)
     elif option is None:
-        interactive.say("this agent has no modes")
+        interactive.say(f"this agent has no {name}s to choose from")
     else:
         _tell_option(interactive, option)
 
@@ -285,6 +314,8 @@ async def _set(interactive: InteractiveState, current: CurrentSession, rest: str
     else:
         for option in options:
             interactive.say(f"{option.id} = {option.shown}  {option.description}", QUOTE)
+            values = " | ".join(each.text for each in option_values(option))
+            interactive.say(fit(f"    {values}", LISTED), QUOTE)
         if not options:
             interactive.say("this agent has no options")
 
@@ -393,6 +424,8 @@ async def _detach(interactive: InteractiveState, current: CurrentSession, rest: 
         profile = interactive.launch.plan.called
         raise UsageError("this launch ends with its terminal", fix=f"to have one that stays: {ours('up', profile)}")
     await interactive.launch.host.detach()
+    interactive.resume = lambda name: ours("attach", name)
+    current.held_session.is_used = True  # it is open in the host, also before its first prompt
     return Leave(0)
 
 
@@ -408,7 +441,8 @@ COMMANDS = {
     ":sessions": ColonCommand(_sessions, "", "list the sessions of this project and profile"),
     ":switch": ColonCommand(_switch, "[NAME]", "switch to another session; without NAME, choose one", in_turn=False),
     ":new": ColonCommand(_new, "[NAME]", "start a new session and switch to it", in_turn=False),
-    ":mode": ColonCommand(_mode, "[MODE]", "show or set the agent's mode"),
+    ":mode": ColonCommand(partial(_show_or_set, "mode"), "[MODE]", "show or set the agent's mode"),
+    ":model": ColonCommand(partial(_show_or_set, "model"), "[MODEL]", "show or set the agent's model"),
     ":set": ColonCommand(_set, "[OPTION VALUE]", "show or set the agent's options"),
     ":servers": ColonCommand(_servers, "", "show the state of the MCP servers"),
     ":restart": ColonCommand(_restart, "SERVER", "restart an MCP server"),

@@ -47,6 +47,10 @@ class Cancelled(Struct, frozen=True):
     """Escape during a turn. It never leaves the session, however often it is pressed."""
 
 
+class Redirected(Struct, frozen=True):
+    """The user refuses a tool call, and types what the agent shall do instead."""
+
+
 class Unqueued(Struct, frozen=True):
     """Up on an empty line: the prompt that was queued last is wanted back on the line."""
 
@@ -66,7 +70,7 @@ class Pressed(Struct, frozen=True):
     key: Key
 
 
-Event = Submitted | Interrupted | Left | Cancelled | Unqueued | Pressed | Began
+Event = Submitted | Interrupted | Left | Cancelled | Redirected | Unqueued | Pressed | Began
 Mood = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
 
 

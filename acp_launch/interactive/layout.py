@@ -171,7 +171,7 @@ def _right_width(parts: Sequence[StatusPart], signs: Signs) -> int:
 
 
 BETWEEN_WAYS = "  "  # between two answers
-FEW = 5  # rows: the prompt, and one answer of each kind of a permission
+FEW = 5  # rows for the prompt and its answers, on a small screen too
 KEY = "ansicyan bold"
 BAR = "ansiyellow"
 Row = list[tuple[str, str]]  # style and text
@@ -183,16 +183,12 @@ def room(rows: int) -> int:
 
 
 def question_rows(question: Question, width: int, room: int) -> list[Row]:
-    """Return at most `room` rows of at most `width` columns. Answers share a row if all fit, else each begins a row."""
+    """Return at most `room` rows of at most `width` columns. Answers share rows, unless one is wider than a row."""
     inner = width - COLUMNS
     line_prompt: list[Row] = [[("bold", part)] for part in break_lines(question.prompt, inner)]
-    beside = _beside(question, inner)
-    answers = (
-        beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, inner)]
-    )
-    rows = [*line_prompt, *answers]
-    if question.is_below and len(rows) < room and room > FEW:
-        rows = [[], *rows]
+    fits = all(cells(_key(choice, question) + choice.label) <= inner for choice in question.choices)
+    whole = (row for choice in question.choices for row in _whole(choice, question, inner))
+    rows = [*line_prompt, *(_beside(question, inner) if fits else whole)]
     if len(rows) <= room and inner > 0:
         return [[(BAR, f"{MARK} " if row else MARK), *row] for row in rows]
     return [_head(question, width), *_beside(question, width)][: max(0, room)]

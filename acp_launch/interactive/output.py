@@ -278,6 +278,7 @@ class Pulse:
         self._since = self._heard = clock()
         self._is_fresh = False  # something was heard since the clock was read
         self._kind = ""  # of the last update
+        self.is_asked_elsewhere = False  # another terminal of the session is asked
         self._patience: float | None = None  # how long the agent may be silent
         self._wait: _Wait | None = None
 
@@ -286,6 +287,7 @@ class Pulse:
         self._state = "opening the session" if mood == "starting" and is_open else MOODS.get(mood, "")
         self._since = self._heard = self._clock()
         self._wait, self._is_fresh, self._kind = None, False, ""
+        self.is_asked_elsewhere = self.is_asked_elsewhere and mood in MOODS
 
     def hear(self, kind: str) -> None:
         """Note an update of the agent. Called 100,000 times in a long turn, so the clock is read later, by `now`."""
@@ -315,6 +317,8 @@ class Pulse:
     def now(self, running: Running) -> Activity | None:
         """Return what is being done; None if nothing is."""
         now = self._read()
+        if self.is_asked_elsewhere:
+            return Activity("asked on another terminal")
         if self._wait is not None and now < self._wait.until:
             limit = f"timeout {seconds(self._wait.limit)}"
             return Activity(f"still waiting for the {self._wait.what}", now - self._wait.began, limit)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from acp_launch.console.ask.room import break_lines
-from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock
+from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock, keys_of
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.mark import COLUMNS, MARK
-from acp_launch.session.observer import Choice, Tone
+from acp_launch.session.observer import BACK, Choice, Tone
 
 TONES: dict[Tone, str] = {
     "dim": "dim",
@@ -29,6 +29,10 @@ TONES: dict[Tone, str] = {
     "added": "green",
     "removed": "red",
 }
+
+
+YES, NO = "y", "n"
+REDIRECT = Choice("N", "No, and type what to do instead")
 
 
 @dataclass(eq=False)
@@ -41,7 +45,7 @@ class Question:
     since: float = field(default_factory=lambda: asyncio.get_running_loop().time())  # loop time
     drawn: float | None = None  # loop time of the first frame with it
     is_open: bool = False
-    is_below: bool = True  # a part of its block stands above it
+    is_explained: bool = False  # the user was told which keys answer
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -63,10 +67,12 @@ class ScreenQuestions:
         self._board = board
         self._changed = changed
         self._room = room
+        # Whether a no may end the turn for a prompt that the user types instead; what ends it.
+        self.can_redirect: Callable[[], bool] = lambda: False
+        self.redirect: Callable[[], None] = lambda: None
         self._turn = asyncio.Lock()
         self._typed = float("-inf")
         self._after_line = False
-        self._has_said = False  # anything since the floor was taken
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -75,7 +81,6 @@ class ScreenQuestions:
             async with self._turn:
                 self._board.hold()
                 self._board.say(Text())
-                self._has_said = False
                 try:
                     yield
                 finally:
@@ -84,25 +89,32 @@ class ScreenQuestions:
                     self._board.release()
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        return self._room(Question(prompt, choices, is_open=True))
+        return self._room(Question(prompt, self._with_redirection(choices), is_open=True))
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        self._has_said = True
         for row in break_lines(text, self._board.width - COLUMNS):
             parts = (MARK, "yellow"), " " if row else "", (row, TONES.get(tone, ""))
             self._board.say(Text.assemble(*parts, no_wrap=True, overflow="crop"))
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         self._after_line = False
-        key = await self._ask(Question(prompt, choices, is_below=self._has_said))
+        offered = self._with_redirection(choices)
+        key = await self._ask(Question(prompt, offered))
         if key is not None:
-            label = next(choice.label for choice in choices if choice.key == key)
+            label = next(choice.label for choice in offered if choice.key == key)
             self.say(f"{prompt} {label}", "dim")
+        if key == REDIRECT.key:
+            self.redirect()
+            return NO
         return key
+
+    def _with_redirection(self, choices: Sequence[Choice]) -> Sequence[Choice]:
+        is_offered = self.can_redirect() and {YES, NO} <= {choice.key for choice in choices}
+        return [*choices, REDIRECT] if is_offered else choices
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
         text = await self._ask(Question(prompt, default=default, is_open=self._after_line))
-        if text is not None:
+        if text not in (None, BACK):
             self.say(f"{prompt} {text}", "dim")
         return text
 
@@ -122,6 +134,12 @@ class ScreenQuestions:
         if self.question and not self.question.answer.done():
             self._after_line = text is not None and not self.question.choices
             self.question.answer.set_result(text)
+
+    def explain_keys(self) -> None:
+        """Tell which keys answer the open question, once: Enter does not."""
+        if self.open is not None and not self.open.is_explained:
+            self.open.is_explained = True
+            self.say(f"Enter is no answer; these keys are: {keys_of(self.open.choices)}", "dim")
 
     def note_frame(self) -> None:
         """Note that a frame is on the screen."""

@@ -35,10 +35,10 @@ from acp_launch.interactive.front import (
     Interrupted,
     Left,
     Pressed,
+    Redirected,
     Submitted,
     Unqueued,
     can_draw,
-    is_ours,
 )
 from acp_launch.interactive.state import (
     CurrentSession,
@@ -142,7 +142,7 @@ class InteractiveTurn:
         self._turn: Turn | None = None
         self._running: asyncio.Task[None] | None = None
         self._outcome: Leave | None = None
-        self._is_cancelled = False
+        self._is_cancelled = self._is_redirected = False
 
     def enter(self, text: str) -> None:
         """Queue a prompt that was entered during other work."""
@@ -183,7 +183,8 @@ class InteractiveTurn:
             interactive.show_error(error)
             interactive.front.offer(text)
             return None
-        self._unanswered, self._outcome, self._is_cancelled = text, None, False
+        self._unanswered, self._outcome = text, None
+        self._is_cancelled = self._is_redirected = False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         interactive.show_prompt(text)
         if blocks[1:]:
@@ -192,7 +193,8 @@ class InteractiveTurn:
         current.held_session.is_used = True
         await self._await_turn(current, blocks)
         self._unanswered = ""
-        if self._is_cancelled and self.queue:  # the queued text may refer to the cancelled answer
+        is_offered = self._is_cancelled and not self._is_redirected
+        if is_offered and self.queue:  # the queued text may refer to the cancelled answer
             interactive.front.offer(self.give_back())
         self._showing.mood = "idle"
         return self._outcome
@@ -254,12 +256,14 @@ class InteractiveTurn:
     ) -> Coroutine[Any, Any, None] | None:
         """Return work to do during the turn, if any."""
         match event:
-            case Submitted(text) if is_ours(text) and commands.works_in_turn(text):
+            case Submitted(text) if commands.is_for_us(text, current) and commands.works_in_turn(text):
                 return self._carried_out(text, current)
             case Submitted(text):
                 self.enter(text)
             case Unqueued():
                 self.take_back()
+            case Redirected():
+                self._redirect(running)
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
             case HungUp() if self._interactive.launch.host is not None:
@@ -280,6 +284,13 @@ class InteractiveTurn:
             self._outcome = Leave(0)
         if not (isinstance(event, Cancelled) and self._is_cancelled):
             self._cancel(running)
+
+    def _redirect(self, running: "asyncio.Task[None]") -> None:
+        """Cancel the turn for the prompt that is typed next. Those that were queued before are edited again."""
+        while self.queue:
+            self.take_back()
+        self._is_redirected = True
+        self._cancel(running)
 
     async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._interactive, current, text)
@@ -389,9 +400,14 @@ class _InteractiveSession:
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
         self._log_in = interactive.launch.context.log_in
         interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
+        interactive.launch.asked = self._note_question
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
         interactive.output.changed = self._showing.refresh_soon
+
+    def _note_question(self, is_asked: bool) -> None:
+        self._interactive.output.pulse.is_asked_elsewhere = is_asked  # where it is asked here, the front says so
+        self._showing.refresh_soon()
 
     async def run(self) -> int:
         interactive, launch = self._interactive, self._interactive.launch
@@ -531,7 +547,7 @@ class _InteractiveSession:
                     return left
                 case Pressed(key):
                     outcome = await self._carried_out(commands.press(self._interactive, current, key))
-                case Submitted(text) if is_ours(text):
+                case Submitted(text) if commands.is_for_us(text, current):
                     outcome = await self._carried_out(commands.run(self._interactive, current, text))
                 case Submitted(text):
                     outcome = await self._turning.take(current, commands.prompt_of(text))

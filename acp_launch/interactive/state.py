@@ -346,13 +346,14 @@ def _values(
         (":switch",): sessions,
     }
     for option in state.options:
-        values[":set", option.id] = _choices(option)
-        if option.category == "mode" or option.id == "mode":
-            values[":mode",] = _choices(option)
+        values[":set", option.id] = option_values(option)
+        for name in {option.category, option.id} & {"mode", "model"}:
+            values[f":{name}",] = option_values(option)
     return values
 
 
-def _choices(option: Option) -> tuple[Word, ...]:
+def option_values(option: Option) -> tuple[Word, ...]:
+    """Return the values of an option as a user types them."""
     if option.kind == "boolean":
         return Word("on"), Word("off")
     return tuple(Word(choice.value, choice.name) for choice in option.choices)

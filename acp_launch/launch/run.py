@@ -136,6 +136,7 @@ class Launch:
         self.context, self.observer = context, observer
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
+        self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
         self._spawned = spawned
         self._running: Spawned | None = None  # the latest agent
 

@@ -100,7 +100,8 @@ class Client:
     @property
     def is_asking(self) -> bool:
         """Whether a question of the agent waits for the user."""
-        return any(isinstance(question, PermissionAsked) for question, _ in self._open.values())
+        asked = (question for question, _ in self._open.values())
+        return any(isinstance(each, PermissionAsked) or each.method == ELICITATION for each in asked)
 
     @property
     def title(self) -> str:

@@ -19,7 +19,9 @@ Holds = Literal["once", "session", "always"]  # how long an answer holds; `alway
 
 
 class Choice(Struct, frozen=True):
-    """One way to answer. `key` is what the user types for it: a letter or a digit, in lower case."""
+    """One way to answer. `key` is what the user types for it: a letter or a digit; one in upper case is not the same as
+    in lower case, where both are offered.
+    """
 
     key: str
     label: str
@@ -56,11 +58,14 @@ def editor_answer(result: Raw, options: Sequence[Any]) -> Answer:
     return Answer(id, holds="session" if acp.text(kind).endswith("_always") else "once", by=EDITOR)
 
 
+BACK = "\x1b"  # instead of a line: the user wants to go back
+
+
 class Person(Protocol):
     """Asks one question at a time: text and questions belong inside `async with person.floor()`.
 
     A question ends early by being cancelled; it then restores the terminal. None means that it was dismissed: the end
-    of input, or Escape.
+    of input, or Escape at one that a key answers.
     """
 
     def floor(self) -> AbstractAsyncContextManager[None]:
@@ -76,7 +81,7 @@ class Person(Protocol):
         """Return the chosen key."""
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
-        """Return one line of text, without its end; an empty one gives `default`."""
+        """Return one line of text, without its end; an empty one gives `default`, Escape gives `BACK`."""
 
 
 Ask = Callable[[ToolQuestion], Coroutine[Any, Any, Answer]]  # asks the user a permission question

@@ -36,7 +36,7 @@ def test_a_turn_goes_on_while_terminals_come_and_go(demo: Launcher) -> None:
             second.until("1 2 3 4 5 6 7 8 9")
             first.types(":detach" + ENTER)
             assert first.ends() == 0
-            assert "resume: acp-launch run p --session work" in "\n".join(first.all)
+            assert "resume: acp-launch attach work" in "\n".join(first.all)
             second.types("\x1b")  # Escape interrupts the turn, wherever it was begun
             second.until("interrupted")
             second.until("ready ·")
@@ -94,6 +94,25 @@ def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher)
             assert second.ends() == 0
 
 
+def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_elsewhere(demo: Launcher) -> None:
+    with up(demo), at(demo, "run", "p", "-s", "work") as first:
+        first.until("ready ·")
+        first.types("note kept" + ENTER)
+        first.until("[y]")
+        alone = demo.apart()
+        assert "hosts     p is up; work waits for you: acp-launch attach work\n" in alone.out.decode()
+        with at(demo, "attach") as second:
+            second.until("asked on another terminal ·")
+            second.types(":take" + ENTER)
+            second.until("[y]")
+            first.until("Allow it? (no longer asked)")
+            first.until("asked on another terminal ·")
+            second.types("y")
+            first.until("Noted: kept")
+            first.until("ready ·")
+            second.until("ready ·")
+
+
 @pytest.mark.slow
 def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
     demo.env |= {MARK: uuid.uuid4().hex}
@@ -130,6 +149,15 @@ def test_attach_says_what_there_is(demo: Launcher) -> None:
             assert terminal.ends() == 3
         assert host.run("add 1 1", "-s", "one").code == 0
         assert host.run("add 1 1", "-s", "two").code == 0
+        with at(demo, "attach") as terminal:
+            terminal.until("▸ one      add 1 1  idle   p")
+            terminal.until("  two      add 1 1  idle   p")
+            terminal.types("two" + ENTER)
+            terminal.until("resumed two")
+            terminal.types(":detach" + ENTER)
+            assert terminal.ends() == 0
+            assert "resume: acp-launch attach two" in terminal.all[-1], "also before its first prompt"
+        demo.env["TERM"] = "dumb"
         with at(demo, "attach") as terminal:
             terminal.until("several sessions are open: one (p, idle), two (p, idle)")
             assert terminal.ends() == 3

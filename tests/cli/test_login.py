@@ -221,7 +221,7 @@ def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Accou
         terminal.types("please\n")
         assert terminal.ends() == 0
     assert "▐ Log in with:\n" in terminal.text
-    assert "▐ [1] Browser: Opens a page\n▐ [2] API key: (reads LOGIN_KEY)\n▐ [3] Terminal\n" in terminal.text
+    assert "▐ [1] Browser: Opens a page  [2] API key: (reads LOGIN_KEY)  [3] Terminal" in terminal.text
     assert terminal.text.endswith(logged_in("Terminal"))
     assert account.is_in
 
@@ -233,7 +233,7 @@ def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(accou
         terminal.until("[1] ")
         terminal.types("1")
         assert terminal.ends() == 0
-    assert "▐ The agent test-agent needs a login\n▐\n▐ Log in with:\n▐ [1] Browser: Opens a page" in terminal.text
+    assert "▐ The agent test-agent needs a login\n▐ Log in with:\n▐ [1] Browser: Opens a page" in terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
 
 

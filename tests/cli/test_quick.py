@@ -11,7 +11,7 @@ from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, PLAIN
 from acp_launch.cli.run import Run
 from acp_launch.cli.run_request import WAITS
-from acp_launch.cli.verb import Option, Verb, load, parameters, plain, read_duration
+from acp_launch.cli.verb import SYNONYMS, VERBS, Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
@@ -168,3 +168,9 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
         f'--timeout: unknown wait "{wait}"',
         "give a DURATION for the whole run, or initialize=DURATION, session=DURATION, silence=DURATION",
     )
+
+
+def test_what_users_of_other_tools_type_for_a_verb_is_that_verb() -> None:
+    """None of them is a verb of its own, and each leads to one."""
+    assert not SYNONYMS.keys() & VERBS.keys()
+    assert set(SYNONYMS.values()) <= VERBS.keys()

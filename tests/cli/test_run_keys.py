@@ -38,7 +38,7 @@ def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> 
         terminal.until("ready ·")
         terminal.types(word + ENTER)
         assert terminal.ends() == 0
-        is_told = f"▐ to send the word {word} to the agent, type a space before it" in terminal.all
+        is_told = f"▐ {word} is :quit here; with a space before it, it goes to the agent" in terminal.all
         assert is_told == (word in ("exit", "quit"))
 
 

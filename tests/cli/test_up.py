@@ -99,14 +99,41 @@ def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) ->
         assert "+ agent.args[" in done.err
 
 
-def test_a_second_up_and_a_down_without_a_host_say_so(launch: Launcher) -> None:
+def test_a_second_up_tells_the_state_and_a_down_without_a_host_says_so(launch: Launcher) -> None:
     launch.profile("replayer", "1")
     none = launch.apart("down", "p")
     assert (none.code, "p is not up" in none.err) == (3, True)
     with up(launch) as host:
+        second = launch.apart("up", "p", "--keep", "1h")
+        again = "acp-launch: --keep begins with the host: acp-launch up p --replace\n"
+        assert (second.code, second.err) == (0, f"acp-launch: p is up (pid {host.pid})\n  agent: test-agent\n{again}")
+        foreground = launch.apart("up", "p", "--foreground")
+        assert (foreground.code, f"p is up (pid {host.pid})" in foreground.err) == (2, True)
+
+
+def test_a_second_up_of_a_changed_profile_says_what_has_changed(launch: Launcher) -> None:
+    server = {"server": {"command": "cat"}}
+    file = launch.profile("replayer", "1")
+    with up(launch) as host:
+        file.write_text(file.read_text().replace('"1"', '"2"'))
         second = launch.apart("up", "p")
-        assert second.code == 2
-        assert f"p is up (pid {host.pid})" in second.err
+        said = f"acp-launch: p is up (pid {host.pid}), and has changed since\n"
+        fix = "    fix: to start it again: acp-launch up p --replace"
+        assert (second.code, second.err.startswith(said)) == (2, True)
+        assert "- agent.args[" in second.err
+        assert second.err.endswith(f"{fix}\n")
+        launch.profile("replayer", "1", mcp_servers=server)
+        second = launch.apart("up", "p")
+        assert (second.code, "+ mcp_servers.server.command" in second.err) == (2, True), second.err
+        assert second.err.endswith(f"{fix}; to restart just its servers: acp-launch reload p\n")
+
+
+def test_a_second_up_from_another_directory_says_where_the_host_works(launch: Launcher) -> None:
+    launch.profile("replayer")
+    (launch.project / "below").mkdir()
+    with up(launch) as host:
+        second = Launcher(launch.project / "below", launch.env).apart("up", "p")
+        assert (second.code, f"p is up (pid {host.pid}), and works in {launch.project}\n" in second.err) == (2, True)
 
 
 def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) -> None:

@@ -4,12 +4,19 @@ import asyncio
 import random
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import Raw
 
 from acp_launch.host import fronts
 from acp_launch.host.fronts import SessionEvents
+from acp_launch.host.sessions import HostSession
+from acp_launch.host.wire import Entrance, event
+from acp_launch.protocol.conversation import PermissionAsked, ServiceAsked
+from acp_launch.session.client import Client
+
+NOTHING = Raw(b"1")
 
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +55,68 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
         assert in_vain < len(pieces) / 4
 
     asyncio.run(story())
+
+
+def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
+    """And all fronts hear that it is asked, and when no more."""
+    asked, is_asked = list[str](), asyncio.Event()
+
+    async def put(front: Any) -> str:
+        asked.append(front.name)
+        is_asked.set()
+        try:
+            await (asyncio.Event().wait() if front.name == "first" else asyncio.sleep(0))
+        except asyncio.CancelledError:
+            asked.append("withdrawn")
+            raise
+        return f"of {front.name}"
+
+    async def story() -> None:
+        host = SimpleNamespace(gate=lambda: SimpleNamespace(ask=None))
+        session = HostSession(cast(Any, SimpleNamespace(host=host, now=lambda: 0.0)), "work", (), cast(Any, None))
+        first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
+        for front in (first, second):
+            session.enter(front, Entrance(name="work", can_ask=True))
+        answering = asyncio.create_task(session._put(put))
+        await is_asked.wait()
+        session.drive(second)
+        assert await answering == "of second"
+        told = [line for _, line in session.events.window.since(0, 0.0) or ()]
+        assert told == [event("asked", said) for said in (True, False, True, False)]
+
+    asyncio.run(story())
+    assert asked == ["first", "withdrawn", "second"]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asking"),
+    [
+        (PermissionAsked(NOTHING, "s", {}, [], b""), True),
+        (ServiceAsked(NOTHING, "elicitation/create", "s", {}), True),
+        (ServiceAsked(NOTHING, "fs/read_text_file", "s", {}), False),
+    ],
+)
+def test_a_session_waits_for_the_user_while_a_permission_or_a_form_is_asked(question: Any, is_asking: bool) -> None:
+    client = SimpleNamespace(_open={b"1": (question, None)})
+    assert Client.is_asking.fget(client) == is_asking  # type: ignore[attr-defined]
+
+
+class FakeFront:
+    """A front on which a user can be asked."""
+
+    can_ask = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def is_held(self, events: SessionEvents) -> bool:
+        return False
+
+    def say(self, line: bytes) -> None:
+        """Take a line."""
+
+    def news(self) -> None:
+        """Hear that there is something to read."""
 
 
 def of_front(*, is_alone: bool, is_first: bool) -> Any:

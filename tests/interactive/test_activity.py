@@ -75,6 +75,14 @@ def test_an_agent_thinks_until_it_answers_or_works(pulse: Pulse, clock: Clock) -
     assert pulse.now([(call, clock.now)]) == Activity("cancelling", 0)
 
 
+def test_a_question_on_another_terminal_is_told_in_place_of_what_the_agent_does(pulse: Pulse) -> None:
+    pulse.begin("working")
+    pulse.is_asked_elsewhere = True
+    assert pulse.now(()) == Activity("asked on another terminal")
+    pulse.begin("down")
+    assert pulse.now(()) is None, "the host has ended"
+
+
 def test_silence_is_told_from_thirty_seconds_on_and_ends_with_the_next_sign(pulse: Pulse, clock: Clock) -> None:
     pulse.begin("working")
     pulse.waits("sign of life from the agent", 3, 1800)

@@ -44,7 +44,7 @@ def test_a_question_is_answered_by_one_key_as_on_any_terminal(terminal: Terminal
     terminal.types(f"choose{ENTER}")
     terminal.until("[n] Reject")
     assert terminal.shown.splitlines() == [
-        *("> choose", "", "▐ It wants to remove x", "▐", "▐ Allow it?"),
+        *("> choose", "", "▐ It wants to remove x", "▐ Allow it?"),
         "▐ [y] Allow once  [a] Allow always  [n] Reject",
     ]
     terminal.types("A")

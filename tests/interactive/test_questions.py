@@ -27,7 +27,7 @@ def ask(terminal: Terminal) -> None:
 def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
     ask(terminal)
     *shown, status = terminal.shown.splitlines()
-    assert shown == ["", "▐ It wants to remove x", "▐", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
+    assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
     assert status.startswith("● waiting for you")
     terminal.types("A")
     terminal.until("chosen a")
@@ -38,6 +38,30 @@ def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Ter
         "chosen a",
         *framed(),
     ]
+
+
+def test_enter_answers_nothing_and_says_once_which_keys_do(terminal: Terminal) -> None:
+    ask(terminal)
+    for _ in range(2):
+        terminal.types(ENTER)
+        terminal.until("▐ Enter is no answer; these keys are: y, a, n, or Escape to dismiss the question\n▐ Allow it?")
+    terminal.types("n")
+    terminal.until("chosen n")
+    assert terminal.shown.count("Enter is no answer") == 1
+
+
+def test_a_capital_n_in_a_turn_refuses_and_ends_the_turn_for_what_is_typed_next(terminal: Terminal) -> None:
+    ask(terminal)
+    terminal.types("N")  # between turns it is an n
+    terminal.until("chosen n")
+    terminal.types(f"mood working{ENTER}")
+    terminal.until("working")
+    ask(terminal)
+    assert "[N] No, and type what to do instead" in terminal.shown
+    terminal.types("N")
+    terminal.until("Redirected")
+    assert terminal.shown.count("chosen n") == 2
+    assert "▐ Allow it? No, and type what to do instead" in terminal.shown
 
 
 def test_a_key_pressed_before_the_question_could_be_seen_is_no_answer(terminal: Terminal, tmp_path: Path) -> None:
@@ -130,7 +154,7 @@ def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
     terminal.until(OPEN)
     *shown, status = terminal.shown.splitlines()
-    assert shown == ["", "▐ It wants to remove x", "▐", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
+    assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
     assert status.startswith("● waiting for you")
     terminal.types("y")
     terminal.until("chosen y")
@@ -185,7 +209,7 @@ def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: 
 
 
 def test_an_empty_line_gives_the_default_and_what_dismisses_it_nothing(terminal: Terminal) -> None:
-    for key, named in ((ENTER, "named Bob"), (ESCAPE, "named None"), (CTRL_D, "named None")):
+    for key, named in ((ENTER, "named Bob"), (ESCAPE, "named back"), (CTRL_D, "named None")):
         terminal.types(f"line Bob{ENTER}")
         terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
         terminal.types(key)

@@ -17,7 +17,7 @@ from acp_launch.session.elicitation import (
     typed,
     whole,
 )
-from acp_launch.session.observer import Choice, Person
+from acp_launch.session.observer import BACK, Choice, Person
 
 # A field of a form as text: its prompt, the valid answers, and the spelling of a value.
 
@@ -113,6 +113,10 @@ DECLINE = Choice("d", "decline")
 CANCEL = Choice("c", "cancel")
 
 
+class FieldLeft(Exception):  # noqa: N818 - not an error: the user goes back
+    """Raised when the user goes back from a field."""
+
+
 class FormDismissed(Exception):  # noqa: N818 - not an error: the user ended the input
     """Raised when the user dismisses a question: the form is cancelled."""
 
@@ -137,29 +141,39 @@ class Forms:
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
         if form.fields:
+            self._person.say("Escape (then Enter, if nothing happens) goes back a field.", "dim")
             self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
 
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}
+        at = 0
         while True:
-            given = await self._ask_fields(form, given)
+            await self._ask_fields(form, given, at)
             key = await self._review(form, given)
             if key == SEND.key and not (problem := whole(form, given)):
                 return Filled("accept", given)
             if key == SEND.key:
                 self._person.say(f"The form cannot be sent: {quote_line(problem, longest=LONGEST)}.", "warning")
-            elif key != EDIT.key:
+            elif key != EDIT.key and (key is not None or not form.fields):
                 return Filled("decline" if key == DECLINE.key else "cancel")
+            at = len(form.fields) - 1 if key is None else 0
 
-    async def _ask_fields(self, form: Form, given: dict[str, Value]) -> dict[str, Value]:
-        """Ask for all fields; `given` holds the defaults."""
-        answers: dict[str, Value] = {}
-        for number, field in enumerate(form.fields, 1):
-            self._present(field, f"{number} of {len(form.fields)}", has_default=field.name in given)
-            value = await self._answer(field, given.get(field.name))
+    async def _ask_fields(self, form: Form, given: dict[str, Value], at: int) -> None:
+        """Ask for the fields from the one with the number `at` on; `given` holds the defaults, and gets the answers."""
+        while at < len(form.fields):
+            field = form.fields[at]
+            self._present(field, f"{at + 1} of {len(form.fields)}", has_default=field.name in given)
+            try:
+                value = await self._answer(field, given.get(field.name))
+            except FieldLeft:
+                if not at:
+                    raise FormDismissed from None
+                at -= 1
+                continue
+            given.pop(field.name, None)
             if value is not None:
-                answers[field.name] = value
-        return answers
+                given[field.name] = value
+            at += 1
 
     def _present(self, field: Field, place: str, *, has_default: bool) -> None:
         self._person.say(f"{place}: {label(field)}", "heading")
@@ -178,6 +192,8 @@ class Forms:
             text = await self._person.line(f'"{label(field)}"', default=default)
             if text is None:
                 raise FormDismissed
+            if text == BACK:
+                raise FieldLeft
             is_given = given is not None and text == default
             value, problem = (given, check(field, given)) if is_given else typed(field, text)
             if not problem:

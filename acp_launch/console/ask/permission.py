@@ -1,6 +1,7 @@
 """A permission question: the tool call, and the answers that the agent offers."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -156,17 +157,19 @@ MOST = 20  # places, changes, arguments
 HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
 
 
-def permission_asker(person: Person, where: str) -> Ask:
-    """Return a function that asks `person`; dismissed means denied. `where` lists answers remembered for good."""
+def permission_asker(person: Person, where: str, cwd: str = "") -> Ask:
+    """Return a function that asks `person`; dismissed means denied. `where` lists answers remembered for good. Paths
+    below `cwd`, the session's directory, are shown from there.
+    """
 
     async def ask(question: ToolQuestion) -> Answer:
         async with person.floor():
             ways = answers(question.options, where, is_keepable=question.is_keepable)
             choices = [way.choice for way in ways.offered]
             columns, rows = person.room(PROMPT, choices)
-            lasting = _lasting_line(question, ways, columns)
+            lasting = _lasting_line(question, ways, columns, cwd)
             below = len(ways.left_out) + sum(len(break_lines(line, columns)) for line in lasting)
-            for text, tone in lines_above(list(_details(question)), columns, rows - below):
+            for text, tone in lines_above(list(_details(question, cwd)), columns, rows - below):
                 person.say(text, tone)
             for line in lasting:
                 person.say(line)
@@ -193,7 +196,7 @@ LASTING = ("allow_always", "reject_always")  # kinds of options that the agent m
 WIDE = 60  # columns from which there is room for a remark
 
 
-def _lasting_line(question: ToolQuestion, ways: Answers, columns: int) -> list[str]:
+def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, cwd: str) -> list[str]:
     """Return a line, of two rows at most, about the calls that the lasting answers hold for; none if every answer is
     for this once."""
     of_agent = [option for option in _distinct(question.options) if option.get("kind") in LASTING]
@@ -206,50 +209,63 @@ def _lasting_line(question: ToolQuestion, ways: Answers, columns: int) -> list[s
         return [f"{begun}only the agent knows for which calls"]
     is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
     more = "; the agent may remember more" if is_shared else ""
-    what = harmless(redactor.text(question.scope), keep="")
+    what = _from(cwd, harmless(redactor.text(question.scope), keep=""))
     return [fit(begun + what, 2 * columns - len(more)) + more]
 
 
-def _details(question: ToolQuestion) -> Iterator[Detail]:
+def _from(cwd: str, text: str) -> str:
+    """Return a text with paths below `cwd` as they are from there."""
+    if cwd in ("", "/"):
+        return text
+    return re.sub(rf"""(?<![^\s"'`]){re.escape(cwd)}/(?=[^\s/])""", "", text)
+
+
+def _details(question: ToolQuestion, cwd: str) -> Iterator[Detail]:
     # Redact before anything is cut, because half a secret cannot be recognised.
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
-    name = _name(title(call))
+    kind = _name(acp.text(call.get("kind"))) or "not said"
+    name = _name(title(call)) if kind == "execute" else _from(cwd, _name(title(call)))  # a command stays as it is
     yield Detail(((f"The agent asks for permission: {name}", "heading"),), HEADING, f"Asked for: {name}")
     if len(whole := title(call)) > LONGEST:
         yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
     if used := tool(call):
         of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
-        yield _line(TOOL, f"tool: {_name(used)}{of}")
+        yield _line(TOOL, f"tool: {_name(used)}{of}, kind: {kind}")
     if announced:
         yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}", "faint")
-    yield _line(ASIDE, f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}", "faint")
-    yield from _places(call)
-    yield from _arguments(call.get("rawInput"))
+    if not used:
+        yield _line(ASIDE, f"kind: {kind}", "faint")
+    yield from _places(call, cwd)
+    yield from _arguments(call, cwd)
     yield from _texts(call)
-    yield from _changes(call)
+    yield from _changes(call, cwd)
 
 
-def _places(call: dict[str, Any]) -> Iterator[Detail]:
+def _places(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     """Yield each place once. It may also be an argument or a changed file, and is then left out here."""
     given = acp.mapping(call.get("rawInput"))
     told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
     paths = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
     places = [path for path in dict.fromkeys(paths) if path and path not in told]
-    yield from (_line(PLACE, _name(path)) for path in places[:MOST])
+    yield from (_line(PLACE, _from(cwd, _name(path))) for path in places[:MOST])
     yield from _more(len(places), "places")
 
 
-def _arguments(given: Any) -> Iterator[Detail]:
-    """Yield the arguments. If there are too many, the least important are left out."""
+def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
+    """Yield the arguments, but for the path of a change. If there are too many, the least important are left out."""
+    given, changed = call.get("rawInput"), [diff.get("path") for diff in _of_type(call, "diff")][:MOST]
     if given is not None and not isinstance(given, dict):
         given = {"input": given}
-    lines = [(_weight(key), f"{key}: {_argument(value)}") for key, value in (given or {}).items()]
+    told = ((_weight(key), key, value) for key, value in (given or {}).items())
+    lines = [
+        (weight, f"{key}: {_argument(value)}") for weight, key, value in told if weight != PLACE or value not in changed
+    ]
     least = sorted(weight for weight, _ in lines)[:MOST]
     shown = []
     for weight, line in lines:
         if weight in least:
             least.remove(weight)
-            shown.append(_line(weight, line))
+            shown.append(_line(weight, _from(cwd, line) if weight == PLACE else line))
     yield from shown
     yield from _more(len(lines), "arguments")
 
@@ -281,17 +297,17 @@ def _texts(call: dict[str, Any]) -> Iterator[Detail]:
     yield from _more(len(texts), "texts")
 
 
-def _changes(call: dict[str, Any]) -> Iterator[Detail]:
+def _changes(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     diffs = list(_of_type(call, "diff"))
-    yield from (Detail(tuple(_change(diff)), PLACE) for diff in diffs[:MOST])
+    yield from (Detail(tuple(_change(diff, cwd)), PLACE) for diff in diffs[:MOST])
     yield from _more(len(diffs), "changes")
 
 
-def _change(diff: dict[str, Any]) -> Iterator[Row]:
+def _change(diff: dict[str, Any], cwd: str) -> Iterator[Row]:
     """Describe the change of a file. The agent may name the file nowhere else."""
     old = diff.get("oldText")
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
-    yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
+    yield f"    changes {_from(cwd, _name(acp.text(diff.get('path'))))}  +{made.added} -{made.removed}", "plain"
     drawn, left = number_lines(made, LINES)
     for line, margin in drawn:
         yield f"      {margin}{_shorten(harmless(line.text, keep=''))}", SIGNS[line.sign]

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from acp_launch import leave
 from acp_launch.console.ask.room import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
+from acp_launch.console.stdout import cells
 from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.observer import Choice, Tone
 
@@ -192,8 +193,6 @@ class TerminalQuestions:
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
-        if self._has_said and is_roomy():
-            tell("")
         with without_modes("ECHO", "ICANON"):
             key = await ask_for_key(prompt, choices, self.read_keys, tone="plain" if self._has_said else "heading")
         if key is not None:
@@ -259,10 +258,24 @@ def ask_line(prompt: str) -> str:
 
 
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
-    """Return the rows of the answers with their keys: one row if all fit, else one for each."""
-    each = [f"[{choice.key}] {choice.label}" for choice in choices]
-    row = BETWEEN.join(each)
-    return [row] if len(break_lines(row, columns - COLUMNS)) == 1 else each
+    """Return the rows of the answers with their keys: as many in a row as fit."""
+    rows: list[str] = []
+    for answer in (f"[{choice.key}] {choice.label}" for choice in choices):
+        if rows and cells(rows[-1] + BETWEEN + answer) <= columns - COLUMNS:
+            rows[-1] += BETWEEN + answer
+        else:
+            rows.append(answer)
+    return rows
+
+
+def keys_of(choices: Sequence[Choice]) -> str:
+    """Return the keys that answer, and the one that dismisses."""
+    return f"{', '.join(choice.key for choice in choices)}, or Escape to dismiss the question"
+
+
+def _explain_keys(typed: str, choices: Sequence[Choice]) -> None:
+    if typed == "\n":
+        tell(f"Enter is no answer; these keys are: {keys_of(choices)}", "dim")
 
 
 async def ask_for_key(
@@ -286,6 +299,7 @@ async def ask_for_key(
             key = _key(typed, choices)
             if key is not None:
                 return key
+            _explain_keys(typed, choices)
         if typed in ("", END) or (typed == ESCAPED and await _before(_now() + REST, read) is None):
             return None
         if len(typed) > 1 or not is_shown:

@@ -11,6 +11,7 @@ from acp_launch.console.ask import forms
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.draw import outside
 from acp_launch.session.elicitation import Field, FieldOption, Filled, Form
+from acp_launch.session.observer import BACK
 from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
@@ -50,6 +51,7 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "The agent Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
+        "Escape (then Enter, if nothing happens) goes back a field.",
         "To leave without sending: Ctrl-D on an empty line, at any field.",
         "1 of 3: Region",
         "  | Where it runs.",
@@ -74,16 +76,24 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
     assert person.of_tone("warning") == ['"count" must be at most 9.']
 
 
-@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (None, "cancel")])
+@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel")])
 def test_after_a_last_look_it_can_still_be_refused(key: str | None, action: str) -> None:
     assert filled(Scripted("1", key), form(COUNT)) == Filled(action)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("answers", [(None,), ("1", None)])
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (None, "cancel")])
-def test_escape_leaves_at_any_field(answers: tuple[str | None, ...], key: str | None, action: str) -> None:
+def test_ctrl_d_leaves_at_any_field(answers: tuple[str | None, ...], key: str | None, action: str) -> None:
     """Also from one that nothing fits."""
     assert filled(Scripted(*answers, key), form(COUNT, NICK)) == Filled(action)  # type: ignore[arg-type]
+
+
+def test_escape_goes_back_a_field_also_from_the_last_look_and_leaves_at_the_first() -> None:
+    person = Scripted("1", "me", None, BACK, "2", "you", "s")
+    assert filled(person, form(COUNT, NICK)) == Filled("accept", {"count": 2, "nick": "you"})
+    asked = ['"count"', '"nick"', '"nick" [me]', '"count" [1]', '"nick" [me]']
+    assert [line for line in person.told if line.startswith('"')] == asked
+    assert filled(Scripted(BACK, "d"), form(COUNT, NICK)) == Filled("decline")
 
 
 def test_editing_asks_again_with_what_was_answered() -> None:
@@ -187,7 +197,7 @@ def test_no_word_of_an_agent_drives_the_terminal() -> None:
         pattern=f"{HOSTILE}$",
         default=HOSTILE,
     )
-    person = Scripted("3", "1", None, None)
+    person = Scripted("3", "1", None, None, None)
     shown = form(field, title=HOSTILE, description=HOSTILE)
     assert filled(person, shown, agent=HOSTILE) == Filled("cancel")
     assert [line for line in person.told if not line.isprintable()] == []

@@ -9,6 +9,8 @@ from rich.cells import cell_len
 from acp_launch.console.ask import permission
 from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import answers, ask_for_key
+from acp_launch.interactive.layout import question_rows, room
+from acp_launch.interactive.questions import REDIRECT, Question
 from acp_launch.session.observer import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
@@ -150,9 +152,8 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
             'io_echo (tiny MCP Server): {"text":"hi"}',
             [
                 'The agent asks for permission: {"text":"hi"}',
-                "    tool: mcp__tiny__io_echo, of the MCP server tiny",
+                "    tool: mcp__tiny__io_echo, of the MCP server tiny, kind: other",
                 '    announced as: io_echo (tiny MCP Server): {"text":"hi"}',
-                "    kind: other",
                 "    text: hi",
             ],
         ),
@@ -168,7 +169,7 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
         (
             CLAUDE,
             "",
-            ["The agent asks for permission: `ls`", "    tool: Bash", "    kind: execute", "    command: ls"],
+            ["The agent asks for permission: `ls`", "    tool: Bash, kind: execute", "    command: ls"],
         ),
         (
             {"title": "Run it", "rawInput": ["rm", "-rf", "/"]},
@@ -230,21 +231,19 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
     answered(person, LONG, [ONCE, NO])
     told = person.told[:-1]
     description = f"    description: {LONG['rawInput']['description']}"  # type: ignore[index]
-    assert told[:6] == [
+    assert told[:5] == [
         "Everything the agent sent, and below it the main points:",
-        "    tool: mcp__shell__run, of the MCP server shell",
-        "    kind: execute",
+        "    tool: mcp__shell__run, of the MCP server shell, kind: execute",
         description,
         "    command: rm -rf ~",
         "    cwd: /w",
     ]
-    assert told[6:] == [
+    assert told[5:] == [
         "The agent asks for permission: Tidy up",
-        "    tool: mcp__shell__run, of the MCP server shell",
+        "    tool: mcp__shell__run, of the MCP server shell, kind: execute",
         "    command: rm -rf ~",
         "    cwd: /w",
-        "    kind: execute",
-        "    description: It only tidies up. It only tidies up. It only tidies up. It",
+        *break_lines(description, 80)[:2],
         "      [... more lines, above ...]",
         *break_lines(description, 80)[-2:],
     ]
@@ -302,9 +301,61 @@ def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> 
 
 
 def test_what_fits_is_said_once() -> None:
-    person = Scripted("n", screen=(80, 6))
+    person = Scripted("n", screen=(80, 5))
     answered(person, {**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, [ONCE, NO])
-    assert len(person.told) == 6
+    assert len(person.told) == 5
+
+
+def test_paths_below_the_sessions_directory_are_shown_from_there_but_not_in_a_command() -> None:
+    person = Scripted("n")
+    diff = {"type": "diff", "path": "/w/src/a.py", "newText": "x"}
+    call = {
+        "title": "Edit `/w/src/a.py`",
+        "kind": "edit",
+        "rawInput": {"file_path": "/w/src/a.py", "path": "/w/b", "url": "/tmp/w/c", "command": "rm /w/d", "cwd": "/w"},
+        "locations": [{"path": "/w/e"}, {"path": "/w//etc/passwd"}, {"path": "/w/../f"}],
+        "content": [diff],
+    }
+    question = ToolQuestion(call=call, options=[ONCE, NO], scope="edit `/w/src/a.py`")
+    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
+    assert person.told[:-1] == [
+        "The agent asks for permission: Edit `src/a.py`",
+        *("    kind: edit", "    e", "    /w//etc/passwd", "    ../f"),
+        *("    path: b", "    url: /tmp/w/c", "    command: rm /w/d", "    cwd: /w"),
+        *("    changes src/a.py  +1 -0", "      1 + x"),
+        "g from now on: edit `src/a.py`",
+    ]
+    person = Scripted("n")
+    question = ToolQuestion(call={"title": "rm /w/d", "kind": "execute"}, options=[ONCE, NO])
+    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
+    assert person.told[0] == "The agent asks for permission: rm /w/d"
+
+
+def test_a_common_question_fits_in_eight_rows() -> None:
+    """With what stands below the details: the prompt and its answers."""
+
+    async def drawn() -> list[str]:
+        person = Scripted("n", screen=(98, 30))
+        call = {"name": "Bash", "kind": "execute", "title": "`npm test`"}
+        given = {"command": "npm test", "description": "Run the tests"}
+        options = [ONCE, {**ALWAYS, "name": "Always allow in this session"}, NO]
+        question = ToolQuestion(call={**call, "rawInput": given}, options=options, scope="execute `npm test` in /w")
+        await permission.permission_asker(person, WHERE)(question)
+        offered = permission.answers(options, WHERE).offered
+        below = Question(permission.PROMPT, [*(way.choice for way in offered), REDIRECT], is_open=True)
+        rows = ["".join(text for _, text in row) for row in question_rows(below, 100, room(30))]
+        return [*person.told[:-1], *rows]
+
+    assert asyncio.run(drawn()) == [
+        "The agent asks for permission: `npm test`",
+        "    tool: Bash, kind: execute",
+        "    command: npm test",
+        "    description: Run the tests",
+        "a, g from now on: execute `npm test` in /w; the agent may remember more",
+        "▐ Allow it?",
+        '▐ [y] Allow once ("Once")  [a] Always allow in this session  [n] No',
+        f"▐ [g] Allow for good, listed by {WHERE}  [N] No, and type what to do instead",
+    ]
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.0) -> str | None:
@@ -356,7 +407,14 @@ def test_a_key_before_the_question_could_be_read_does_not_answer_it(
     assert capsys.readouterr().err.splitlines() == ["▐ Well?", "▐ [y] Yes  [2] The same again  [n] No"]
 
 
-def test_answers_that_do_not_fit_into_one_row_have_one_each() -> None:
-    choices = [Choice("y", "Yes"), Choice("n", "No")]
-    assert answers(choices, 80) == ["[y] Yes  [n] No"]
-    assert answers(choices, 15) == ["[y] Yes", "[n] No"]
+def test_a_row_has_as_many_answers_as_fit() -> None:
+    choices = [Choice("y", "Yes"), Choice("n", "No"), Choice("d", "Don't ask")]
+    assert answers(choices, 80) == ["[y] Yes  [n] No  [d] Don't ask"]
+    assert answers(choices, 20) == ["[y] Yes  [n] No", "[d] Don't ask"]
+    assert answers(choices, 15) == ["[y] Yes", "[n] No", "[d] Don't ask"]
+
+
+def test_enter_says_which_keys_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(monkeypatch, "\n", "y") == "y"
+    said = "▐ Enter is no answer; these keys are: y, 2, n, or Escape to dismiss the question"
+    assert capsys.readouterr().err.splitlines()[-1] == said

@@ -32,7 +32,7 @@ from acp_launch.interactive.front import (
     Word,
 )
 from acp_launch.interactive.session import choose_front
-from acp_launch.session.observer import Choice
+from acp_launch.session.observer import BACK, Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
 VOCABULARY = Vocabulary(
@@ -122,7 +122,7 @@ class Story:
     async def line(self, words: str) -> None:
         async with self.seat.person.floor():
             text = await self.seat.person.line("Your name?", default=words)
-        self.tell(f"named {text}")
+        self.tell(f"named {'back' if text == BACK else text}")
 
     async def form(self, words: str) -> None:
         person = self.seat.person
