@@ -34,10 +34,11 @@ from acp_launch.interactive.application import _complete as tab
 from acp_launch.interactive.application import of_choice
 from acp_launch.interactive.layout import LastRows
 from acp_launch.interactive.output import session_output
-from acp_launch.interactive.questions import ScreenQuestions
+from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
+from acp_launch.session.observer import Choice
 from tests.clock import Clock
 
 
@@ -217,6 +218,19 @@ def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
     event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
     binding.handler(cast(Any, event))
     assert prompt.text == ""
+
+
+def test_enter_is_said_once_to_be_no_answer() -> None:
+    async def story() -> None:
+        drawn = board(columns=80)
+        asking = ScreenQuestions(drawn, lambda: None, lambda question: (80, 24), StillClock())
+        asking.question = Question("Allow it?", [Choice("y", "Yes")], is_open=True)
+        asking.explain_keys()
+        assert "Enter is no answer; these keys are: y, or Escape" in drawn.take()
+        asking.explain_keys()
+        assert drawn.take() == ""
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,12 @@ def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Ter
     ]
 
 
-def test_enter_answers_nothing_and_says_once_which_keys_do(terminal: Terminal) -> None:
+def test_enter_answers_nothing_and_says_which_keys_do(terminal: Terminal) -> None:
     ask(terminal)
-    for _ in range(2):
-        terminal.types(ENTER)
-        terminal.until("▐ Enter is no answer; these keys are: y, a, n, or Escape to dismiss the question\n▐ Allow it?")
+    terminal.types(ENTER)
+    terminal.until("▐ Enter is no answer; these keys are: y, a, n, or Escape to dismiss the question\n▐ Allow it?")
     terminal.types("n")
     terminal.until("chosen n")
-    assert terminal.shown.count("Enter is no answer") == 1
 
 
 def test_a_capital_n_in_a_turn_refuses_and_ends_the_turn_for_what_is_typed_next(terminal: Terminal) -> None:
