@@ -127,7 +127,7 @@ def _look_up(
     if resolved.plan is not None:
         answers = _ask_for_secrets(resolved.needs, answers, settings, opening)
     values = secrets(answers)
-    missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
+    missing = (*unmet(resolved.needs, answers, has_terminal=not unset or has_terminal()), *unfit(resolved.plan, values))
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return Ready(plan, values, _later(others, plan, settings, values))
@@ -313,9 +313,18 @@ def show_trust(loaded: Loaded, found: "Mapping[KeyPath, Path]", how: "TrustState
 
 def agrees(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
-    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    if not has_terminal():
+        return False
+    from acp_launch.console.ask.terminal import ask_yes_or_no
 
-    return possible() and ask_yes_or_no(question) is True
+    return ask_yes_or_no(question) is True
+
+
+def has_terminal() -> bool:
+    """Tell whether a user can be asked."""
+    from acp_launch.console.ask.terminal import possible  # with asyncio, which a start does without until later
+
+    return possible()
 
 
 # What a run lacks on this machine and the user at the terminal can supply at once: secrets, and programs. Nothing is
@@ -335,9 +344,7 @@ def _ask_for_secrets(
     unset = [name for name, outcome in answers.items() if outcome.state != "found"]
     if not unset or settings.secrets.store == "command" or any(answers[name].state != "missing" for name in unset):
         return answers
-    from acp_launch.console.ask.terminal import possible
-
-    if not possible():
+    if not has_terminal():
         return answers
     from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
@@ -364,9 +371,7 @@ def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Reso
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
     """
-    from acp_launch.console.ask.terminal import possible
-
-    if resolved.draft is None or not possible():
+    if resolved.draft is None or not has_terminal():
         return resolved
     wanted = _installers(resolved)
     if not wanted:
