@@ -236,7 +236,7 @@ class Checkup:
 
 def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
     remotes = [part.remote for part in parts if part.remote is not None]
-    return [login for login in server_logins(remotes, settings) if login.is_needed]
+    return server_logins(remotes, settings)
 
 
 def _runtime(plan: LaunchPlan) -> Runtime | None:
