@@ -94,8 +94,8 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
     due = [each for each, state in known if not every or not (state.program or is_valid(state.login, now))]
     for each, state in known:
-        if each not in due:
-            logins.say_valid(state, now)
+        if each not in due or (every and each.login is not None):
+            logins.say_state(state, now, is_due=each in due)
     if not due:
         return 0
     limit = BROWSER if patience is None else patience

@@ -102,8 +102,9 @@ def say_none(which: str) -> None:
     _say(f"acp-launch: {which} known to want a login", style=DIM)
 
 
-def say_valid(state: State, now: float) -> None:
-    _say(f"acp-launch: {state.name}: {describe_state(state, now)}; nothing was done", style=DIM)
+def say_state(state: State, now: float, *, is_due: bool) -> None:
+    """Tell of a login before the user is sent to log in, or is not, if it is not due."""
+    _say(f"acp-launch: {state.name}: {describe_state(state, now)}{'' if is_due else '; nothing was done'}", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:
