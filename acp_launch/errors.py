@@ -169,9 +169,13 @@ class AuthRequired(LaunchError):  # noqa: N818
 
 
 class NotLoggedIn(ProblemsError):  # noqa: N818
-    """Raised when the user is not logged in to MCP servers of the profile."""
+    """Raised when the user is not logged in to MCP servers of the profile. `servers` are those that a login helps."""
 
     exit_code = 6
+
+    def __init__(self, problems: Sequence[Problem], servers: Sequence[str] = ()) -> None:
+        super().__init__(problems)
+        self.servers = tuple(servers)
 
 
 class NotTrusted(LaunchError):  # noqa: N818

@@ -165,25 +165,20 @@ def _fix(loaded: Loaded, found: TrustState) -> str:
     return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
-def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
-    """Report for each secret whether it was found, and where; never its value."""
+def secret_checks(outcomes: Mapping[str, Outcome], *, has_terminal: bool) -> Iterator[Check]:
+    """Report for each secret whether it was found, and where; never its value. `has_terminal` as in `next_command`."""
     for name, outcome in outcomes.items():
         facts = {"state": outcome.state, "source": outcome.source}
         if outcome.state == "found":
             yield ok("secret", name, f"found: {outcome.source}", **facts)
         else:
             why = outcome.reason or f"not in the {outcome.source}"
-            yield problem("secret", name, why, way_out(name, outcome), **facts)
+            yield problem("secret", name, why, next_command(name, outcome, has_terminal=has_terminal), **facts)
 
 
 def lacking_secrets(part: ProfilePart, known: Mapping[str, object]) -> list[str]:
     """List the secrets that a part needs and that were not found."""
     return list(dict.fromkeys(need.name for need in part.needs if need.name not in known))
-
-
-def way_out(name: str, outcome: Outcome) -> str:
-    """Return the fix for a secret that was not found."""
-    return outcome.fix or next_command(name, outcome.state)
 
 
 def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:

@@ -36,6 +36,7 @@ from acp_launch.cli.run_request import settings_of
 from acp_launch.cli.start import logging_in, open_env, server_logs
 from acp_launch.cli.stores import open_store, outcomes, say_waiting
 from acp_launch.cli.verb import at_home, load_settings
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.servers import ServerMessages
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.stream.redacted import RedactedOutput
@@ -47,7 +48,7 @@ from acp_launch.launch.run import SessionRequest, add_advice, open_requested, un
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
-from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.model import LaunchPlan, next_command
 from acp_launch.process.capture import capture
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
@@ -159,7 +160,7 @@ class Checkup:
         credentials = self._credentials(parts, logins, found, wallet)
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
-                fix = profile_checks.way_out(names[0], found[names[0]])
+                fix = next_command(names[0], found[names[0]], has_terminal=possible())
                 self._answers[part.label] = [answers.without_secret(part, names, fix)]
         self._started = [part for part in parts if part.plan is not None]
         able = [part for part in self._started if part.label not in self._answers]
@@ -194,7 +195,7 @@ class Checkup:
             found = profile_checks.secrets([*names, *items], settings, store, say_waiting)
         else:
             found = outcomes([*names, *items], settings, opening=opening)
-        self._note(profile_checks.secret_checks({name: found[name] for name in names}))
+        self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=possible()))
         self._note(profile_checks.unfit_checks(parts, found))
         return found
 
@@ -235,7 +236,7 @@ class Checkup:
 
 def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
     remotes = [part.remote for part in parts if part.remote is not None]
-    return [login for login in server_logins(remotes, settings) if login.is_needed]
+    return server_logins(remotes, settings)
 
 
 def _runtime(plan: LaunchPlan) -> Runtime | None:

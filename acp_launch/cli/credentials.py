@@ -99,7 +99,7 @@ def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[Ser
             continue
         if printer := printer_of(server, settings):
             found.append(ServerLogin(server, None, printer))
-        elif not server.url.secrets and not any(name.lower() == "authorization" for name in server.headers):
+        elif _may_have_login(server):
             found.append(ServerLogin(server, record_of(server, records)))
     return found
 
@@ -129,6 +129,20 @@ def secret_of(server: RemotePlan, login: Login | None, secrets: Mapping[str, Sec
     return ClientSecret(written.concealed(secrets), issuer, str(written.origin))
 
 
+def _may_have_login(server: RemotePlan) -> bool:
+    return not server.url.secrets and not any(name.lower() == "authorization" for name in server.headers)
+
+
+def is_login_asked(server: RemotePlan, records: Logins) -> bool:
+    """Tell whether the profile asks for a login to a server, or the server has."""
+    return server.oauth is not None or (_may_have_login(server) and records.is_wanted(*_key(server)))
+
+
+def forget_login_asked(server: RemotePlan, records: Logins) -> None:
+    """Forget that the server has asked for a login."""
+    records.forget_wanted(*_key(server))
+
+
 def _key(server: RemotePlan) -> tuple[str, str]:
     """Return what the record of a server's login is found by."""
     return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
@@ -140,7 +154,7 @@ def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], ca
     `found` are the outcomes of the look-up, with those of the logins.
     """
     for login in logins:
-        if login.printer:
+        if login.printer or not login.is_needed:
             continue
         fix = ours("mcp", "login", called, login.server.name)
         outcome = found.get(login.item)
@@ -226,12 +240,16 @@ class LoginCredentials:
     async def note_challenge(self, challenge: Challenge) -> str:
         """Keep the scopes that the server wants, so that the next login asks for them."""
         self._is_refused = True
-        if self._record is None or not challenge.wants_more:
-            self._is_wanted |= challenge.is_bearer
+        note: Callable[[], Login | None]
+        if self._record is not None and challenge.wants_more:
+            note = partial(self._logins.note_demand, self._record, challenge.scopes)
+        elif self._record is None and challenge.is_bearer:
+            self._is_wanted = True
+            note = partial(self._logins.note_wanted, *_key(self._server))
+        else:
             return ""
         from acp_launch.session.files import run_in_thread
 
-        note = partial(self._logins.note_demand, self._record, challenge.scopes)
         try:
             record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
         except (StateError, TimeoutError, OSError):

@@ -1,7 +1,5 @@
 """An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
-import os
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +71,9 @@ class SessionTerminal:
 
     async def _log_in(self, server: str) -> bool:
         """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
-        words = ("mcp", "login", self._plan.called, server, *(("--trust",) if self._request.trust else ()))
-        argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
-        ended = await self.in_front(LocalProgram("login", argv, dict(os.environ), here()))
+        from acp_launch.cli.planning import login_program
+
+        ended = await self.in_front(login_program(self._plan.called, server, trust=self._request.trust))
         return ended.status == 0
 
     def _resume_command(self, name: str) -> str:

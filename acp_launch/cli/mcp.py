@@ -182,11 +182,18 @@ def logout(
 
 
 @app.command()
-def status(profile: ProfileName, as_json: Json = False) -> None:
+def status(
+    profile: ProfileName,
+    name: Name = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show every server that wants a login, as without SERVER.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show the logins to remote servers. No server is asked."""
     from acp_launch.cli.mcplogin import status as show
 
-    show(profile, as_json=as_json)
+    show(profile, name, every=every, as_json=as_json)
 
 
 def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:

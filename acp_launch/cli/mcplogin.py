@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.credentials import printer_of, record_of, secret_of
+from acp_launch.cli.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
 from acp_launch.cli.planning import find_server, loaded_profile, plan_with_secrets, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
@@ -74,13 +74,12 @@ class LoginTarget(Struct, frozen=True):
 
 
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> int:
-    """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
+    """Log in to one server of a profile, or with `every` to those that have no valid login and want one.
 
     Return the highest exit code of a login that failed, each of which is shown.
 
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
-        AuthRequired: there is neither a browser nor a terminal.
     """
     from acp_launch.cli.operation import verb_processes
     from acp_launch.cli.stores import Vault
@@ -96,19 +95,19 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
     due = [each for each, state in known if not every or not (state.program or is_valid(state.login, now))]
     for each, state in known:
-        if each not in due:
-            logins.say_valid(state, now)
+        if each not in due or (every and each.login is not None):
+            logins.say_state(state, now, is_due=each in due)
     if not due:
         return 0
-    opener, limit = _opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience
+    limit = BROWSER if patience is None else patience
     vault = Vault(settings, may_offer=True)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
     with verb_processes(settings, plan, "mcp") as processes:
-        return max(_log_in_to(each, vault, processes, opener, limit, use=ours("run", profile)) for each in due)
+        return max(_log_in_to(each, profile, vault, processes, limit, browser=browser) for each in due)
 
 
 def _log_in_to(
-    target: LoginTarget, vault: "Vault", processes: "VerbProcesses", opener: "Opener", limit: float, *, use: str
+    target: LoginTarget, profile: str, vault: "Vault", processes: "VerbProcesses", limit: float, *, browser: bool
 ) -> int:
     """Log in to one server; show why it failed. Return the exit code."""
     from acp_launch.console import logins
@@ -116,7 +115,7 @@ def _log_in_to(
 
     try:
         before = _read_grant(vault, target.login.item) if target.login and target.oauth.callback_port else None
-        work = partial(_log_in, target, before, opener, limit)
+        work = partial(_log_in, target, profile, before, limit, browser=browser)
         grant, login = processes.run(lambda interrupts: interrupts.watch(work()))
         _store(vault, grant, login, target)
     except Stopped:
@@ -124,7 +123,7 @@ def _log_in_to(
     except LaunchError as error:
         show_error(error)
         return error.exit_code
-    logins.say_logged_in(target.name, login, use)
+    logins.say_logged_in(target.name, login, ours("run", profile))
     return 0
 
 
@@ -136,6 +135,7 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
     settings, _, targets = plan_targets(profile, name, every=every, trust=trust)
     vault, records = Vault(settings), Logins(settings.state)
     for each in targets:
+        forget_login_asked(each.server, records)
         items = [each.login.item] if each.login is not None else _lost_items(vault, records, each)
         for item in items:
             _forget(vault, records, each, item)
@@ -171,21 +171,23 @@ def _lost_items(vault: "Vault", records: Logins, target: LoginTarget) -> list[st
     return [item for item, id in found.items() if client in ("", id)]
 
 
-def status(profile: str, *, as_json: bool) -> None:
-    """Show the logins of a profile's servers. Neither the secret store nor a server is asked.
+def status(profile: str, name: str | None, *, every: bool, as_json: bool) -> None:
+    """Show the logins of a profile's servers, or of one. Neither the secret store nor a server is asked.
 
     Raises:
+        UsageError: there is no such server.
         AuthRequired: a server that asks for a login has no valid one.
     """
     from acp_launch.console import logins
 
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    found = list(states(loaded, settings))
+    _check_name(loaded, profile, name, every=every)
+    found = [each for each in states(loaded, settings) if name in (None, each.name)]
     now = time.time()
     logins.show(found, now, as_json=as_json)
     if not found and not as_json:
-        logins.say_none(loaded.found.name)
+        logins.say_none(f"{name} is not" if name else f"no MCP server of {loaded.found.name} is")
     lacking = [each.name for each in found if each.is_lacking(now)]
     if lacking:
         many = len(lacking) > 1
@@ -217,7 +219,8 @@ def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
 def _state(target: LoginTarget, settings: Settings) -> State:
     server, printer = target.server, printer_of(target.server, settings)
     program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
-    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
+    is_asked = is_login_asked(server, Logins(settings.state))
+    return State(server.name, server.url.display(), target.login, is_asked=is_asked, program=program)
 
 
 def plan_targets(
@@ -233,7 +236,8 @@ def plan_targets(
     """
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    names = _names(loaded, profile, name, every=every)
+    _check_name(loaded, profile, name, every=every)
+    names = [name] if name is not None else _list_asking(loaded, profile, settings, every=every)
     require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
     resolved = resolved_from(reduce_to(loaded, names), cwd=None)
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
@@ -260,44 +264,49 @@ def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -
         )
 
 
-def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> list[str]:
+def _check_name(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> None:
+    """Refuse the name of a server that can have no login."""
     servers = loaded.profile.mcp_servers
-    asking = [each for each, server in servers.items() if isinstance(server, RemoteServer) and server.oauth is not None]
     if every and name is not None:
         raise UsageError("--all takes no SERVER")
-    if name is not None:
-        if not isinstance(servers[find_server(name, profile, servers)], RemoteServer):
-            what = f'"{name}" is a program of this machine, which has no login'
-            raise UsageError(what, fix=f"{ours('mcp', 'list', profile)} lists the servers")
-        return [name]
+    if name is not None and not isinstance(servers[find_server(name, profile, servers)], RemoteServer):
+        what = f'"{name}" is a program of this machine, which has no login'
+        raise UsageError(what, fix=f"{ours('mcp', 'list', profile)} lists the servers")
+
+
+def _list_asking(loaded: Loaded, profile: str, settings: Settings, *, every: bool) -> list[str]:
+    """List the servers that want a login, as far as it is known; if none does, the only one that may."""
+    asking = [each.name for each in states(loaded, settings) if each.is_asked]
+    remotes = [name for name, server in loaded.profile.mcp_servers.items() if isinstance(server, RemoteServer)]
+    if not asking and len(remotes) == 1:
+        return remotes
     if not asking:
-        fix = f"write oauth: true for a server with a url, or name one; {ours('mcp', 'list', profile)} lists them"
-        raise UsageError(f"no MCP server of {profile} asks for a login", fix=fix)
+        fix = f"name one that has a url; {ours('mcp', 'list', profile)} lists them"
+        raise UsageError(f"no MCP server of {profile} is known to want a login", fix=fix)
     if len(asking) > 1 and not every:
         raise UsageError(f"no MCP server is given: {', '.join(asking)} ask for a login", fix="name one, or use --all")
     return asking
 
 
-def _opener(profile: str, name: str, *, browser: bool) -> "Opener":
-    """Return the command that opens a page here; None if the user does that, and pastes the address that follows.
-
-    Raises:
-        AuthRequired: neither is possible.
-    """
+def _find_opener(*, browser: bool) -> tuple["Opener", str]:
+    """Return the command that opens a page here; None if the user does that, and why there is none."""
     from acp_launch.console.ask import links
-    from acp_launch.console.ask.terminal import possible
 
     is_far = any(os.environ.get(variable) for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
     found = links.command(os.environ) if browser and not is_far else None
-    if found is None and not possible():
-        why = "this is an SSH session" if is_far else "--no-browser is given" if not browser else "no browser was found"
-        fix = f"run it in a terminal: {ours('mcp', 'login', profile, name)}"
-        raise AuthRequired(f"a login needs a browser or a terminal: {why}, and stdin is not a terminal", fix=fix)
-    return None if found is None else tuple(found)
+    why = "this is an SSH session" if is_far else "--no-browser is given" if not browser else "no browser was found"
+    return None if found is None else tuple(found), why
 
 
-async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", limit: float) -> tuple[Grant, Login]:
-    """Log in with the command that opens a page, or on a terminal, within seconds."""
+def _refuse_page(why: str, fix: str, address: str) -> None:
+    """Refuse a login in which the user cannot come back from the page."""
+    raise AuthRequired(f"a login needs a browser or a terminal: {why}, and stdin is not a terminal", fix=fix)
+
+
+async def _log_in(
+    target: LoginTarget, profile: str, before: Grant | None, limit: float, *, browser: bool
+) -> tuple[Grant, Login]:
+    """Log in with the command that opens a page, with a code for another machine, or on a terminal, within seconds."""
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
     from acp_launch.console.ask.terminal import possible
@@ -319,20 +328,24 @@ async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", l
         client_metadata_url=oauth.client_metadata_url,
         headers=target.headers,
     )
+    opener, why = _find_opener(browser=browser)
     show = partial(logins.show_page, target.name, url, opener)
     device, pasted = None, None
     if opener is None:
         device, pasted = partial(logins.show_code, target.name, url), partial(logins.ask_address, target.name)
+        if not possible():  # a code needs no answer here
+            fix = f"run it in a terminal: {ours('mcp', 'login', profile, target.name)}"
+            show, pasted = partial(_refuse_page, why, fix), None
     quiet: Waiting = lambda what, waited, limit: None  # noqa: E731 - the question of the terminal is on the screen
-    browser = LoopbackListener(show, say_waiting if pasted is None else quiet, pasted=pasted, patience=limit)
+    listener = LoopbackListener(show, say_waiting if pasted is None else quiet, pasted=pasted, patience=limit)
     known = target.login
     # What the server has demanded in runs is not asked for any more if logins do not bring it.
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
     try:
-        async with browser.listen(oauth.callback_port or 0):
+        async with listener.listen(oauth.callback_port or 0):
             grant, login = await log_in(
                 wanted,
-                browser,
+                listener,
                 more=more,
                 registered=before,
                 device=device,

@@ -7,6 +7,7 @@ checks that wherever something is about to start.
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.credentials import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
+    from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.profile.trust import TrustState
 
@@ -126,7 +128,7 @@ def _look_up(
     if resolved.plan is not None:
         answers = _ask_for_secrets(resolved.needs, answers, settings, opening)
     values = secrets(answers)
-    missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
+    missing = (*unmet(resolved.needs, answers, has_terminal=not unset or has_terminal()), *unfit(resolved.plan, values))
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return Ready(plan, values, _later(others, plan, settings, values))
@@ -233,12 +235,15 @@ def _plan(
     is_alone: bool = False,
 ) -> LaunchPlan:
     """Return the plan, without the optional servers of `lacks`; raise every problem, or show the warnings."""
-    logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
+    fatal = [lack for lack in lacks if is_alone or lack.server.required]
+    logins = [lack.problem(is_fatal=lack in fatal) for lack in lacks]
     problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
     if resolved.plan is None or missing:
         raise MachineError(problems)
-    if errors(logins):
-        raise NotLoggedIn(problems)
+    if fatal:
+        called = resolved.plan.called
+        helps = all(lack.fix == ours("mcp", "login", called, lack.server.name) for lack in fatal)
+        raise NotLoggedIn(problems, [lack.server.name for lack in fatal] if helps else ())
     if problems:
         from acp_launch.console import problems as screen
 
@@ -312,9 +317,18 @@ def show_trust(loaded: Loaded, found: "Mapping[KeyPath, Path]", how: "TrustState
 
 def agrees(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
-    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    if not has_terminal():
+        return False
+    from acp_launch.console.ask.terminal import ask_yes_or_no
 
-    return possible() and ask_yes_or_no(question) is True
+    return ask_yes_or_no(question) is True
+
+
+def has_terminal() -> bool:
+    """Tell whether a user can be asked."""
+    from acp_launch.console.ask.terminal import possible  # with asyncio, which a start does without until later
+
+    return possible()
 
 
 # What a run lacks on this machine and the user at the terminal can supply at once: secrets, and programs. Nothing is
@@ -334,9 +348,7 @@ def _ask_for_secrets(
     unset = [name for name, outcome in answers.items() if outcome.state != "found"]
     if not unset or settings.secrets.store == "command" or any(answers[name].state != "missing" for name in unset):
         return answers
-    from acp_launch.console.ask.terminal import possible
-
-    if not possible():
+    if not has_terminal():
         return answers
     from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
@@ -363,9 +375,7 @@ def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Reso
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
     """
-    from acp_launch.console.ask.terminal import possible
-
-    if resolved.draft is None or not possible():
+    if resolved.draft is None or not has_terminal():
         return resolved
     wanted = _installers(resolved)
     if not wanted:
@@ -397,15 +407,47 @@ def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
 
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
-    import asyncio
     from shutil import which
 
-    from acp_launch.launch.loop import hear_guards
     from acp_launch.plan.environment import inherited
-    from acp_launch.process.foreground import foreground
     from acp_launch.process.program import LocalProgram
 
     program = LocalProgram(argv[0], (which(argv[0]) or argv[0], *argv[1:]), inherited(os.environ, "all"), Path.home())
+    ended = _run_in_front(program)
+    if ended.status != 0:
+        what = f"{shlex.join(argv)} {ended}"
+        raise MachineError([Problem("", 0, 0, "", what, "run it yourself and correct what it reports, then try again")])
+
+
+def log_in_now(servers: Sequence[str], called: str, *, trust: bool) -> bool:
+    """Offer to log in to MCP servers, and do it; return whether the user now is. `trust` is `--trust`."""
+    from acp_launch.process.foreground import available
+
+    are = "is" if len(servers) == 1 else "are"
+    if not servers or not available() or not agrees(f"{', '.join(servers)} {are} not logged in. Log in now?"):
+        return False
+    return all(_run_in_front(login_program(called, server, trust=trust)).status == 0 for server in servers)
+
+
+def login_program(called: str, server: str, *, trust: bool) -> "LocalProgram":
+    """Return `mcp login` as a program for the terminal."""
+    from acp_launch.process.program import LocalProgram
+
+    words = ("mcp", "login", called, server, *(("--trust",) if trust else ()))
+    argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
+    return LocalProgram("login", argv, dict(os.environ), here())
+
+
+def _run_in_front(program: "LocalProgram") -> "Exit":
+    """Run a program on the terminal.
+
+    Raises:
+        Stopped: the user interrupted it.
+    """
+    import asyncio
+
+    from acp_launch.launch.loop import hear_guards
+    from acp_launch.process.foreground import foreground
 
     guards = start_guards()
 
@@ -415,7 +457,5 @@ def _install(argv: Sequence[str]) -> None:
 
     ended = asyncio.run(run())
     if ended.signal == SIGINT or ended.status == INTERRUPTED:
-        raise Stopped(f"{argv[0]} was interrupted; nothing was started", signal_number=SIGINT)
-    if ended.status != 0:
-        what = f"{shlex.join(argv)} {ended}"
-        raise MachineError([Problem("", 0, 0, "", what, "run it yourself and correct what it reports, then try again")])
+        raise Stopped(f"{program.name} was interrupted; nothing was started", signal_number=SIGINT)
+    return ended

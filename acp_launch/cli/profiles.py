@@ -203,10 +203,11 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes
+    from acp_launch.console.ask.terminal import possible
     from acp_launch.plan.model import unmet
 
     found = outcomes((need.name for need in needs), settings)
-    return found, unmet(needs, found)
+    return found, unmet(needs, found, has_terminal=possible())
 
 
 def _find(names: Sequence[str]) -> "list[Found]":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
 from acp_launch.cli.verb import PLAIN, Argument, Option, find_profile, import_without, load_settings
 from acp_launch.console.stderr import DIM, tell
-from acp_launch.errors import SessionError, Stopped, UsageError
+from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession",
 
 
 def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    from acp_launch.cli.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
+    from acp_launch.cli.planning import adhoc_plan, loaded_profile, log_in_now, ready, resolve_trusted
 
     if request.agent is not None:
         return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
@@ -192,6 +192,11 @@ def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
     )
     if resolved.plan is not None and request.output != "text":
         request.require_prompt()
+    try:
+        return ready(resolved, settings, waiting=screen.show_wait)
+    except NotLoggedIn as error:
+        if not log_in_now(error.servers, request.words[0], trust=request.trust):
+            raise
     return ready(resolved, settings, waiting=screen.show_wait)
 
 

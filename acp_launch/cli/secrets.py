@@ -146,6 +146,7 @@ def copy_to_env(
     from acp_launch.cli import execute
     from acp_launch.cli.secretvalue import VARIABLE, check_name
     from acp_launch.cli.stores import outcomes
+    from acp_launch.console.ask.terminal import possible
     from acp_launch.plan.model import next_command
     from acp_launch.secret import value
 
@@ -156,9 +157,8 @@ def copy_to_env(
     outcome = outcomes([check_name(name)], load_settings())[name]
     if outcome.secret is None:
         reason = outcome.reason or f"not found in the {outcome.source}"
-        raise SecretError(
-            f'cannot read secret "{name}": {reason}', fix=outcome.fix or next_command(name, outcome.state)
-        )
+        fix = next_command(name, outcome, has_terminal=possible())
+        raise SecretError(f'cannot read secret "{name}": {reason}', fix=fix)
     raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
 
 

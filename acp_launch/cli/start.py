@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -281,7 +282,27 @@ def run_context(
             elicit=elicitor(person) if person else None,
             has_person=person is not None,
         ) as (context, _):
-            yield context
+            offer = partial(_offer_login, request, started, person, in_front) if person else None
+            yield replace(context, offer_login=offer)
+
+
+async def _offer_login(
+    request: RunRequest, started: Launched, person: "Person", in_front: "InFront | None", server: str
+) -> bool:
+    """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
+    from acp_launch.cli.planning import login_program
+    from acp_launch.process.foreground import available
+    from acp_launch.session.observer import Choice
+
+    proof = started.credentials.get(server)
+    if proof is None or not proof.is_login or not available():
+        return False
+    async with person.floor():
+        answer = await person.choose(f"{server} wants a login. Log in now?", [Choice("y", "Yes"), Choice("n", "No")])
+    if answer != "y":
+        return False
+    ended = await (in_front or _in_front(person))(login_program(started.plan.called, server, trust=request.trust))
+    return ended.status == 0
 
 
 @contextmanager

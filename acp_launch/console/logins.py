@@ -21,8 +21,9 @@ NOT_LOGGED_IN = "not logged in"
 
 
 class State(Struct, frozen=True):
-    """What is known of the login to a server. `url` is empty if it cannot be told; `is_asked`: by the profile.
+    """What is known of the login to a server. `url` is empty if it cannot be told.
 
+    `is_asked`: the profile or the server has asked for a login.
     `program` is the one that prints headers for it, as the user's settings say; then it needs no login.
     """
 
@@ -39,7 +40,9 @@ class State(Struct, frozen=True):
 
 def is_valid(login: Login | None, now: float) -> bool:
     """Whether a login can be used, as far as its record tells."""
-    return login is not None and (login.is_renewed or login.expires is None or login.expires > now)
+    if login is None or login.is_over:
+        return False
+    return login.is_renewed or login.expires is None or login.expires > now
 
 
 def describe_state(state: State, now: float) -> str:
@@ -52,6 +55,8 @@ def _describe(login: Login | None, now: float) -> str:
     if login is None:
         return NOT_LOGGED_IN
     who = f"as {login.account}" if login.account else "logged in"
+    if login.is_over:
+        return f"{who}, revoked by the server"
     if not is_valid(login, now):
         return f"{who}, expired {_moment(login.expires)}"
     if login.expires is None:
@@ -64,9 +69,8 @@ def _describe(login: Login | None, now: float) -> str:
 def data(state: State, now: float) -> dict[str, Any]:
     """Return a login as data; times are Unix seconds."""
     login = None if state.program else state.login
-    word = "not logged in" if login is None else "logged in" if is_valid(login, now) else "expired"
     return {
-        "state": "headers" if state.program else word,
+        "state": "headers" if state.program else _word(login, now),
         "program": state.program or None,
         "account": login.account or None if login else None,
         "issuer": login.issuer if login else None,
@@ -75,6 +79,12 @@ def data(state: State, now: float) -> dict[str, Any]:
         "expires": login.expires if login else None,
         "renewed": login.is_renewed if login else False,
     }
+
+
+def _word(login: Login | None, now: float) -> str:
+    if login is None:
+        return NOT_LOGGED_IN
+    return "logged in" if is_valid(login, now) else "revoked" if login.is_over else "expired"
 
 
 def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
@@ -88,12 +98,13 @@ def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
         stdout.line(harmless(line, keep=""))
 
 
-def say_none(profile: str) -> None:
-    _say(f"acp-launch: no MCP server of {profile} asks for a login", style=DIM)
+def say_none(which: str) -> None:
+    _say(f"acp-launch: {which} known to want a login", style=DIM)
 
 
-def say_valid(state: State, now: float) -> None:
-    _say(f"acp-launch: {state.name}: {describe_state(state, now)}; nothing was done", style=DIM)
+def say_state(state: State, now: float, *, is_due: bool) -> None:
+    """Tell of a login before the user is sent to log in, or is not, if it is not due."""
+    _say(f"acp-launch: {state.name}: {describe_state(state, now)}{'' if is_due else '; nothing was done'}", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:

@@ -46,7 +46,9 @@ def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
 
 def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
     """Print all on stdout; a problem on stderr for each reference whose secret cannot be read."""
-    problems = unmet(needs, {row.name: row.outcome for row in rows})
+    from acp_launch.console.ask.terminal import possible
+
+    problems = unmet(needs, {row.name: row.outcome for row in rows}, has_terminal=possible())
     if as_json:
         found = []
         for row in rows:

@@ -17,7 +17,7 @@ from acp_launch.console.draw.region import Canvas
 from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, as_seen
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, opened_lines, unasked
+from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, is_grave, opened_lines, unasked
 from acp_launch.interactive.front import Activity, Mood, elapsed
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -438,7 +438,7 @@ class PlainSessionOutput(SessionOutput, Plain):
             super().waiting(what, waited, limit)
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
-        if not by.startswith("permissions.default"):
+        if is_grave(call, by):
             self._line(f"{unasked(by, call.get('status'))}: {title(call)}", YELLOW)
 
 

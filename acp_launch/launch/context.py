@@ -4,7 +4,7 @@ files, terminals, forms and links.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -102,6 +102,10 @@ async def leave_login(connection: Connection, wanted: AuthRequired, *, is_second
     raise wanted
 
 
+# Asks the user whether to log in to the MCP server of this name, and does it; returns whether it worked.
+OfferLogin = Callable[[str], Awaitable[bool]]
+
+
 class LaunchContext(Struct, frozen=True, kw_only=True):
     """What is fixed when an agent is started, for all its sessions and fronts."""
 
@@ -122,3 +126,4 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     grace: float | None = None  # seconds for the agent to end, once it is not needed any more; None for GRACE
     respawn: "Callable[[], Spawned] | None" = None  # starts the agent again; None where that is not wanted
     log_in: LogIn = leave_login
+    offer_login: OfferLogin | None = None

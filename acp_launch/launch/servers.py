@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
-from acp_launch.launch.context import LaunchContext
+from acp_launch.launch.context import LaunchContext, OfferLogin
 from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
@@ -49,8 +49,10 @@ class LaunchServers:
         budget: Budget,
         logs: "ServerLogs | None",
         trace: "Trace | None" = None,
+        offer_login: OfferLogin | None = None,
     ) -> None:
         """`logs` are None if the servers are a host's."""
+        self._offer_login = offer_login
         self._plan, self._observer, self._budget, self._logs, self._trace = plan, observer, budget, logs, trace
         self._asked: Sequence[RemoteCheck] = ()
         self.absent: frozenset[str] = frozenset()  # names of optional servers that the agent could not connect to
@@ -177,11 +179,28 @@ class LaunchServers:
             for task in sorted(done, key=lambda task: waits[task].name != self._fatal):
                 plan = waits.pop(task)
                 if not task.result():
-                    raise _failure(self._plan.called, servers.last(plan), plan)
+                    await self._log_in(plan)
+                    deadline = asyncio.get_running_loop().time() + patience
+                    waits[servers.up(plan)] = plan
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
         self._is_up = True
+
+    async def _log_in(self, plan: ServerPlan) -> None:
+        """Let the user log in to a server that has failed for want of that, and restart it.
+
+        Raises:
+            ServerError, AuthRequired: why it has failed, in any other case.
+        """
+        assert self._inner is not None
+        change = self._inner.servers.last(plan)
+        offer = self._offer_login if change is not None and change.fault == "credentials" else None
+        with self._budget.paused():
+            if offer is None or not await offer(plan.name):
+                raise _failure(self._plan.called, change, plan)
+        self._fatal = ""
+        self._inner.servers.restart(plan.name)
 
     async def _await_checks(self) -> None:
         for server, answer in self._asked:
@@ -313,7 +332,7 @@ async def launch_servers(
     Servers may be added later if they `may_change`.
     """
     plan = context.plan
-    servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs, context.trace)
+    servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs, context.trace, context.offer_login)
     ours = _ours(plan)
     async with _check_remote(plan) as asked:
         servers.asking(asked)

@@ -7,12 +7,13 @@ is used.
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
@@ -37,7 +38,7 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, variable
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
 
     `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
     profile's: `auto`, `legacy`, `modern` or a version. `credentials` give further headers; `login` is the command that
-    logs in.
+    logs in. `refusal` is that of a `Site`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     memory: RemoteMemory = field(default_factory=RemoteMemory)
     credentials: Credentials | None = None
     login: str = ""
+    refusal: tuple[str, str] | None = None
 
     @classmethod
     def of(
@@ -98,6 +100,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
             limits=Limits(max_line=max_line),
             credentials=credentials,
             login=login,
+            refusal=_refusal(plan),
         )
 
     @property
@@ -120,6 +123,18 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
         return [("name", self.name)]
 
 
+def _refusal(plan: "RemotePlan") -> tuple[str, str] | None:
+    """Return what it means if the server refuses the secrets that it is sent, and the fix; None if there are none."""
+    sent = {name.lower(): value.secrets for name, value in (*plan.sent.items(), ("", plan.url))}
+    named = sent.get("authorization") or chain.from_iterable(sent.values())
+    names = list(dict.fromkeys(each.name for each in named))
+    if not names:
+        return None
+    (first, *others), given = names, variable(names[0])
+    fix = f"export {given}=..." if given in os.environ else f"acp-launch secret set {first}"
+    return f"it does not accept the secret{'s' if others else ''} {', '.join(names)}", fix
+
+
 class Remote:
     """A connection to a remote server at work. Only `RemoteProgram.begin` creates one."""
 
@@ -135,6 +150,7 @@ class Remote:
             type=program.type,
             pin=program.protocol,
             login=program.login,
+            refusal=program.refusal,
             is_proven=memory.is_proven,
         )
         self._connection = RemoteConnection(site, program.url, self, known=memory.era, limits=program.limits)

@@ -28,6 +28,7 @@ LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
 SIZE = 256 * 1024  # bytes of a record, which may hold 200 scopes of 256 characters
 PATIENCE = stretch(5.0)  # seconds that a call waits for the lock before it fails without a note of why
 MOST = 1000  # records that are read
+WANTED = ".wanted"  # ends the name of a file that says that a server has asked for a login
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -125,6 +126,7 @@ class Login(Struct, frozen=True, kw_only=True):
     step_ups: int = 0
     origins: tuple[str, ...] = ()  # of endpoints, which the user has confirmed to belong together
     secret_to: str = ""  # the issuer that may get the client secret, as the user has confirmed
+    is_over: bool = False  # whether the server has refused to renew it, or a token that cannot be renewed
 
     @classmethod
     def of(cls, grant: Grant, *, url: str, client: str, account: str) -> "Login":
@@ -237,6 +239,21 @@ class Logins:
                 return None
             self.put(after := before.demand(scopes))
         return after
+
+    def note_wanted(self, url: str, client: str) -> None:
+        """Note that a server has asked for a login."""
+        with self._explain():
+            make_private(self._directory)
+            self._file(url, client).with_suffix(WANTED).touch(0o600)
+
+    def is_wanted(self, url: str, client: str) -> bool:
+        """Tell whether the server has asked for a login, as far as it is known."""
+        with self._explain():
+            return self._file(url, client).with_suffix(WANTED).exists()
+
+    def forget_wanted(self, url: str, client: str) -> None:
+        with self._explain():
+            self._file(url, client).with_suffix(WANTED).unlink(missing_ok=True)
 
     def drop(self, login: Login) -> None:
         with self._explain():

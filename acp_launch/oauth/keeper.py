@@ -234,11 +234,11 @@ class TokenStore:
             self._record(after)
         self._grant, self._failure = after, None
 
-    def _record(self, grant: Grant) -> None:
+    def _record(self, grant: Grant, *, is_over: bool = False) -> None:
+        known = {"expires": grant.expires, "scopes": grant.scopes, "is_renewed": grant.refresh is not None}
         with suppress(StateError):  # the record is only a memory
             for login in self._logins.of(self._item):
-                known = replace(login, expires=grant.expires, scopes=grant.scopes, is_renewed=grant.refresh is not None)
-                self._logins.put(known)
+                self._logins.put(replace(login, **known, is_over=is_over))
 
     # The store.
 
@@ -294,6 +294,8 @@ class TokenStore:
 
     def _end(self, grant: Grant, why: str) -> NoToken:
         self._over = grant
+        if grant.refresh is not None or not self._is_due(grant):  # else it has expired, which its record says
+            self._record(grant, is_over=True)
         return self._fail(NoToken(f"{NOT_LOGGED_IN} any more: {why}", self._command))
 
     @property

@@ -32,7 +32,7 @@ from acp_launch.profile.model import (
 )
 from acp_launch.profile.values import HeaderSpelling, header_fault, templates, variable_headers
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse, place
-from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, variable
 
 if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
@@ -281,9 +281,10 @@ def _within(loaded: "Loaded", path: KeyPath, template: str) -> Iterable[Need]:
             yield Need(part.name, Origin(at.file, at.line, at.column, dotted(path)))
 
 
-def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
-    """Return a problem for each reference whose secret was not found."""
-    return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome], *, has_terminal: bool = True) -> tuple[Problem, ...]:
+    """Return a problem for each reference whose secret was not found; `has_terminal` as in `next_command`."""
+    absent = ((need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+    return tuple(_problem(need, outcome, has_terminal=has_terminal) for need, outcome in absent)
 
 
 def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
@@ -305,20 +306,24 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
     )
 
 
-def _problem(need: Need, outcome: Outcome) -> Problem:
+def _problem(need: Need, outcome: Outcome, *, has_terminal: bool) -> Problem:
     if outcome.state == "missing":
         message = f'secret "{need.name}" is not set in the {outcome.source}'
     else:
         message = f'cannot read secret "{need.name}": {outcome.reason}'
-    return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
+    return need.origin.problem(message, next_command(need.name, outcome, has_terminal=has_terminal))
 
 
-def next_command(name: str, state: State) -> str:
-    """Return the fix for a secret that was not found, if the store does not give one."""
-    export = f"export {variable(name)}=..."
-    return {
+def next_command(name: str, outcome: Outcome, *, has_terminal: bool = True) -> str:
+    """Return the fix for a secret that was not found. Without a terminal, as in CI, it begins with the variable."""
+    export, state = f"export {variable(name)}=...", outcome.state
+    own = {
         "missing": f"acp-launch secret set {name}",
-        "locked": f"unlock it and try again, or {export}",
-        "denied": f"try again and allow it, or {export}",
+        "locked": "unlock it and try again",
+        "denied": "try again and allow it",
         "too large": f"store at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
-    }.get(state, f"acp-launch secret set {name} shows how to choose another store; or {export}")
+    }.get(state, f"acp-launch secret set {name} shows how to choose another store")
+    fix = outcome.fix or own
+    if not has_terminal and state != "too large":
+        return f"{export}, or {fix}"
+    return fix if outcome.fix or state in ("missing", "too large") else f"{fix}, or {export}"

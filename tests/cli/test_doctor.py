@@ -462,7 +462,11 @@ def test_a_missing_secret_stops_only_the_parts_that_need_it(launch: Launcher) ->
     found = examined(launch, 3)
     assert found["secret github"]["standing"] == "problem"
     assert found["agent"]["standing"] == "ok"
-    assert told(found["server files"]) == ("warning", "not started: it needs the secret github", FAIL_KEYRING)
+    assert told(found["server files"]) == (
+        "warning",
+        "not started: it needs the secret github",
+        f"export ACP_LAUNCH_SECRET_GITHUB=..., or {FAIL_KEYRING}",
+    )
 
 
 @pytest.fixture

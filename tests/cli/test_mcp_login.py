@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from acp_launch.oauth.grant import STEP_UPS, Login, Logins
 from acp_launch.private import locked
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import DEMO, Ended, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_secrets import files_holding
 from tests.oauth.authority import Authority, authority
@@ -357,7 +357,8 @@ def test_without_browser_and_terminal_nothing_is_asked(
         profile(home, server)
         home.env |= env
         refused = home("mcp", "login", "p", *words)
-        assert (refused.code, server.log) == (6, [])
+        assert (refused.code, records(home)) == (6, [])
+        assert server.asked("as /authorize") == server.asked("as /token") == []
     told = f"a login needs a browser or a terminal: {why}, and stdin is not a terminal"
     assert told in refused.err and "acp-launch mcp login p docs" in refused.err
 
@@ -402,6 +403,16 @@ def test_over_ssh_a_code_is_typed_elsewhere_where_the_authorization_server_offer
         assert "The code to type or to compare there: ABCD-EFGH" in terminal.text
         assert "Paste" not in terminal.text
         assert "acp-launch: docs: logged in" in terminal.text
+        assert len(records(home)) == 1
+
+
+def test_a_code_that_is_typed_elsewhere_needs_no_terminal_here(home: Launcher) -> None:
+    with authority(device=["authorization_pending"], server={"device_authorization_endpoint": "{as}/device"}) as server:
+        profile(home, server)
+        said = logged_in(home)
+        assert f"{server.issuer}/type" in said
+        assert "The code to type or to compare there: ABCD-EFGH" in said
+        assert "acp-launch: docs: logged in" in said
         assert len(records(home)) == 1
 
 
@@ -473,8 +484,11 @@ def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
     [
         (("login", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
         (("login", "p", "notes"), '"notes" is a program of this machine, which has no login'),
-        (("login", "p"), "no MCP server of p asks for a login"),
+        (("login", "p"), "no MCP server of p is known to want a login"),
         (("logout", "p", "notes", "--all"), "--all takes no SERVER"),
+        (("status", "p", "notes", "--all"), "--all takes no SERVER"),
+        (("status", "p", "notes"), '"notes" is a program of this machine, which has no login'),
+        (("status", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(home: Launcher, words: tuple[str, ...], told: str) -> None:
@@ -482,7 +496,72 @@ def test_what_cannot_be_meant_is_a_usage_error(home: Launcher, words: tuple[str,
     refused = home("mcp", *words)
     assert (refused.code, told in refused.err) == (2, True), refused.err
     none = home("mcp", "status", "p")
-    assert (none.code, none.err) == (0, "acp-launch: no MCP server of p asks for a login\n")
+    assert (none.code, none.err) == (0, "acp-launch: no MCP server of p is known to want a login\n")
+
+
+def test_status_tells_of_one_server_or_of_all(home: Launcher) -> None:
+    with authority() as one, authority() as other, browsing(home):
+        profile(home, one, other)
+        logged_in(home, "docs2")
+        shown = {words: home("mcp", "status", "p", *words, "--json") for words in [("docs",), ("docs2",), ("--all",)]}
+        names = {words: [each["name"] for each in json.loads(done.out)["servers"]] for words, done in shown.items()}
+    assert names == {("docs",): ["docs"], ("docs2",): ["docs2"], ("--all",): ["docs", "docs2"]}
+    assert [done.code for done in shown.values()] == [6, 0, 6]
+
+
+def used(launch: Launcher) -> Ended:
+    return launch("mcp", "tools", "p", "docs")
+
+
+@pytest.mark.parametrize("rotation", ["strict", "none"])
+def test_a_login_that_the_server_has_revoked_is_told_and_done_again(home: Launcher, rotation: str) -> None:
+    """As soon as a run has learned of it; without a refresh token the server only refuses the access token."""
+    with authority(rotation=rotation) as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        assert used(home).code == 0
+        urlopen(f"{server.issuer}/forget", timeout=PATIENCE).close()
+        assert (state(home)["state"], used(home).code) == ("logged in", 6)
+        shown = home("mcp", "status", "p")
+        assert (shown.code, "logged in, revoked by the server" in shown.out.decode()) == (6, True)
+        assert "acp-launch mcp login p docs" in shown.err
+        assert state(home)["state"] == "revoked"
+        said = logged_in(home, "--all")
+        assert said.startswith("acp-launch: docs: logged in, revoked by the server\n")
+        assert ("docs: logged in\n" in said or "docs: logged in, until " in said, len(browser.addresses)) == (True, 2)
+        assert (state(home)["state"], used(home).code) == ("logged in", 0)
+
+
+@pytest.mark.parametrize("learn", [("doctor", "p"), ("mcp", "tools", "p", "docs"), ("run", "p", "hi")])
+def test_a_server_that_wants_a_login_without_the_key_is_known_to_all_verbs_from_then_on(
+    home: Launcher, learn: tuple[str, ...]
+) -> None:
+    fix = "acp-launch mcp login p docs"
+    with authority() as server, authority() as other, browsing(home):
+        entries = {
+            "docs": {"type": "http", "url": server.url},
+            "open": {"type": "http", "url": other.url, "required": False},
+        }
+        home.write({"agent": DEMO, "mcp_servers": entries})
+        assert home("mcp", "status", "p").code == 0
+        assert home("mcp", "login", "p").code == 2
+        learned = home(*learn)
+        assert (learned.code, "it wants a login" in learned.err + learned.out.decode()) == (6, True), learned.err
+        assert fix in learned.err + learned.out.decode()
+        known = home("mcp", "status", "p", "docs")
+        assert (known.code, fix in known.err, state(home)["state"]) == (6, True, "not logged in")
+        logged_in(home, "docs") if learn[0] != "mcp" else logged_in(home)
+        assert (home("mcp", "status", "p", "docs").code, used(home).code) == (0, 0)
+        assert home("mcp", "logout", "p", "docs").code == 0
+        forgotten = home("mcp", "status", "p", "docs")
+        assert (forgotten.code, forgotten.err) == (0, "acp-launch: docs is not known to want a login\n")
+
+
+def test_the_only_remote_server_is_the_one_to_log_in_to(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        entries = {"docs": {"type": "http", "url": server.url}, "notes": {"command": sys.executable}}
+        home.write({"agent": {"command": "no-such-agent"}, "mcp_servers": entries})
+        assert "docs: logged in" in logged_in(home)
 
 
 def test_a_server_without_the_key_can_be_logged_in_to_and_is_told_what_to_write(home: Launcher) -> None:

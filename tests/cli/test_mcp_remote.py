@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import ROOT, Ended, Launcher
+from tests.cli.launcher import DEMO, ROOT, Ended, Launcher
 from tests.patience import PATIENCE
 from tests.remote.children import tempered
 
@@ -84,7 +84,7 @@ def test_a_program_of_the_era_without_handshake_is_used_like_any_other(launch: L
 @pytest.mark.parametrize(
     ("settings", "code", "said", "fix"),
     [
-        ({"bearer": "other"}, 6, "answered 401 Unauthorized: it does not accept our credentials", "headers"),
+        ({"bearer": "other"}, 6, "answered 401 Unauthorized: it does not accept the secret docs", ""),
         ({"faults": [{"on": "*", "do": "html"}]}, 5, "answered 200 OK (text/html) and not with MCP", "url"),
         ({"faults": [{"on": "*", "do": "status", "status": 500}]}, 8, "answered 500 Internal Server Error", ""),
     ],
@@ -105,6 +105,29 @@ def test_each_way_to_be_of_no_use_has_its_words_and_its_exit_code(
     (check,) = [each for each in json.loads(checked.out)["checks"] if each["check"] == "server"]
     assert (check["standing"], said.split(": ")[0] in check["text"]) == ("problem", True)
     assert TOKEN not in done.err + checked.out.decode() + checked.err
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({"Authorization": "Bearer ${secret:docs}", "X-Key": "${secret:other}"}, "the secret docs"),
+        ({"X-A": "${secret:docs}", "X-Key": "${secret:other} ${secret:docs}"}, "the secrets docs, other"),
+    ],
+)
+def test_of_credentials_that_are_refused_the_secret_is_named_and_how_to_replace_it(
+    launch: Launcher, headers: dict[str, str], why: str
+) -> None:
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
+    for name in ("docs", "other"):
+        assert launch("secret", "set", name, stdin=TOKEN.encode()).code == 0
+    with tempered(bearer="other", challenge='ApiKey realm="docs"') as server:
+        entry = {"type": "http", "url": server.url, "headers": headers}
+        launch.write({"agent": DEMO, "mcp_servers": {"docs": entry}})
+        for done in (launch("run", "p", "hi"), launch("mcp", "tools", "p", "docs"), launch("doctor", "p")):
+            assert (done.code, f"it does not accept {why}\n" in done.err + done.out.decode()) == (6, True), done.err
+            assert "fix: acp-launch secret set docs" in done.err + done.out.decode()
+        launch.env["ACP_LAUNCH_SECRET_DOCS"] = TOKEN
+        assert "fix: export ACP_LAUNCH_SECRET_DOCS=...\n" in launch("mcp", "tools", "p", "docs").err
 
 
 def test_streamable_http_under_the_type_of_the_older_transport_names_the_type(launch: Launcher) -> None:

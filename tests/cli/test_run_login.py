@@ -1,9 +1,18 @@
-"""`:login` in an interactive session: the browser's way, beside a screen that is left for it."""
+"""
+`run` on a terminal offers the login that it lacks, and goes on; `:login` in an interactive session: the browser's way,
+beside a screen that is left for it.
+"""
+
+from urllib.request import urlopen
+
+import pytest
 
 from tests.cli.launcher import DEMO, Launcher
-from tests.cli.test_mcp_login import Json, browsing, home, logged_in
+from tests.cli.terminal import on_terminal
+from tests.cli.test_mcp_login import Json, browsing, home, logged_in, records
 from tests.cli.test_run_interactive import ENTER, leaves, sitting
 from tests.oauth.authority import Authority, authority
+from tests.patience import PATIENCE
 
 __all__ = ["home"]  # the fixture
 
@@ -73,3 +82,59 @@ def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None
             terminal.types("history" + ENTER)
             terminal.until("the session had 0 turns")
             leaves(terminal)
+
+
+@pytest.mark.parametrize("lack", ["never", "unasked", "revoked"])
+def test_a_run_on_a_terminal_offers_the_login_that_it_lacks_and_goes_on(home: Launcher, lack: str) -> None:
+    """Never logged in; to a server that turns out to want it, though the profile does not say so; login revoked."""
+    with authority() as server, browsing(home) as browser:
+        profile(home, server, oauth=lack != "unasked")
+        if lack == "revoked":
+            logged_in(home)
+            urlopen(f"{server.issuer}/forget", timeout=PATIENCE).close()
+        before = len(browser.addresses)
+        with on_terminal("run", "p", "hi there", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("Log in now?\n▐ [y] Yes  [n] No")
+            terminal.types("y")
+            terminal.until("web: logged in")
+            terminal.until("You said: hi there")
+            assert terminal.ends() == 0, terminal.text
+        assert len(browser.addresses) == before + 1
+        assert server.asked("mcp /mcp")[-1]["authorization"] != ""
+
+
+@pytest.mark.parametrize("oauth", [True, False])
+def test_a_run_ends_as_without_a_terminal_if_the_login_is_declined(home: Launcher, oauth: bool) -> None:
+    with authority() as server, browsing(home) as browser:
+        profile(home, server, oauth=oauth)
+        with on_terminal("run", "p", "hi there", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("Log in now?\n▐ [y] Yes  [n] No")
+            terminal.types("n")
+            terminal.until("acp-launch mcp login p web")
+            assert terminal.ends() == 6, terminal.text
+        assert (browser.addresses, records(home)) == ([], [])
+        assert "hi there" not in terminal.text.partition("Log in now?")[2]
+
+
+def test_an_interactive_session_offers_a_login_too(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server, oauth=False)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("web wants a login. Log in now?")
+            terminal.until("[y] Yes")
+            terminal.types("y")
+            terminal.until("web: logged in")
+            terminal.until("ready ·")
+            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
+            leaves(terminal)
+
+
+def test_a_run_whose_login_fails_ends_with_the_reason_and_the_command(home: Launcher) -> None:
+    with authority(redirect={"code": None, "error": "access_denied"}) as server, browsing(home):
+        profile(home, server)
+        with on_terminal("run", "p", "hi", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("Log in now?\n▐ [y] Yes  [n] No")
+            terminal.types("y")
+            terminal.until("refused the login: access_denied")
+            assert terminal.ends() == 6, terminal.text
+        assert "acp-launch mcp login p web" in terminal.text

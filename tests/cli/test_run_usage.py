@@ -108,7 +108,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
         'mcp_servers.docs.headers.A: secret "docs" is not set',
         "4 problems; nothing was started",
     ]
-    assert lines[3] == "    fix: acp-launch secret set vault"
+    assert lines[3] == "    fix: export ACP_LAUNCH_SECRET_VAULT=..., or acp-launch secret set vault"
 
 
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:

@@ -360,7 +360,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     ]
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
-        "    fix: acp-launch secret set team/docs\n"
+        "    fix: export ACP_LAUNCH_SECRET_TEAM_DOCS=..., or acp-launch secret set team/docs\n"
         "1 problem; 1 of 2 secrets are not available\n"
     )
     kept(sealed, "team/docs", "docs-value")
@@ -506,9 +506,9 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f'.acp-launch/review.yaml:L:C: agent.env.KEY: secret "github" is not set in the sealed file ({file})\n'
-        "    fix: acp-launch secret set github\n"
+        "    fix: export ACP_LAUNCH_SECRET_GITHUB=..., or acp-launch secret set github\n"
         f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
-        "    fix: acp-launch secret set team/docs\n"
+        "    fix: export ACP_LAUNCH_SECRET_TEAM_DOCS=..., or acp-launch secret set team/docs\n"
         "2 problems; nothing was started\n"
     )
 

@@ -115,7 +115,8 @@ def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
     done = without_keyring("run", "p", "hello there")
     assert done.code == 3
     assert "Keep secrets in a sealed file" not in done.err
-    assert "fix: keep secrets in a sealed file instead: acp-launch config set secrets.store file" in done.err
+    file = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
+    assert f"fix: export ACP_LAUNCH_SECRET_GITHUB=..., or {file}" in done.err
 
 
 @pytest.mark.parametrize(

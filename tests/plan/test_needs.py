@@ -73,7 +73,7 @@ def test_what_was_found_is_no_problem(loaded: Loaded) -> None:
         ("too large", "store at most 64 KiB: acp-launch secret set a"),
         (
             "unavailable",
-            "acp-launch secret set a shows how to choose another store; or export ACP_LAUNCH_SECRET_A=...",
+            "acp-launch secret set a shows how to choose another store, or export ACP_LAUNCH_SECRET_A=...",
         ),
     ],
 )
@@ -91,6 +91,21 @@ def test_a_missing_one_names_the_store_and_the_command_that_sets_it(loaded: Load
     assert [str(problem).split(": ", 2)[2] for problem in unmet(needs(loaded), outcomes)] == [
         'secret "docs" is not set in the keyring (Secret Service)\n    fix: acp-launch secret set docs'
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "own", "fix"),
+    [
+        ("missing", "", "export ACP_LAUNCH_SECRET_DOCS=..., or acp-launch secret set docs"),
+        ("unavailable", "use a file", "export ACP_LAUNCH_SECRET_DOCS=..., or use a file"),
+        ("locked", "", "export ACP_LAUNCH_SECRET_DOCS=..., or unlock it and try again"),
+        ("denied", "", "export ACP_LAUNCH_SECRET_DOCS=..., or try again and allow it"),
+        ("too large", "", "store at most 64 KiB: acp-launch secret set docs"),
+    ],
+)
+def test_without_a_terminal_the_variable_comes_first(loaded: Loaded, state: State, own: str, fix: str) -> None:
+    outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": Outcome(state, "shelf", None, "so", own)}
+    assert [problem.fix for problem in unmet(needs(loaded), outcomes, has_terminal=False)] == [fix]
 
 
 def test_a_store_that_knows_better_says_what_to_do(loaded: Loaded) -> None:

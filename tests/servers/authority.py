@@ -4,7 +4,7 @@ An MCP server and its authorization server, each on a port of 127.0.0.1. Standar
     python -I -S tests/servers/authority.py '{"needs": ["read"], "server": {"scopes_supported": ["read"]}}'
 
 The first line on stdout is JSON with both addresses. It ends with its stdin. What is asked of it is at `/log` of the
-authorization server. The argument says how it differs from a plain one:
+authorization server, and `/forget` there revokes every token. The argument says how it differs from a plain one:
 
 - `place`: of the server's metadata: `path`, `root`, `none` or an address; `is_named`: whether the challenge names it
 - `resource`, `server`: members that replace those of the metadata; null removes one
@@ -227,6 +227,11 @@ class Handler(BaseHTTPRequestHandler):
     def as_revoke(self, form: Json, about: Json) -> None:
         tokens.pop(form["token"], None)
         refreshes.pop(form["token"], None)
+        return self.say(200, {})
+
+    def as_forget(self, form: Json, about: Json) -> None:
+        tokens.clear()
+        refreshes.clear()
         return self.say(200, {})
 
     def say(self, status: int, said: object) -> None:

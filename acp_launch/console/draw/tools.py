@@ -25,7 +25,7 @@ from acp_launch.console.draw.look import (
     middle,
 )
 from acp_launch.console.draw.outside import content_text, cut, inline, one_line, prose
-from acp_launch.console.stream.text import unasked
+from acp_launch.console.stream.text import is_grave, unasked
 from acp_launch.problem import count
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
@@ -233,7 +233,7 @@ class ToolView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
         if self.unasked:
-            yield Marked(inline(unasked(self.unasked, self.status)), "dim")
+            yield Marked(inline(unasked(self.unasked, self.status)), "yellow")
         if self.status not in OVER or not self._is_routine:
             for part in self._body():
                 yield below(part)
@@ -421,10 +421,12 @@ class ToolActivity:
 
     def unasked(self, call: dict[str, Any], by: str) -> Printed:
         """Note that the call ran although the policy would have asked or denied."""
+        if not is_grave(call, by):
+            return []
         if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
-        return [Marked(f"{inline(unasked(by, call.get('status')))}: {inline(title(call))}", "dim")]
+        return [Marked(f"{inline(unasked(by, call.get('status')))}: {inline(title(call))}", "yellow")]
 
     def served(self, step: FileServed | TerminalServed) -> Printed:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)

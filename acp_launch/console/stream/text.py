@@ -175,6 +175,23 @@ def unasked(by: str, status: object) -> str:
     return f"{ran} although it was denied" if by == DENIED else f"{ran} without asking (policy: {by})"
 
 
+DEFAULT = "permissions.default"  # begins what decided, if no rule did
+GRAVE = frozenset({"execute", "edit", "delete", "move"})  # kinds of calls
+
+
+def is_grave(call: dict[str, Any], by: str) -> bool:
+    """Tell whether to warn a user at a terminal of a call that ran without asking.
+
+    Agents read and search all the time, so where only the default would have asked, a call has to do more.
+    """
+    from acp_launch.session.permission.policy import READS
+    from acp_launch.session.permission.subject import subject
+
+    about = subject(call)
+    kinds = {about.kind, *(about.acts if about.kind in READS else ())}
+    return not by.startswith(DEFAULT) or not GRAVE.isdisjoint(kinds)
+
+
 def line(step: FileServed | TerminalServed) -> str:
     """Return one line about a step; empty for steps without news, such as a file that was read, or output."""
     if isinstance(step, FileServed):
@@ -245,7 +262,7 @@ class Notices:
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
         """Report a call that ignored a rule. Agents run many calls without asking, so other calls are not reported."""
-        if not by.startswith("permissions.default"):
+        if not by.startswith(DEFAULT):
             self._line(f"acp-launch: {title(call)} {unasked(by, call.get('status'))}", YELLOW)
 
     def served(self, step: FileServed | TerminalServed) -> None:

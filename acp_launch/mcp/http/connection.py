@@ -763,7 +763,9 @@ class RemoteConnection:
         what = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
         if stream.answer.challenge.wants_more:
             how, what = _too_few(stream.answer.challenge), ""
-        why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
+        if not (fix := self._fix(stream)) and self._site.refusal:
+            what, fix = self._site.refusal
+        why = ": ".join(filter(None, (what, fix or "check its `headers`")))
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
     def _is_login_wanted(self, stream: RequestStream) -> bool:

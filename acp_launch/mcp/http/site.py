@@ -15,6 +15,7 @@ AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
 class Site:
     """One remote server. `type` is `http` or `sse`, `pin` the profile's `protocol`, `login` the command that logs in.
 
+    `refusal` is what it means if the server refuses the secrets in the headers, and the fix; None if there are none.
     `is_proven`: it has answered in an earlier connection.
     """
 
@@ -27,9 +28,11 @@ class Site:
         type: str = "http",
         pin: str = "auto",
         login: str = "",
+        refusal: tuple[str, str] | None = None,
         is_proven: bool = False,
     ) -> None:
         self.name, self.type, self.login, self.is_proven = name, type, login, is_proven
+        self.refusal = refusal
         self.origin = origin(url)
         self.is_pinned_stateless = pin in ("modern", *STATELESS)
         self.is_pinned_legacy = pin != "auto" and not self.is_pinned_stateless

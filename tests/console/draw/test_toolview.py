@@ -93,19 +93,48 @@ def test_a_call_that_begins_again_is_shown_again() -> None:
     assert shown(screen) == "  ✓ read Look\n  ✓ read Look again"
 
 
-def test_a_call_that_ran_without_being_asked_about_says_so() -> None:
-    screen = Screen(90)
+RM = {"toolCallId": "1", "title": "rm x", "kind": "execute"}
+
+
+def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
+    screen = Screen(90, colours="standard")
     screen.live.update(tool("1", "in_progress", title="rm x", kind="execute"))
-    screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: ask")
+    screen.live.unasked(RM, "permissions.default: ask")
     screen.live.update(tool("1", "completed"))
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: ask)"
+    assert screen.file.styled("ran without").fg == "brown", "which is what the emulation calls yellow"
 
 
 def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
     screen = Screen(90)
     screen.live.update(tool("1", "completed", title="rm x", kind="execute"))
-    screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: deny")
+    screen.live.unasked(RM, "permissions.default: deny")
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x"
+
+
+@pytest.mark.parametrize(
+    ("by", "kind", "more", "is_said"),
+    [
+        ("permissions.default: ask", "read", {}, False),
+        ("permissions.default: ask", "search", {}, False),
+        ("permissions.default: ask", "other", {}, False),
+        ("permissions.default: ask", "delete", {}, True),
+        ("permissions.default: ask", "move", {}, True),
+        ("permissions.default: ask", "edit", {}, True),
+        ("permissions.default: ask", "read", {"rawInput": {"command": "rm -rf x"}}, True),
+        ("permissions.rules[1]", "read", {}, True),
+        ("it was denied", "read", {}, True),
+    ],
+)
+def test_of_reads_only_those_that_a_rule_would_have_asked_about_are_said(
+    by: str, kind: str, more: dict[str, object], is_said: bool
+) -> None:
+    screen = Screen(90)
+    call = {"title": "Look", "kind": kind, **more}
+    screen.live.update(tool("1", "in_progress", **call))
+    screen.live.unasked({"toolCallId": "1", **call}, by)
+    screen.live.update(tool("1", "completed"))
+    assert ("▐ ran " in shown(screen)) is is_said
 
 
 def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
