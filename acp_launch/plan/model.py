@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 
 from acp_launch.document.scalars import Duration
-from acp_launch.problem import KeyPath, Problem, dotted
+from acp_launch.problem import KeyPath, Problem, count, dotted
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     Approval,
@@ -278,8 +278,12 @@ def _within(loaded: "Loaded", path: KeyPath, template: str) -> Iterable[Need]:
 
 
 def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
-    """Return a problem for each reference whose secret was not found."""
-    return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+    """Return a problem for each secret that was not found, at its first reference."""
+    found: dict[str, list[Need]] = {}
+    for need in dict.fromkeys(needs):  # profiles that extend one file have its references in common
+        if outcomes[need.name].state != "found":
+            found.setdefault(need.name, []).append(need)
+    return tuple(_problem(first, len(others), outcomes[name]) for name, (first, *others) in found.items())
 
 
 def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
@@ -301,11 +305,12 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
     )
 
 
-def _problem(need: Need, outcome: Outcome) -> Problem:
+def _problem(need: Need, others: int, outcome: Outcome) -> Problem:
     if outcome.state == "missing":
         message = f'secret "{need.name}" is not set in the {outcome.source}'
     else:
         message = f'cannot read secret "{need.name}": {outcome.reason}'
+    message += f" (needed in {count(others, 'other place')}, too)" if others else ""
     return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
 
 
