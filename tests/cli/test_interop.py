@@ -149,6 +149,24 @@ def test_a_second_import_changes_nothing(project: Launcher) -> None:
     assert (profile(project).read_bytes(), listed(project)) == (before, names)
 
 
+def test_of_servers_with_one_name_the_nearest_is_imported_and_the_other_is_named(project: Launcher) -> None:
+    """And of their files only the one that the imported token was in is named with it."""
+    far = Path(project.env["HOME"]) / ".claude.json"
+    same = {"command": "same-mcp", "env": {"TOKEN": TOKENS["github"]}}
+    far.write_text(json.dumps({"mcpServers": {"files": {"command": "far-mcp"}, "same": {"command": "same-mcp"}}}))
+    source = declared(project, {**PLAIN, "same": {"command": "same-mcp"}, "gh": same})
+    done = project("import", "claude", "--into", "p", "--yes")
+    assert done.code == 0, done.err
+    assert "files-mcp" in profile(project).read_text()
+    again = f"acp-launch import {far} --only files --as NAME"
+    assert f"acp-launch: files in {far} is not imported: .mcp.json has another; to add it: {again}\n" in done.err
+    assert "same in" not in done.err
+    assert "acp-launch: the tokens are still in .mcp.json: delete them there" in done.err
+    far.write_text(json.dumps({"mcpServers": {"x": {"command": "x", "env": {"TOKEN": TOKENS["openai"]}}, "gh": same}}))
+    source.write_text(json.dumps({"mcpServers": PLAIN}))
+    assert f"the tokens are still in {far}: " in project("import", "claude", "--into", "p", "--yes").err
+
+
 def test_a_dry_run_shows_the_change_and_makes_none(project: Launcher) -> None:
     declared(project, TEN)
     before = profile(project).read_bytes()
@@ -715,6 +733,19 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     )
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
     assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()
+
+
+def test_a_second_import_of_an_agent_changes_nothing(project: Launcher) -> None:
+    of_jetbrains(project, "One")
+    assert project("import", "jetbrains", "--into", "new", "--yes").code == 0
+    done = project("import", "jetbrains", "--into", "new", "--yes")
+    assert (done.code, done.err) == (0, "acp-launch: .acp-launch/new.yaml already has all of it; nothing was changed\n")
+    declared(project, PLAIN)
+    named = ("import", ".mcp.json", "--into", "named", "--yes", "--agent", "claude")
+    assert project(*named).code == 0
+    assert project(*named).err == "acp-launch: .acp-launch/named.yaml already has all of it; nothing was changed\n"
+    done = project(*named[:-1], "codex")
+    assert (done.code, "named.yaml exists, and keeps its agent" in done.err) == (2, True)
 
 
 def test_of_several_agents_one_is_named(project: Launcher) -> None:
