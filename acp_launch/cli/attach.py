@@ -199,7 +199,7 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
         tell(f"the host of {note.called} works in {note.cwd}, so it is not used", style=DIM)
         return
     what = "restarts just its servers" if has_other_servers else "starts it again"
-    tell(f"{note.called} has changed since it is up, so its host is not used; {again} {what}", style=YELLOW)
+    tell(f"{note.called} has changed since it was started, so its host is not used; {again} {what}", style=YELLOW)
     for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)
 

@@ -128,7 +128,7 @@ def _log_in_to(
 
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
-    """Remove a login: its tokens are taken back by the server, if it can, and removed with their record."""
+    """Log out: the server revokes the tokens, if it can, and acp-launch deletes them."""
     from acp_launch.cli.stores import Vault
     from acp_launch.console import logins
 

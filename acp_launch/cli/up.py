@@ -125,10 +125,10 @@ class Reload(NamedTuple):
         loaded = loaded_profile(self.profile or note.called, settings)
         content = content_of(loaded)
         if content.digest == note.digest:
-            tell(f"{note.called} has not changed since it is up", style=DIM)
+            tell(f"{note.called} has not changed since it was started", style=DIM)
             return 0
         if content.others != note.others:
-            what = f"more than the servers of {note.called} has changed since it is up"
+            what = f"more than the servers of {note.called} has changed since it was started"
             lines = list(changes(note.lines, content.lines))
             raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
         ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)

@@ -174,7 +174,7 @@ class TokenStore:
         if self._serves(stored, refused):
             return self._in_use
         if stored.access == refused and stored.is_renewed and 0 <= self._clock() - (stored.issued or 0.0) < NEW:
-            how = "does not accept the token of this login, although it was renewed just now"
+            how = "rejects the login, even with a fresh token"
             raise NoToken(how, f"check its `url`, or log in again: {self._command}")
         if self._failure is not None and self._is_resting:
             raise self._failure.error.with_traceback(None)

@@ -141,7 +141,7 @@ class LoopbackListener:
             return OTHER
         if "error" not in said:
             text = "You can close this page. The terminal says whether you are logged in."
-            return page("200 OK", "acp-launch has the answer", text)
+            return page("200 OK", "Return to your terminal", text)
         quoted = printable(f"{said['error']}: {said.get('error_description', '')}")[:QUOTED]
         return page("200 OK", "The login was refused", f"The server says: {quoted}. You can close this page.")
 

@@ -405,7 +405,7 @@ class Turn:
         except TimeoutError:
             if self._connection.held_back:
                 return self._end(CANCELLED)
-            hung = WaitExpired(f"the agent went on for {self._grace:g} s after its turn was cancelled")
+            hung = WaitExpired(f"the agent did not stop within {self._grace:g} s of the cancellation, so it was ended")
             raise self._connection.blamed(hung) from None
         except AgentRefused:
             if self._grace is None:

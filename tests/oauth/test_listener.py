@@ -88,7 +88,7 @@ def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
     async def story(login: Waiting) -> None:
         status, page = await login.asked(f"/callback?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fauth.example")
         assert status == 200
-        assert "acp-launch has the answer" in page
+        assert "Return to your terminal" in page
         assert "You can close this page." in page
         assert "c/1" not in page and "c%2F1" not in page, "the code stays out of the page"
         assert await login.answer == {"code": "c/1", "state": STATE, "iss": "https://auth.example"}

@@ -301,7 +301,9 @@ def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float
             began = asyncio.get_running_loop().time()
             with pytest.raises(WaitExpired) as caught:
                 await running
-            assert caught.value.message == f"the agent went on for {told:g} s after its turn was cancelled"
+            assert (
+                caught.value.message == f"the agent did not stop within {told:g} s of the cancellation, so it was ended"
+            )
             assert asyncio.get_running_loop().time() - began == pytest.approx(told)
             assert (recorder.of("grace"), recorder.of("waiting")) == ([told], [])
 
