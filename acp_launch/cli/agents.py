@@ -24,7 +24,9 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the reg
 
 @app.command()
 def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or text.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or description.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the agents of the registry that have all these words."""
@@ -39,12 +41,12 @@ def search(
     elif entries:
         stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
     else:
-        say("no agent of the registry has these words; acp-launch agents search lists all of them")
+        say("no agent in the registry matches; acp-launch agents search lists all of them")
 
 
 @app.command()
 def show(agent: Id, as_json: Json = False) -> None:
-    """Show what the registry says of an agent, and what a profile says to start it."""
+    """Show what the registry says about an agent, and the line of a profile that starts it."""
     from acp_launch.console import agents, stdout
     from acp_launch.registry.install import this_platform
 
@@ -62,7 +64,7 @@ def show(agent: Id, as_json: Json = False) -> None:
 def install(
     agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
     allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Install an archive of which the registry has no sha256.")
+        bool, typer.Option("--allow-unverified", help="Install an archive even if the registry has no sha256 for it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +83,7 @@ def install(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the installed agents of the registry, without asking it."""
+    """List the installed agents of the registry, without contacting it."""
     import time
 
     from acp_launch.console import agents, stdout
@@ -142,7 +144,7 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
             continue
         tell(f"profile {found.name} starts {named}", style=YELLOW)
         if not possible():
-            raise UsageError("there is no terminal to ask on; nothing was removed", fix="--yes removes it all the same")
+            raise UsageError("there is no terminal to ask on; nothing was removed", fix="--yes removes it anyway")
         if not ask_yes_or_no("Remove it?"):
             raise UsageError("nothing was removed")
 

@@ -53,10 +53,10 @@ class Up(NamedTuple):
     """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
 
     profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
-    keep: Annotated[
-        Duration | None, Option("--keep", "End after so long without fronts and turns.", "DURATION", read_keep)
-    ] = None
-    foreground: Annotated[bool, Option("--foreground", "Stay on this terminal, as a service manager wants it.")] = False
+    keep: Annotated[Duration | None, Option("--keep", "Stop after this long without use.", "DURATION", read_keep)] = (
+        None
+    )
+    foreground: Annotated[bool, Option("--foreground", "Stay in the foreground, for a service manager.")] = False
     replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
     trust: Annotated[bool, TRUST] = False
     locked: Annotated[bool, LOCKED] = False

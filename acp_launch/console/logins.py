@@ -107,7 +107,7 @@ def say_logged_in(name: str, login: Login, use: str) -> None:
 
 def say_not_asked(name: str, scopes: Sequence[str]) -> None:
     """Tell that scopes are not asked for any more, as logins do not bring them."""
-    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row have not brought; this one has not asked"
+    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row did not grant; this one did not ask"
     _say(f"acp-launch: {name}: {asked}", style=YELLOW)
     _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 

@@ -141,7 +141,7 @@ def test_a_version_that_a_profile_names_is_removed_only_by_a_yes(agents: Launche
         2,
         "acp-launch: profile p starts an-agent\n"
         "acp-launch: there is no terminal to ask on; nothing was removed\n"
-        "    fix: --yes removes it all the same\n",
+        "    fix: --yes removes it anyway\n",
     )
     for key, code, left in (("n", 2, 1), ("y", 0, 0)):
         with on_terminal("agents", "rm", "an-agent", cwd=agents.project, env=agents.env) as terminal:

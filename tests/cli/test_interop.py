@@ -623,7 +623,7 @@ def test_an_editor_gets_acp_launch_with_the_profile_whose_servers_and_secrets_st
         f"acp-launch: {zed(project)}: p written\n"
         "acp-launch: Zed starts acp-launch, which runs p: its servers and secrets stay in the profile\n"
         "acp-launch: Zed cannot ask whether you trust it: acp-launch trust p\n"
-        "acp-launch: a start from the desktop lacks what your shell sets: acp-launch help serve\n"
+        "acp-launch: an editor that the desktop starts lacks the variables of your shell: acp-launch help serve\n"
     )
     again = project("export", "p", "--to", "zed", "--write", "--yes")
     assert "already has all of it; nothing was changed" in again.err

@@ -178,7 +178,7 @@ def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_i
         said = logged_in(home)
         asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
     assert asked == [["read"], ["read write"], ["read"]]
-    assert "docs: it wants write, which 3 logins in a row have not brought; this one has not asked" in said
+    assert "docs: it wants write, which 3 logins in a row did not grant; this one did not ask" in said
     assert "ask its operator" in said
 
 
@@ -283,7 +283,7 @@ def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(hom
         out = home("mcp", "logout", "p")
         assert (out.code, records(home)) == (0, [])
     assert "docs: logged out, its tokens are deleted\n" in out.err
-    assert "the server cannot take tokens back, so they are valid there until they expire" in out.err
+    assert "the server cannot revoke tokens, so they stay valid until they expire" in out.err
 
 
 def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launcher) -> None:
@@ -292,7 +292,7 @@ def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launc
         logged_in(home)
     out = home("mcp", "logout", "p")
     assert (out.code, records(home)) == (0, [])
-    assert "the server did not take the tokens back: the authorization server" in out.err
+    assert "the server did not revoke the tokens: the authorization server" in out.err
 
 
 def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
@@ -443,7 +443,7 @@ def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
     ("words", "told"),
     [
         (("login", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
-        (("login", "p", "notes"), '"notes" is a program of this machine, which has no login'),
+        (("login", "p", "notes"), '"notes" is a program on this machine, which needs no login'),
         (("login", "p"), "no MCP server of p asks for a login"),
         (("logout", "p", "notes", "--all"), "--all takes no SERVER"),
     ],
