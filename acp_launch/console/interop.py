@@ -137,7 +137,7 @@ def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
 
 
 def tell_of_kept(names: Sequence[str], store: str, files: Sequence[Path]) -> None:
-    note(f"kept in the {store}: {', '.join(names)}")
+    note(f"stored in the {store}: {', '.join(names)}")
     note(f"the tokens are still in {join_names(map(shown, files))}: delete them there, and rotate any that were shared")
 
 

@@ -185,7 +185,7 @@ class TokenStore:
     def _exchange(self, stored: Grant) -> Secret:
         """Renew a grant, under the lock."""
         if stored.refresh is None:
-            raise self._end(stored, "the login has expired, and the server gave nothing to renew it with")
+            raise self._end(stored, "the login has expired, and the server gave no refresh token")
         self._rehearse(stored)
         self._is_asking = True
         try:

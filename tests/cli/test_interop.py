@@ -133,7 +133,7 @@ def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launc
     store = project.config / "secrets.sealed"
     assert done.err == (
         "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
-        f"acp-launch: kept in the sealed file ({store}): gh\n"
+        f"acp-launch: stored in the sealed file ({store}): gh\n"
         "acp-launch: the tokens are still in .mcp.json: delete them there, and rotate any that were shared\n"
         "acp-launch: .acp-launch/p.yaml: gh imported\n"
     )

@@ -310,7 +310,7 @@ def test_without_a_refresh_token_the_login_ends_with_its_token(scene: Scene) -> 
     keeper = scene.keeper()
     assert token(keeper) == access(1)
     error = no_token(keeper, access(1))
-    assert error.how.endswith("the login has expired, and the server gave nothing to renew it with")
+    assert error.how.endswith("the login has expired, and the server gave no refresh token")
     assert (error.fix, scene.posts) == (COMMAND, 0)
 
 
