@@ -302,7 +302,7 @@ class EditorFace(EditorLines):
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
-                    raise WaitExpired(f"no sign of life from the agent within {seconds(limit)}")
+                    raise WaitExpired(f"no activity from the agent within {seconds(limit)}")
 
     # What sessions need.
 

@@ -397,7 +397,7 @@ class Turn:
                 self._connection.drained.add(self._extend)
                 result = await self._connection.call(
                     call,
-                    what="sign of life from the agent in its turn",
+                    what="activity from the agent",
                     limit=self._silence,
                     knob=KNOB,
                     since=self._alive,

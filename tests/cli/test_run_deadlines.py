@@ -21,7 +21,7 @@ LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
         (
             ["silent_turn"],
             "silence",
-            f"no sign of life from the agent in its turn within 0.2 s\nCOMMAND    fix: {LONGER % 'silence'}",
+            f"no activity from the agent within 0.2 s\nCOMMAND    fix: {LONGER % 'silence'}",
         ),
     ],
 )
@@ -56,7 +56,7 @@ def test_each_limit_of_a_profile_can_be_given_where_there_is_none(launch: Launch
 def test_a_limit_that_is_given_comes_before_the_profiles(launch: Launcher) -> None:
     launch.profile("silent_turn", agent={"timeouts": {"silence": "1h", "initialize": "1h"}})
     done = launch("run", "p", "hi", "--timeout", "silence=200ms")
-    said = "no sign of life from the agent in its turn within 0.2 s"
+    said = "no activity from the agent within 0.2 s"
     assert (done.code, done.err) == (124, f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'silence'}")
 
 

@@ -269,7 +269,7 @@ def test_a_silent_turn_expires_and_names_the_key_that_makes_it_longer() -> None:
             await ready
             with pytest.raises(WaitExpired) as caught:
                 await Turn(connection, client, "s1", silence=0.05).run(TEXT)
-            assert caught.value.message == "no sign of life from the agent in its turn within 0.05 s"
+            assert caught.value.message == "no activity from the agent within 0.05 s"
             assert caught.value.fix == "if it needs longer: agent.timeouts.silence in the profile"
 
     asyncio.run(story())

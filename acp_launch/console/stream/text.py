@@ -260,7 +260,7 @@ class Notices:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        what = "agent" if what.startswith("sign of life") else what  # it is worded for "no … within 3 s"
+        what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
         text = f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})"
         self.tell(harmless(text, keep=""), DIM)
 
