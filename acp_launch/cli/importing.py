@@ -24,7 +24,7 @@ from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_
 from acp_launch.profile.discover import HOLDER, discover, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
-from acp_launch.secret.redact import redactor
+from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
@@ -80,7 +80,9 @@ class CredentialStore:
                 self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
                 self._vault.index.put(name)
         if valued:
-            holding = [one for one in found if any(secret.expose() in one.text for _, secret in valued)]
+            imported = Redactor()
+            imported.register(*(secret for _, secret in valued))
+            holding = [one for one in found if imported.text(one.text) != one.text]  # none for a very short secret
             interop.tell_of_kept([name for name, _ in valued], self.label, [one.file for one in holding or found])
 
     @property
