@@ -219,7 +219,7 @@ def _poll(descriptor: int, patience: float) -> None:
     deadline = time.monotonic() + patience
     while not take_lock(descriptor):
         if time.monotonic() >= deadline:
-            raise TimeoutError(errno.ETIMEDOUT, f"others held it for {patience:g} s")
+            raise TimeoutError(errno.ETIMEDOUT, f"another process held it for {patience:g} s")
         time.sleep(_AGAIN)
 
 

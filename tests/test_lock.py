@@ -130,7 +130,7 @@ def test_who_is_in_a_hurry_waits_only_so_long(path: Path) -> None:
     with locked(path):
         with pytest.raises(TimeoutError) as raised, locked(path, 0.05):
             pytest.fail("two hold it")
-        assert (raised.value.strerror, raised.value.filename) == ("others held it for 0.05 s", str(path))
+        assert (raised.value.strerror, raised.value.filename) == ("another process held it for 0.05 s", str(path))
         assert not is_free(path)
     assert is_free(path)
 

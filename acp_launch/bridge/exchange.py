@@ -425,7 +425,7 @@ class ServerSide:
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
         if state.questions.is_full:
-            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests wait for an answer already")
+            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests are already waiting for an answer")
         return None
 
 
@@ -576,7 +576,7 @@ class Exchange:
         if verdict == "ping":
             self.restorer.ping()
         elif verdict == "wedged":
-            state.ports.wedged("does not answer any more, not even a ping")
+            state.ports.wedged("no longer answers, not even a ping")
 
     def _excuse_questions(self, now: float) -> None:
         """Let a server be silent while it waits for the user; or, to pings alone, for the agent."""
@@ -604,7 +604,7 @@ class Exchange:
                 self._late(asked)
 
     def _late(self, asked: OpenRequest) -> None:
-        said = f'MCP server "{self.state.server}" {self.state.lost.why}, and was not back within {self._start:g} s'
+        said = f'MCP server "{self.state.server}" {self.state.lost.why}, and did not come back within {self._start:g} s'
         self.state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
     def _unsent(self, lines: Sequence[bytes]) -> list[Waiting]:

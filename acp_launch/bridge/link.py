@@ -66,7 +66,7 @@ class Link:
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, lambda: self._user.room(), lambda: self._end(LinkEnd("does not read any more")))
+        self._out = Outflow(sink, lambda: self._user.room(), lambda: self._end(LinkEnd("no longer reads")))
         self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
 
     def serve(self, user: LinkUser, way: QuickWay = NO_WAY) -> None:

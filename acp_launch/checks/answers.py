@@ -147,7 +147,7 @@ def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Che
 
 def session_skipped(profile: str) -> Check:
     """Report that no session was requested (--no-session)."""
-    text = "not opened (--no-session); a run may still be refused one"
+    text = "not opened (--no-session); a run may still fail to open one"
     return warning("session", "", text, ours("doctor", profile))
 
 

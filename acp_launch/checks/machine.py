@@ -182,10 +182,10 @@ def _check_mode(kind: Kind, path: Path, mode: int) -> Check:
     text = f"{path} ({mode:04o})"
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         fix = f"chmod go-w {quote(str(path))}"
-        return warning("directory", kind, f"{text}: others may change what is in it", fix, **facts)
+        return warning("directory", kind, f"{text}: other users can change what is in it", fix, **facts)
     if kind == "state" and mode & (stat.S_IRGRP | stat.S_IROTH):
         fix = f"chmod 700 {quote(str(path))}"
-        return warning("directory", kind, f"{text}: others may read the logs of agents", fix, **facts)
+        return warning("directory", kind, f"{text}: other users can read the logs of agents", fix, **facts)
     return ok("directory", kind, text, **facts)
 
 
@@ -234,7 +234,7 @@ def room(kind: str, free: int, files: int | None) -> Check:
     if free < LITTLE:
         return warning("disk", kind, text, fix, **facts)
     if files is not None and files < FEW_FILES:
-        return warning("disk", kind, f"room for {files} more files only", fix, **facts)
+        return warning("disk", kind, f"room for only {files} more files", fix, **facts)
     return ok("disk", kind, text, **facts)
 
 

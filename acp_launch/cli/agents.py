@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands, Json
+from acp_launch.cli.app import Commands, Json, Yes
 from acp_launch.cli.verb import load_settings
-from acp_launch.console.stderr import say, tell
+from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 
@@ -24,7 +24,9 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the reg
 
 @app.command()
 def search(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or text.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or description.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the agents of the registry that have all these words."""
@@ -39,12 +41,12 @@ def search(
     elif entries:
         stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
     else:
-        say("no agent of the registry has these words; acp-launch agents search lists all of them")
+        say("no agent in the registry matches; acp-launch agents search lists all of them")
 
 
 @app.command()
 def show(agent: Id, as_json: Json = False) -> None:
-    """Show what the registry says of an agent, and what a profile says to start it."""
+    """Show what the registry says about an agent, and the line of a profile that starts it."""
     from acp_launch.console import agents, stdout
     from acp_launch.registry.install import this_platform
 
@@ -62,7 +64,7 @@ def show(agent: Id, as_json: Json = False) -> None:
 def install(
     agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
     allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Install an archive of which the registry has no sha256.")
+        bool, typer.Option("--allow-unverified", help="Install an archive even if the registry has no sha256 for it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +83,7 @@ def install(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the installed agents of the registry, without asking it."""
+    """List the installed agents of the registry, without contacting it."""
     import time
 
     from acp_launch.console import agents, stdout
@@ -102,9 +104,10 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def rm(
-    agents: Annotated[list[str], typer.Argument(metavar="ID[@VERSION]...", help="Agents; without VERSION, all of it.")],
+    agents: Annotated[list[str], typer.Argument(metavar="ID[@VERSION]...", help="Agents; by default all versions.")],
+    yes: Yes = False,
 ) -> None:
-    """Remove installed agents."""
+    """Remove installed agents. Asks if a profile here names one of them."""
     from acp_launch.registry.install import remove
     from acp_launch.registry.installed import installations
 
@@ -116,9 +119,43 @@ def rm(
     }
     if absent := next((str(each) for each, those in found.items() if not those), ""):
         raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
-    for made in {made.directory: made for those in found.values() for made in those}.values():
+    going = list({made.directory: made for those in found.values() for made in those}.values())
+    if not yes:
+        _confirm_loss(settings, going)
+    for made in going:
         remove(made, settings.state)
         tell(f"removed {made.reference}")
+
+
+def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None:
+    """Ask, if profiles here would have no installation left of the agent that they name.
+
+    Raises:
+        UsageError: the user does not agree, or cannot be asked.
+    """
+    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    from acp_launch.profile.discover import discover, here
+    from acp_launch.profile.load import inspect
+
+    for found in (each for each in discover(start=here(), settings=settings) if not each.shadowed_by):
+        loaded, _ = inspect(found, cache=settings.cache)
+        named = loaded.profile.agent.registry if loaded else None
+        if named is None or not _is_lost(_reference(named), settings, going):
+            continue
+        tell(f"profile {found.name} starts {named}", style=YELLOW)
+        if not possible():
+            raise UsageError("there is no terminal to ask on; nothing was removed", fix="--yes removes it anyway")
+        if not ask_yes_or_no("Remove it?"):
+            raise UsageError("nothing was removed")
+
+
+def _is_lost(wanted: "Reference", settings: "Settings", going: "Sequence[Installation]") -> bool:
+    """Whether everything that is installed of an agent is `going`; False if nothing is."""
+    from acp_launch.registry.installed import installations
+
+    there = installations(settings.state, wanted.id)
+    fit = [made for made in there if wanted.version in ("", made.manifest.version)]
+    return bool(fit) and all(made in going for made in fit)
 
 
 def _reference(text: str) -> "Reference":

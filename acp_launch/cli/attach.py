@@ -193,13 +193,13 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
     has_other_servers = content.others == note.others and not is_elsewhere
     again = ours("reload", note.called) if has_other_servers else ours("up", note.called, "--replace")
     if is_needed:
-        why = f"works in {note.cwd}" if is_elsewhere else "runs what the profile was"
+        why = f"works in {note.cwd}" if is_elsewhere else "runs an older version of the profile"
         raise StateError(f"the host of {note.called} {why}", fix=again)
     if is_elsewhere:
         tell(f"the host of {note.called} works in {note.cwd}, so it is not used", style=DIM)
         return
     what = "restarts just its servers" if has_other_servers else "starts it again"
-    tell(f"{note.called} has changed since it is up, so its host is not used; {again} {what}", style=YELLOW)
+    tell(f"{note.called} has changed since it was started, so its host is not used; {again} {what}", style=YELLOW)
     for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)
 

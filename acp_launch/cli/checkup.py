@@ -414,4 +414,4 @@ async def _survey(started: StartedServer) -> Survey:
         async with asyncio.timeout(limit + PING + ROOTS):
             return await survey(connection, started.server, limit=limit)
     except TimeoutError:
-        raise WaitExpired(f"{connection.label} did not come to the end of its lists within {limit:g} s") from None
+        raise WaitExpired(f"{connection.label} did not finish its lists within {limit:g} s") from None

@@ -83,7 +83,7 @@ def choose(key: str, value: str) -> Path:
 
 @app.command()
 def unset(key: Key) -> None:
-    """Remove one setting from your settings file, so that its default counts."""
+    """Remove one setting from your settings file, so that its default applies."""
     from acp_launch.console.interop import show_change
     from acp_launch.profile.edit import remove
 

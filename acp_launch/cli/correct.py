@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from acp_launch.problem import Problem
 
 AGAIN, SAVE, DISCARD = "e", "s", "d"
-QUESTION = "Edit it again, save it all the same, or discard the changes? [E/s/d]: "
-KEPT = "the file is as it was"
+QUESTION = "Edit it again, save it anyway, or discard the changes? [E/s/d]: "
+KEPT = "the file was not changed"
 
 
 def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]"], *, may_save: bool) -> str | None:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 AUTHORIZATION, BEARER = "Authorization", "Bearer "
 GRACE = 2.0  # seconds beyond the limit in which a command that reaches it is stopped
 RECORD = 60.0  # seconds between two looks at the record of a login, if no token is refused
-REFUSED = "answered 401 Unauthorized to a new token of its login, too"
-HOPELESS = f"{STEP_UPS} logins in a row have not brought them: ask its operator which scopes your account may have"
+REFUSED = "answered 401 Unauthorized, even to a new token"
+HOPELESS = f"{STEP_UPS} logins in a row did not grant them: ask its operator which scopes your account may have"
 REST = 10.0  # seconds without a further call of a command after one that failed, or that a refusal led to
-EXAMPLE = 'it must print one JSON object with a text for each header: {"Authorization": "Bearer ..."}'
+EXAMPLE = 'it must print one JSON object with a string for each header: {"Authorization": "Bearer ..."}'
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
 
 
@@ -280,14 +280,14 @@ def read_headers(out: bytes) -> dict[str, Secret]:
     try:
         found = {name: value.strip() for name, value in msgspec.json.decode(out, type=dict[str, str]).items()}
     except (ValueError, RecursionError):
-        raise ValueError("printed something else than a JSON object of texts") from None
+        raise ValueError("did not print a JSON object of strings") from None
     credentials = [value.partition(" ")[2].strip() for value in found.values()]  # `x` in `Bearer x`
     redactor.register(*(Secret(text) for text in (*found.values(), *credentials) if text))
     if not found or len({name.lower() for name in found}) < len(found):
         raise ValueError("printed no header, or one twice")
     for number, (name, value) in enumerate(found.items(), 1):
         if not (value and _NAME.fullmatch(name)) or header_name_fault(name) or header_fault(value):
-            raise ValueError(f"printed a header that cannot be sent, the one at place {number}")
+            raise ValueError(f"printed a header that cannot be sent: number {number}")
     return {name: Secret(value) for name, value in found.items()}
 
 
@@ -318,7 +318,7 @@ class PrintedHeaders:
 
     @property
     def refusal(self) -> Failure:
-        return Failure(f"answered 401 Unauthorized to new headers of {self._program}, too", self._fix, is_final=True)
+        return Failure(f"answered 401 Unauthorized, even to new headers from {self._program}", self._fix, is_final=True)
 
     async def headers(self, refused: Headers | None = None) -> Headers:
         async with self._lock:  # a caller that is cancelled here kills the command; the next one starts it again
@@ -344,7 +344,7 @@ class PrintedHeaders:
         try:
             self._headers, self._made = await self._print(), began
             if refused is not None:  # should the server refuse these, too
-                how = f"does not accept the headers of {self._program}, which has just printed them"
+                how = f"rejects the headers that {self._program} has just printed"
                 self._error = NoToken(how, self._fix)
         except NoToken as error:
             self._error = error

@@ -35,7 +35,7 @@ from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
 from acp_launch.problem import ours
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
-from acp_launch.profile.discover import Found, find, here, project_of
+from acp_launch.profile.discover import PARENT, Found, find, here, project_of
 from acp_launch.profile.edit import judged
 from acp_launch.profile.load import load, shown
 from acp_launch.profile.scaffold import NewServer, beginning, called, extending, without_servers
@@ -270,7 +270,10 @@ def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
     install = [agent.install] if agent and agent.install and is_missing else []
     trust = [] if is_trusted else [ours("trust", draft.name)]
     say("next:", style="1")
-    for command in (*install, *trust, ours("doctor", draft.name), ours("run", draft.name)):
+    use = [ours("doctor", draft.name), ours("run", draft.name)]
+    if draft.name.startswith(PARENT):
+        trust, use = [], [ours("init", "NAME", "--extends", draft.name)]
+    for command in (*install, *trust, *use):
         say(harmless(f"    {command}", keep=""))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from acp_launch.problem import KeyPath
     from acp_launch.profile.discover import Found
     from acp_launch.profile.edit import Revision
+    from acp_launch.profile.load import Loaded
 
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
 app = typer.Typer(cls=Commands, help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
@@ -46,10 +47,10 @@ def edit(profile: ProfileName) -> None:
     text = edit_text(found.file, before, lambda text: problems(found, text), may_save=True)
     if text is None:
         return
-    was_trusted = _is_trusted(found)
+    trusted = _find_trusted(found)
     replace_file(found.file, text, instead_of=before)
     remaining = len(errors(problems(found, text)))
-    _remarks(profile, Revision(found, before, text, (), remaining), was_trusted=was_trusted)
+    _remarks(profile, Revision(found, before, text, (), remaining), trusted)
 
 
 @app.command("add-server")
@@ -168,9 +169,9 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
         return
     show_change(found.file, revision.before, revision.after)
     if not dry_run:
-        was_trusted = _is_trusted(found)
+        trusted = _find_trusted(found)
         replace_file(found.file, revision.after, instead_of=revision.before)
-        _remarks(profile, revision, was_trusted=was_trusted)
+        _remarks(profile, revision, trusted)
 
 
 def editable(profile: str) -> "Found":
@@ -198,20 +199,38 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
         raise ProfileError([Problem(shown(found.file), 0, 0, dotted(cannot.path), cannot.message, fix)]) from None
 
 
-def _is_trusted(found: "Found") -> bool:
+def _find_trusted(found: "Found") -> "Loaded | None":
+    """Load the profile; None if the user has not accepted it as it is."""
     from acp_launch.profile.load import inspect
     from acp_launch.profile.trust import trust_state
 
     loaded, _ = inspect(found)
-    return loaded is not None and trust_state(loaded, load_settings()).how == "accepted"
+    return loaded if loaded is not None and trust_state(loaded, load_settings()).how == "accepted" else None
 
 
-def _remarks(profile: str, revision: "Revision", *, was_trusted: bool) -> None:
+def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
+    """Accept the user's own change; return False if another file of the profile is new or has changed as well."""
+    from acp_launch.profile.load import inspect
+    from acp_launch.profile.trust import accept, trust_state
+
+    settings = load_settings()
+    loaded, _ = inspect(revision.found)
+    texts = {layer.file: layer.text for layer in before.layers} | {revision.found.file: revision.after}
+    if loaded is None or loaded.lock != before.lock or {each.file: each.text for each in loaded.layers} != texts:
+        return False
+    how = trust_state(loaded, settings).how
+    if how == "changed":
+        accept(loaded, settings)
+    return how in ("accepted", "changed")
+
+
+def _remarks(profile: str, revision: "Revision", trusted: "Loaded | None") -> None:
+    """Print what the user should know; `trusted` is the profile before the change, if the user had accepted it."""
     from acp_launch.console import problems
     from acp_launch.console.interop import note, warn
 
     problems.show(revision.warnings, as_json=False)
     if revision.remaining:
         warn(f"the profile has other problems: {ours('validate', profile)}")
-    if was_trusted:
+    if trusted is not None and not _keep_trust(revision, trusted):
         note(f"trust it again before the next run: {ours('trust', profile)}")

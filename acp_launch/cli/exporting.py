@@ -73,7 +73,7 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
         note(f"{tool.title} starts acp-launch, which runs {name}: its servers and secrets stay in the profile")
         if not trust_state(loaded, chosen).is_trusted:
             warn(f"{tool.title} cannot ask whether you trust it: {ours('trust', loaded.found.called)}")
-        note("a start from the desktop lacks what your shell sets: acp-launch help serve")
+        note("an editor that the desktop starts lacks the variables of your shell: acp-launch help serve")
 
 
 def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:

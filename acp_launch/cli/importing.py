@@ -6,7 +6,6 @@ The order is: read, draft, show the change, ask, store the secrets, write the pr
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,14 +17,14 @@ from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
 from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
-from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
+from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, difference, holes, used_secrets
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
 from acp_launch.profile.discover import HOLDER, discover, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
-from acp_launch.secret.redact import redactor
+from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
@@ -68,8 +67,8 @@ class CredentialStore:
         outcome = self._states[name]
         return outcome.state != "missing" and outcome.secret != secret
 
-    def store(self, named: Named, files: Sequence[Path]) -> None:
-        """Store the credentials that have a value, and say so.
+    def store(self, named: Named, found: Sequence[Source]) -> None:
+        """Store the credentials that have a value, and say so, and which files of `found` hold them.
 
         Raises:
             SecretError: a secret cannot be stored.
@@ -81,7 +80,10 @@ class CredentialStore:
                 self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
                 self._vault.index.put(name)
         if valued:
-            interop.tell_of_kept([name for name, _ in valued], self.label, files)
+            imported = Redactor()
+            imported.register(*(secret for _, secret in valued))
+            holding = [one for one in found if imported.text(one.text) != one.text]  # none for a very short secret
+            interop.tell_of_kept([name for name, _ in valued], self.label, [one.file for one in holding or found])
 
     @property
     def _vault(self) -> Vault:
@@ -154,11 +156,13 @@ def import_source(
     settings, found = load(), find_sources(source, tool)
     goal = target(into, settings, start=here())
     files = None
-    if request.agent:
-        if goal.text is not None:
+    agent = named_agent(request.agent, is_users=False) if request.agent else None
+    if agent and goal.text is not None:
+        own = {"command": agent.command, **({"args": [*agent.args]} if agent.args else {})}
+        if difference(goal.root, Draft(agent.name, agent.name, "agent", own), ()) != "same":
             fix = "leave --agent out, or choose another name for a new profile"
             raise UsageError(f"{shown(goal.file)} exists, and keeps its agent", fix=fix)
-        agent = named_agent(request.agent, is_users=False)
+    elif agent:
         files = ProfileFiles(goal.file.parent, settings.state, is_shared=goal.file.parent.name == HOLDER)
         start = without_servers(agent, schema=files.schema)
         goal = replace(goal, root={"agent": {"command": agent.command}}, start=start)
@@ -183,6 +187,8 @@ class _Import(Struct):
         can_write = not request.dry_run and (request.yes or possible())
         plan = self._plan(self.credentials if can_write else None)
         interop.tell_of_files(self.found)
+        lost = [one for one in plan.incoming.lost if not request.only or one[0] in request.only]
+        interop.tell_of_lost(lost, [one.file for one in self.found])
         interop.tell_of_drafts(plan.drafts, plan.steps, forced=request.force)
         if not plan.taken:
             self._nothing_new(plan)
@@ -201,7 +207,7 @@ class _Import(Struct):
             plan = self._plan(self.credentials, spared=unsure)
             text = self._text(plan)
         kept = [(name, token) for name, token in plan.tokens if token.spot not in declined]
-        self.credentials.store(kept, [one.file for one in self.found])
+        self.credentials.store(kept, self.found)
         if self.new_files:
             self.new_files.write(goal.file, text)
         else:
@@ -272,8 +278,9 @@ class _Import(Struct):
         Raises:
             UsageError: entries of the same name differ, or the source has nothing to import.
         """
-        name = shown(self.goal.file)
-        if not plan.steps:
+        name, agents = shown(self.goal.file), [one for one in plan.incoming.drafts if one.kind == "agent"]
+        is_there = len(agents) == 1 and difference(self.goal.root, agents[0], plan.names) == "same"
+        if not plan.steps and not is_there:
             raise self._refusal(plan.incoming.drafts)
         if any(step.difference == "other" for step in plan.steps):
             is_server = any(step.draft.kind == "server" for step in plan.steps)

@@ -50,7 +50,7 @@ def doctor(
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
-    """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
+    """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.checks.check import exit_code
     from acp_launch.cli.checkup import Checkup
     from acp_launch.cli.stores import protect_secrets
@@ -259,4 +259,4 @@ def _show_trace(source: BinaryIO, file: Path) -> None:
         what = f"{torn:,} lines" if torn > 1 else "a line"
         tell(f"skipped {what} of {file} that cannot be read", style=YELLOW)
     if not view.has_ended:
-        tell("the trace has no end: its run was killed, goes on, or could not write it", style=YELLOW)
+        tell("the trace is incomplete: its run was killed, is still running, or could not write it", style=YELLOW)

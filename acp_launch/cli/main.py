@@ -23,7 +23,7 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
     ("trace", "--server"): "each step is one line: acp-launch trace FILE | grep NAME",
     ("trace", "--method"): "each step is one line: acp-launch trace FILE | grep METHOD",
-    ("trace", "--json"): "read the file itself: it has one JSON object a line",
+    ("trace", "--json"): "read the file itself: it has one JSON object per line",
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
 PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema"}  # verbs that can be read without typer

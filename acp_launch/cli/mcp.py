@@ -155,7 +155,7 @@ def login(
     name: Name = None,
     every: Annotated[bool, typer.Option("--all", help="Log in to every server without a valid login.")] = False,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Open no browser here; paste the address that it ends at.")
+        bool, typer.Option("--no-browser", help="Do not open a browser; paste the address of its last page.")
     ] = False,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=LOGIN_TIMEOUT)] = None,
     trust: Trust = False,
@@ -175,7 +175,7 @@ def logout(
     every: Annotated[bool, typer.Option("--all", help="Log out of every server that asks for a login.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Log out of a remote server: take its tokens back, and remove them."""
+    """Log out of a remote server: revoke its tokens, and delete them."""
     from acp_launch.cli.mcplogin import log_out
 
     log_out(profile, name, every=every, trust=trust)
@@ -190,7 +190,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the logins to remote servers. No server is asked."""
+    """Show the logins to remote servers, without contacting any."""
     from acp_launch.cli.mcplogin import status as show
 
     show(profile, name, every=every, as_json=as_json)

@@ -128,7 +128,7 @@ def _log_in_to(
 
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
-    """Remove a login: its tokens are taken back by the server, if it can, and removed with their record."""
+    """Log out: the server revokes the tokens, if it can, and acp-launch deletes them."""
     from acp_launch.cli.stores import Vault
     from acp_launch.console import logins
 
@@ -270,7 +270,7 @@ def _check_name(loaded: Loaded, profile: str, name: str | None, *, every: bool) 
     if every and name is not None:
         raise UsageError("--all takes no SERVER")
     if name is not None and not isinstance(servers[find_server(name, profile, servers)], RemoteServer):
-        what = f'"{name}" is a program of this machine, which has no login'
+        what = f'"{name}" is a program on this machine, which needs no login'
         raise UsageError(what, fix=f"{ours('mcp', 'list', profile)} lists the servers")
 
 
@@ -358,7 +358,9 @@ async def _log_in(
         raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None
     except OSError as error:
         what = f"{target.name}: cannot listen on 127.0.0.1, port {oauth.callback_port or 'any'}: {error.strerror}"
-        raise StateError(what, fix="end what listens there, or choose another oauth.callback_port") from None
+        raise StateError(
+            what, fix="stop the program that listens there, or choose another oauth.callback_port"
+        ) from None
     if known is not None and known.is_hopeless:
         logins.say_not_asked(target.name, known.demanded)
     return grant, login
@@ -399,7 +401,7 @@ def _store(vault: "Vault", grant: Grant, login: Login, target: LoginTarget) -> N
 def _take_back(vault: "Vault", item: str, secret: "ClientSecret | None") -> str:
     """Remove tokens, and let the server take them back. Return what is left to say of that, empty if it did."""
     grant = _read_grant(vault, item)
-    fault = "the store had no tokens of it any more" if grant is None else _revoke(grant, secret)
+    fault = "the store no longer had its tokens" if grant is None else _revoke(grant, secret)
     if vault.states(item)[item].state != "missing":
         vault.do("cannot remove the tokens", partial(vault.store.remove, item))
     return fault
@@ -441,7 +443,7 @@ def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
                 continue
             client_secret = grant.client_secret if secret is None else secret.reveal_to(grant.client)
             if not asyncio.run(revoke(grant.client, client_secret, token, hint=hint, limit=PARTING)):
-                return "the server cannot take tokens back, so they are valid there until they expire"
+                return "the server cannot revoke tokens, so they stay valid until they expire"
     except Refused as refused:
-        return f"the server did not take the tokens back: {refused.how}"
+        return f"the server did not revoke the tokens: {refused.how}"
     return ""

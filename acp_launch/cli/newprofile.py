@@ -9,14 +9,17 @@ there, to be committed. The user's own profiles name the schema in the state dir
 import json
 import os
 import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from acp_launch.console.interop import warn
+from acp_launch.errors import UsageError
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.plan.resolve import split_command
 from acp_launch.private import make_private, replace
+from acp_launch.problem import likeliest
 from acp_launch.profile.agents import AGENTS, KnownAgent
 from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, here, project_of, users
 from acp_launch.profile.load import read, shown
@@ -61,10 +64,16 @@ def named_agent(text: str, *, is_users: bool) -> KnownAgent:
     """Return the known agent of this name, or an agent started by this command line.
 
     A path relative to the current directory becomes relative to the project, or absolute in one of the user's own.
+
+    Raises:
+        UsageError: it is a known agent's name, mistyped.
     """
     if text in AGENTS:
         return AGENTS[text]
     program, *args = split_command(text)
+    if not args and (near := likeliest(text, AGENTS)) and not shutil.which(text):
+        fix = "give the path of a command that is not on PATH"
+        raise UsageError(f'"{text}" is neither a known agent nor a command here; did you mean "{near}"?', fix=fix)
     if not (Path(program).name == program or Path(program).is_absolute() or program.startswith(("~", "$"))):
         if is_users:
             program = os.path.normpath(here() / program)

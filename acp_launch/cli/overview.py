@@ -176,7 +176,7 @@ def _commands(
     if not profiles:
         yield ours("run", "demo"), "try it: an agent that needs no account"
         yield ours("init"), "create a profile for this project"
-        yield ours("import"), "take agents and MCP servers from other tools"
+        yield ours("import"), "import agents and MCP servers from other tools"
     for each in [each for each in profiles if each.loaded is None][:1]:
         yield ours("validate", each.found.name), "show its problems"
     for name, _ in missing[:1]:

@@ -199,7 +199,7 @@ def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[E
 
 
 def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
-    """Look up the secrets; return the outcome of each, and a problem for each reference without a value."""
+    """Look up the secrets; return the outcome of each, and a problem for each that was not found."""
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes

@@ -135,7 +135,7 @@ class Reloading:
         try:
             read = await run_in_thread(partial(self._read, digest), name="reload", limit=limit)
         except TimeoutError:
-            raise self._unfit([f"its secrets were not there within {limit:g} s"]) from None
+            raise self._unfit([f"its secrets were not available within {limit:g} s"]) from None
         except ProblemsError as error:
             raise self._unfit([line for each in error.problems for line in str(each).splitlines()]) from None
         before = {server.name: server for server in self._plan.servers}

@@ -69,15 +69,15 @@ class RunRequest(NamedTuple):
         tuple[Limit, ...],
         Option(
             "--timeout",
-            "How long the run may take: 30s, 2m; a bare number is seconds. With a WAIT, how long that may take:"
-            " initialize, session, silence. Again for more.",
+            "End the run after this long: 30s, 2m; a plain number is seconds. WAIT=DURATION limits one wait:"
+            " initialize, session, silence. Repeatable.",
             "DURATION|WAIT=DURATION",
             read_limit,
         ),
     ] = ()
     detach: Annotated[bool, Option("--detach -d", "Start the turn in a host; `session wait` waits.")] = False
     keep: Annotated[
-        Duration | None, Option("--keep", "Leave a host up for so long after its last use.", "DURATION", read_keep)
+        Duration | None, Option("--keep", "How long a host stays up after its last use.", "DURATION", read_keep)
     ] = None
     attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
@@ -124,7 +124,7 @@ class RunRequest(NamedTuple):
         if self.latest and (self.session or self.new):
             raise UsageError("--continue cannot be combined with --session or --new")
         if self.locked and self.agent is not None:
-            raise UsageError("--locked cannot be combined with --agent", fix="the lock file is of profiles; name one")
+            raise UsageError("--locked cannot be combined with --agent", fix="a lock file is for profiles; name one")
         if self.wants_host:
             self._check_background("--detach" if self.detach else "--keep")
         if self.is_interactive and self.timeout is not None:
@@ -137,7 +137,9 @@ class RunRequest(NamedTuple):
             raise UsageError(f"{option} cannot be combined with --locked", fix="acp-launch up PROFILE --locked")
         if self.agent is not None or self.trace is not None:
             other = "--agent" if self.agent is not None else "--trace"
-            raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")
+            raise UsageError(
+                f"{option} cannot be combined with {other}", fix="a host needs a profile; leave one of them out"
+            )
         if not self.words:
             raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
         if self.detach and self.is_interactive:

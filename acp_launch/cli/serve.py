@@ -35,11 +35,12 @@ class Serve(NamedTuple):
     trust: Annotated[bool, TRUST] = False
     locked: Annotated[bool, LOCKED] = False
     login: Annotated[
-        str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
+        str | None, Option("--login", "Run a login of the agent on this terminal, for an editor.", "METHOD")
     ] = None
     trace: Annotated[Path | None, TRACE] = None
     verbose: Annotated[
-        bool, Option("--verbose -v", "Say on stderr what is well, too: servers that are ready, calls that are allowed.")
+        bool,
+        Option("--verbose -v", "Also report on stderr what works: servers that are ready, calls that are allowed."),
     ] = False
 
     def carry_out(self) -> int:
@@ -287,7 +288,7 @@ class _Served:
         if resolved.plan is not None and not (
             loaded.profile.agent == self.loaded.profile.agent and resolved.plan.agent.command == running.agent.command
         ):
-            what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"
+            what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if loaded.merged != self.loaded.merged:
             return ready(resolved, self.settings)
@@ -325,7 +326,7 @@ def _hold(state: Path, key: "Key") -> "Iterator[None]":
 def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
     """Require the directory of the host of this plan, in which all its sessions are."""
     if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
-        what = f"{plan.called} is up in {plan.cwd}, and its sessions are there alone"
+        what = f"{plan.called} is up in {plan.cwd}, and its sessions work only there"
         down = ours("down", plan.called)
         raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
 

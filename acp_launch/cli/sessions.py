@@ -112,10 +112,10 @@ def wait(
         Literal["text", "json", "quiet"], typer.Option("--output", "-o", help="The output format.")
     ] = "text",
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop waiting after so long; the turn goes on.")
+        str | None, typer.Option("--timeout", metavar="DURATION", help="How long to wait; the turn goes on.")
     ] = None,
 ) -> None:
-    """Show the latest turn of a session that is up, and end as it ends."""
+    """Wait for the latest turn of a session in a host, show it, and exit as it ends."""
     limit = read_duration(timeout) if timeout else None
     record = _find(name, profile)
     raise typer.Exit(_wait_for_turn(record, load_settings(), output=output, timeout=limit))
@@ -199,7 +199,7 @@ def rm(
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
-    """Delete sessions, also at the agent if it can."""
+    """Delete sessions, in the agent too if it can."""
     if trace is not None and len(names) > 1:
         raise UsageError("--trace is for one session", fix="name one")
     with _registry() as registry:
@@ -219,7 +219,7 @@ def prune(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete the records of old sessions. Those in use stay, and so does what agents have."""
+    """Delete the records of old sessions that are not in use. Agents keep what they have stored."""
     import time
 
     from acp_launch.cli.run import list_sessions

@@ -128,7 +128,7 @@ def lock(
         return
     for key, each in entries.items():
         tell(f"{key} is locked to {each.package}")
-    again = f"a changed lock is trusted anew: {ours('trust', loaded.found.called)}"
+    again = f"a changed lock must be trusted again: {ours('trust', loaded.found.called)}"
     tell(f"{len(entries)} packages of {profile} are in {file}; {again}")
 
 
@@ -141,7 +141,7 @@ def _integrity(each: "Used") -> tuple[str, ...]:
         raise RegistryError(f"{spec} was installed unverified, so it has no hash to lock", fix="choose another agent")
     found = _of_npm(spec) if source == "npm" else _of_pypi(spec)
     if not found:
-        raise RegistryError(f"the registry of {source} tells no hash of {spec}", fix="check its name and version")
+        raise RegistryError(f"the registry of {source} has no hash of {spec}", fix="check its name and version")
     return found
 
 

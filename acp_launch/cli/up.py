@@ -53,10 +53,10 @@ class Up(NamedTuple):
     """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
 
     profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
-    keep: Annotated[
-        Duration | None, Option("--keep", "End after so long without fronts and turns.", "DURATION", read_keep)
-    ] = None
-    foreground: Annotated[bool, Option("--foreground", "Stay on this terminal, as a service manager wants it.")] = False
+    keep: Annotated[Duration | None, Option("--keep", "Stop after this long without use.", "DURATION", read_keep)] = (
+        None
+    )
+    foreground: Annotated[bool, Option("--foreground", "Stay in the foreground, for a service manager.")] = False
     replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
     trust: Annotated[bool, TRUST] = False
     locked: Annotated[bool, LOCKED] = False
@@ -135,10 +135,10 @@ class Reload(NamedTuple):
         loaded = loaded_profile(self.profile or note.called, settings)
         content = content_of(loaded)
         if content.digest == note.digest:
-            tell(f"{note.called} has not changed since it is up", style=DIM)
+            tell(f"{note.called} has not changed since it was started", style=DIM)
             return 0
         if content.others != note.others:
-            what = f"more than the servers of {note.called} has changed since it is up"
+            what = f"more than the servers of {note.called} has changed since it was started"
             lines = list(changes(note.lines, content.lines))
             raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
         ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)

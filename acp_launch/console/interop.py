@@ -99,6 +99,13 @@ def tell_of_files(found: Iterable[Source]) -> None:
             )
 
 
+def tell_of_lost(lost: Iterable[tuple[str, int, int]], files: Sequence[Path]) -> None:
+    """Report entries that are left out, because a nearer file has another of the same name."""
+    for name, file, nearest in lost:
+        add = ours("import", shown(files[file]), "--only", name, "--as", "NAME")
+        warn(f"{name} in {shown(files[file])} is not imported: {shown(files[nearest])} has another; to add it: {add}")
+
+
 def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bool) -> None:
     """Report entries that cannot be imported, that get another name, or that exist already and differ."""
     for one in drafts:
@@ -130,7 +137,7 @@ def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
 
 
 def tell_of_kept(names: Sequence[str], store: str, files: Sequence[Path]) -> None:
-    note(f"kept in the {store}: {', '.join(names)}")
+    note(f"stored in the {store}: {', '.join(names)}")
     note(f"the tokens are still in {join_names(map(shown, files))}: delete them there, and rotate any that were shared")
 
 

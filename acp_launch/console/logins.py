@@ -118,7 +118,7 @@ def say_logged_in(name: str, login: Login, use: str) -> None:
 
 def say_not_asked(name: str, scopes: Sequence[str]) -> None:
     """Tell that scopes are not asked for any more, as logins do not bring them."""
-    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row have not brought; this one has not asked"
+    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row did not grant; this one did not ask"
     _say(f"acp-launch: {name}: {asked}", style=YELLOW)
     _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 
@@ -130,7 +130,7 @@ def say_not_logged_in(name: str) -> None:
 def say_logged_out(name: str, fault: str, others: Sequence[str]) -> None:
     """Tell how a logout ended: `fault` is what the server did not do, and `others` are addresses that shared the
     login."""
-    how = "its tokens are removed" if fault else "its tokens are taken back and removed"
+    how = "its tokens are deleted" if fault else "its tokens are revoked and deleted"
     _say(f"acp-launch: {name}: logged out, {how}")
     if fault:
         _say(f"    {fault}", style=YELLOW)
@@ -148,7 +148,7 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
 
     page = _say_address(name, url, address)
     if opener is None:
-        _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
+        _say("    Open it in a browser. It may end on an error page. Copy its address and paste it here.")
         return
     text, tone = links.start(opener, page, os.environ)
     _say(f"    {text}", style=YELLOW if tone == "warning" else DIM)

@@ -27,7 +27,7 @@ def show_reports(
     """Print one `FILE: ok` per good profile, the problems of the others, and the number of bad profiles.
 
     Return whether all are good. With `strict`, warnings count as errors. `secrets` are the outcomes of a lookup, and
-    `unmet` the references to secrets that this machine lacks, which is not a fault of the profile. A problem of a file
+    `unmet` the problems of secrets that this machine lacks, which are not a fault of the profile. A problem of a file
     that several profiles extend is shown once.
     """
     everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))

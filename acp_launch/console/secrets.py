@@ -45,7 +45,7 @@ def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
 
 
 def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
-    """Print all on stdout; a problem on stderr for each reference whose secret cannot be read."""
+    """Print all on stdout; a problem on stderr for each secret that cannot be read."""
     from acp_launch.console.ask.terminal import possible
 
     problems = unmet(needs, {row.name: row.outcome for row in rows}, has_terminal=possible())

@@ -14,7 +14,7 @@ LINE = "Edited by the demo agent."
 OUTPUT = 100_000  # bytes of output to keep
 TITLE = 200  # characters
 NO_FILES = (
-    "Your client serves no files (clientCapabilities.fs), and I use no others."
+    "Your client does not serve files (clientCapabilities.fs), and I read no others."
     " In a profile, `client: {fs: true}` offers them."
 )
 NO_TERMINALS = (
@@ -24,12 +24,18 @@ NO_TERMINALS = (
 NO_FORMS = "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
 
 FIELDS: Message = {
-    "name": {"type": "string", "title": "Name", "description": "Of the release", "minLength": 1, "maxLength": 40},
+    "name": {
+        "type": "string",
+        "title": "Name",
+        "description": "Of the release",
+        "minLength": 1,
+        "maxLength": 40,
+    },
     "ticket": {"type": "string", "title": "Ticket", "pattern": "^[A-Z]+-[0-9]+$", "default": "DEMO-1"},
     "email": {"type": "string", "title": "Notify", "format": "email"},
-    "page": {"type": "string", "title": "Its page", "format": "uri"},
-    "day": {"type": "string", "title": "On which day", "format": "date"},
-    "moment": {"type": "string", "title": "At which moment", "format": "date-time"},
+    "page": {"type": "string", "title": "Web page", "format": "uri"},
+    "day": {"type": "string", "title": "Date", "format": "date"},
+    "moment": {"type": "string", "title": "Date and time", "format": "date-time"},
     "channel": {"type": "string", "title": "Channel", "enum": ["stable", "beta", "nightly"], "default": "beta"},
     "size": {
         "type": "string",
@@ -65,7 +71,7 @@ def read(turn: Turn, rest: str) -> None:
     name, rest = _split_name(rest)
     numbers = rest.split()
     if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
-        turn.say("Say which file, and if you like from which line on and how many: `read README.md 1 5`.")
+        turn.say("Name a file, and optionally the first line and how many lines: `read README.md 1 5`.")
         return
     if not turn.session.offers("fs", "readTextFile"):
         turn.say(NO_FILES)
@@ -88,7 +94,7 @@ def read(turn: Turn, rest: str) -> None:
 def edit(turn: Turn, rest: str) -> None:
     name, text = _split_name(rest)
     if not name:
-        turn.say("Say which file, and if you like the line to add: `edit notes.txt buy milk`.")
+        turn.say("Name a file, and optionally the line to add: `edit notes.txt buy milk`.")
         return
     if not turn.session.offers("fs", "readTextFile") or not turn.session.offers("fs", "writeTextFile"):
         turn.say(NO_FILES)
@@ -139,7 +145,7 @@ def _read_text(turn: Turn, path: str, **window: int) -> str:
 
 def run(turn: Turn, rest: str) -> None:
     if not rest:
-        turn.say("Say which command: `shell ls -l`.")
+        turn.say("Name a command: `shell ls -l`.")
         return
     if not turn.session.offers("terminal"):
         turn.say(NO_TERMINALS)
@@ -170,7 +176,7 @@ def _run_in_terminal(turn: Turn, command: str, call: ToolCall) -> str:
     call.end("completed" if ended.get("exitCode") == 0 else "failed", outcome, keep=[shown])
     count = len(str(said.get("output") or "").splitlines())
     rest = ", without its beginning" if said.get("truncated") is True else ""
-    return f"It ended with {outcome} and said {count} line{'' if count == 1 else 's'}{rest}."
+    return f"It ended with {outcome} and printed {count} line{'' if count == 1 else 's'}{rest}."
 
 
 def ask(turn: Turn, rest: str) -> None:

@@ -34,8 +34,8 @@ _EXPECTED = {
 }
 _NO_TEXT = regex(r"[\d.+-]+|true|false|null", re.IGNORECASE)  # YAML reads these as other values
 _SHAPED = {
-    "a mapping": "write it on lines of its own as KEY: VALUE",
-    "a list": "write each item on a line of its own after a dash: - ITEM",
+    "a mapping": "write it on separate lines as KEY: VALUE",
+    "a list": "write each item on its own line after a dash: - ITEM",
     "text": "write one text, in quotes if need be",
 }
 

@@ -469,7 +469,7 @@ class Hub:
         session.go_on(front)
         end = await session.join()
         if end is None:
-            raise SessionError(f'session "{session.name}" has had no turn since the host is up')
+            raise SessionError(f'session "{session.name}" has had no turn since the host was started')
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result

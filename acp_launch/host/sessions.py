@@ -396,7 +396,7 @@ class HostSession:
         policy = self._hub.host.unattended
         about = self._gate.about(question.call)
         allowed = policy.allows_reads and about.kind in READS and not about.acts
-        came = ", and no terminal came" if policy.wait else ""
+        came = ", and no terminal attached" if policy.wait else ""
         return Answer(choose(allowed, question.options), by=f"permissions.unattended: {policy.written}{came}")
 
     async def _elicit(self, params: dict[str, Any]) -> object:

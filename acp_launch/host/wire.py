@@ -44,7 +44,7 @@ RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
 
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
-MISSED = "some of what happened is not shown: more came than is kept"
+MISSED = "some events are not shown: there were too many to keep"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):

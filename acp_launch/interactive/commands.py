@@ -98,7 +98,7 @@ FIRST = "/ runs a command of the agent, : one of ours, @ attaches a file, ? show
 KEYBOARD = (
     ("Enter", "send; Alt-Enter or Ctrl-J begins a new line"),
     ("Esc", "close the menu, dismiss the question, or interrupt the turn; twice: edit the last prompt"),
-    ("Up, Down, Ctrl-R", "the history of prompts; Up on an empty line takes back what is queued"),
+    ("Up, Down, Ctrl-R", "the history of prompts; Up on an empty line takes back a queued prompt"),
     ("Tab", "complete a command or a file"),
     ("Shift-Tab", "the agent's next mode"),
     ("Ctrl-G", "type in your editor ($VISUAL, $EDITOR)"),
@@ -377,7 +377,7 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
         interactive.say(f"the login to {rest} was not changed")
         return
     if rest not in [standing.server for standing in interactive.launch.servers.standings()]:
-        interactive.say(f"this session was opened without {rest}, and its agent cannot be told of another server now")
+        interactive.say(f"this session was opened without {rest}, and its agent cannot be given another server now")
         interactive.say("to use it, leave with :quit, and come back with the command that is shown then")
         return
     interactive.launch.servers.restart(rest)
@@ -422,7 +422,7 @@ def _write_new(here: Path, name: str, text: str) -> Path:
 async def _detach(interactive: InteractiveState, current: CurrentSession, rest: str) -> Leave:
     if interactive.launch.host is None:
         profile = interactive.launch.plan.called
-        raise UsageError("this launch ends with its terminal", fix=f"to have one that stays: {ours('up', profile)}")
+        raise UsageError("this launch ends with its terminal", fix=f"to keep one running: {ours('up', profile)}")
     await interactive.launch.host.detach()
     interactive.resume = lambda name: ours("attach", name)
     current.held_session.is_used = True  # it is open in the host, also before its first prompt
@@ -450,7 +450,7 @@ COMMANDS = {
     ":permissions": ColonCommand(_permissions, "", "show the permission rules and your remembered answers"),
     ":context": ColonCommand(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
     ":export": ColonCommand(_export, "FILE", "write this conversation to a Markdown file"),
-    ":detach": ColonCommand(_detach, "", "leave a session of a host; a turn that runs goes on"),
+    ":detach": ColonCommand(_detach, "", "leave a session of a host; a running turn goes on"),
     ":take": ColonCommand(_take, "", "take questions here, in a session with several terminals"),
     ":quit": ColonCommand(_quit, "", "end the session; it can be resumed later", in_turn=False),
 }

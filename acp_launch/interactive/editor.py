@@ -53,7 +53,7 @@ async def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
         LaunchError: there is no editor, it failed, or what it saved cannot be read. The text is as it was.
     """
     content = text.encode("utf-8", "replace") + b"\n"
-    saved = await edit_content(content, NAME, env, kept="the prompt is as it was")
+    saved = await edit_content(content, NAME, env, kept="the prompt was not changed")
     return saved.decode("utf-8-sig", "replace").replace("\r\n", "\n").removesuffix("\n")
 
 

@@ -258,7 +258,7 @@ MOODS: Mapping[Mood, str] = {
 }
 SILENT = 30.0  # seconds of silence that are mentioned
 SLACK = 2.0  # seconds that the next word of a wait may be late
-SILENCE = "sign of life"  # the wait for an agent in a turn, as it is named (`waits`)
+SILENCE = "activity"  # the wait for an agent in a turn, as it is named (`waits`)
 
 
 class _Wait(Struct, frozen=True):

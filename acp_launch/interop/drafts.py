@@ -245,10 +245,15 @@ Difference = Literal["new", "same", "other"]  # of an entry to the present one o
 
 
 class DraftSet(Struct, frozen=True):
-    """The drafts of one import and their tokens. Of servers with the same name, only the nearest file's is included."""
+    """The drafts of one import and their tokens.
+
+    Of entries with the same name only the nearest file's is included. `lost` are the others that differ from it: the
+    name, and the positions of its file and of the nearest one.
+    """
 
     drafts: tuple[Draft, ...]
     tokens: tuple[Token, ...]
+    lost: tuple[tuple[str, int, int], ...] = ()
 
     def names(self, taken: Iterable[str] = ()) -> list[str]:
         """Choose a secret's name for each token: the server's if it has only one token. Skip names in `taken`."""
@@ -272,13 +277,17 @@ def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: I
     """Convert all entries of these files, the nearest first; `spared` as in `DraftBuilder`."""
     builder = DraftBuilder(spared=spared)
     drafts: list[Draft] = []
-    seen: set[tuple[Kind, str]] = set()
+    nearest: dict[tuple[Kind, str], tuple[int, ToolEntry]] = {}
+    lost: list[tuple[str, int, int]] = []
     used: dict[Kind, set[str]] = {"server": set(), "agent": set()}
-    for tool, root in files:
-        here = [entry for entry in entries(tool, root, project) if (entry.kind, entry.name) not in seen]
-        seen |= {(entry.kind, entry.name) for entry in here}
-        drafts += [_draft(entry, _name(entry, used[entry.kind]), builder) for entry in here]
-    return DraftSet(tuple(_punch(one, builder) for one in drafts), tuple(builder.tokens))
+    for file, (tool, root) in enumerate(files):
+        for entry in entries(tool, root, project):
+            first, other = nearest.setdefault((entry.kind, entry.name), (file, entry))
+            if first == file:
+                drafts.append(_draft(entry, _name(entry, used[entry.kind]), builder))
+            elif entry != other:
+                lost.append((masked(entry.name), file, first))
+    return DraftSet(tuple(_punch(one, builder) for one in drafts), tuple(builder.tokens), tuple(lost))
 
 
 def _punch(one: Draft, builder: DraftBuilder) -> Draft:

@@ -138,7 +138,7 @@ def _map(entry: ToolEntry, key: str, value: Any, what: str) -> dict[str, str]:
     for name, written in value.items():
         try:
             if issued(str(name)):  # a name cannot come from a secret
-                raise Untranslatable("is a credential in the place of a name")
+                raise Untranslatable("is a credential where a name belongs")
             found[str(name)] = entry.text(written, what)
         except Untranslatable as why:
             entry.leave(f"{key}.{name}", str(why))

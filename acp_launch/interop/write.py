@@ -91,7 +91,7 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
         raise Untranslatable(f"is a variable that {tool.title} cannot name")
     if default is not None and dialect != "shell":
-        raise Untranslatable(f"has a default for {name}, and {tool.title} does not have defaults")
+        raise Untranslatable(f"has a default for {name}, and {tool.title} does not support defaults")
     return _VARIABLES[dialect].format(name if default is None else f"{name}:-{default}")
 
 

@@ -593,7 +593,7 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
     ours = list(map(str, plan.additional_directories))
     if ours and not agent.capabilities.additional_directories:
         title = agent.title or plan.agent.name
-        observer.note(f"{title} does not support additional directories; it is not told of {', '.join(ours)}")
+        observer.note(f"{title} does not support additional directories; it does not get {', '.join(ours)}")
     return [*map(str, asked), *(directory for directory in ours if directory not in asked)] if ours else []
 
 

@@ -421,7 +421,7 @@ def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError
     from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
     error = silent(plan.name, plan.timeouts.start, is_remote=isinstance(plan, RemotePlan))
-    error.fix = f"{error.fix}; with required: false a run does without it"
+    error.fix = f"{error.fix}; with required: false a run starts without it"
     return error
 
 

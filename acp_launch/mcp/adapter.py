@@ -295,7 +295,7 @@ class EraAdapter:
         if call is None or lacking:
             self._fail(id, f"{' and '.join(lacking) or 'input'}, which this agent does not offer")
         elif call.rounds == ROUNDS:
-            self._fail(id, f"input again and again, more than {ROUNDS} times for one request")
+            self._fail(id, f"input more than {ROUNDS} times for one request")
         else:
             call.rounds += 1
             call.state = result.state.copy() if result.state is not UNSET else UNSET

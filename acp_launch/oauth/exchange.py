@@ -276,7 +276,7 @@ def refusal(url: str, answer: TokenAnswer, missing: str) -> Refused:
     if 200 <= status < 300:
         return Refused(f"{server} sent {missing}", "try again, or ask its operator", pause=pause)
     redirect = "; a redirect is not followed, as credentials would go elsewhere" if 300 <= status < 400 else ""
-    wait = f", and wants a pause of {pause:g} s" if pause else ""
+    wait = f", and asks to wait {pause:g} s" if pause else ""
     fix = "try again later" if status in (429, 503) else "try again, or ask its operator"
     return Refused(f"{server} answered {phrase(status)}{redirect}{wait}", fix, pause=pause)
 

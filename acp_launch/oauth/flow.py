@@ -252,7 +252,7 @@ class _Flow:
         fix = f"register acp-launch there as a native client, and set mcp_servers.{wanted.name}.oauth.client_id"
         if where := server.registration_endpoint:
             return await self._register(server, where, scopes, fix)
-        raise Refused(f"the authorization server {shown_origin(server.issuer)} takes registered clients only", fix)
+        raise Refused(f"the authorization server {shown_origin(server.issuer)} accepts only registered clients", fix)
 
     async def _register(self, server: AuthorizationServer, where: str, scopes: tuple[str, ...], fix: str) -> _Ours:
         """Register us (RFC 7591), without a secret where that is allowed, as we are a public client."""
@@ -373,9 +373,11 @@ def code_in(said: Mapping[str, str], state: str, server: AuthorizationServer) ->
         raise Refused("the browser came back with the answer to another login: `state` differs", "log in again")
     where, issuer = shown_origin(server.issuer), said.get("iss")
     if issuer is None and server.sends_issuer:
-        raise Refused(f"the answer does not say that it is of {where}: `iss` is missing", ASK)
+        raise Refused(f"the answer does not say that it comes from {where}: `iss` is missing", ASK)
     if issuer is not None and issuer != server.issuer:  # compared as text (RFC 9207, section 2.4)
-        how = f"the answer is of another authorization server: `iss` is {excerpt(issuer)} instead of {server.issuer}"
+        how = (
+            f"the answer comes from another authorization server: `iss` is {excerpt(issuer)} instead of {server.issuer}"
+        )
         raise Refused(how, ASK)
     if "error" in said:
         why = f" ({excerpt(said['error_description'])})" if said.get("error_description") else ""

@@ -174,7 +174,7 @@ class TokenStore:
         if self._serves(stored, refused):
             return self._in_use
         if stored.access == refused and stored.is_renewed and 0 <= self._clock() - (stored.issued or 0.0) < NEW:
-            how = "does not accept the token of this login, although it was renewed just now"
+            how = "rejects the login, even with a fresh token"
             raise NoToken(how, f"check its `url`, or log in again: {self._command}")
         if self._failure is not None and self._is_resting:
             raise self._failure.error.with_traceback(None)
@@ -185,7 +185,7 @@ class TokenStore:
     def _exchange(self, stored: Grant) -> Secret:
         """Renew a grant, under the lock."""
         if stored.refresh is None:
-            raise self._end(stored, "the login has expired, and the server gave nothing to renew it with")
+            raise self._end(stored, "the login has expired, and the server gave no refresh token")
         self._rehearse(stored)
         self._is_asking = True
         try:

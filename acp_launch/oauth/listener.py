@@ -42,7 +42,7 @@ def page(status: str, title: str, text: str) -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{_SECURED}\r\n".encode() + body
 
 
-OTHER = page("400 Bad Request", "Not our login", "This is not the answer to the login of acp-launch, which goes on.")
+OTHER = page("400 Bad Request", "Not this login", "This is not the answer to the login that acp-launch is waiting for.")
 
 
 class LoopbackListener:
@@ -106,7 +106,7 @@ class LoopbackListener:
         try:
             while not answer.done():
                 self._take((await ask(complaint)).strip())
-                complaint = f"That is not the answer of this login, which begins with {self.redirect_uri}?"
+                complaint = f"That is not the answer to this login: it begins with {self.redirect_uri}?"
         except Exception as error:
             if not answer.done():
                 answer.set_exception(error)
@@ -146,7 +146,7 @@ class LoopbackListener:
             return OTHER
         if "error" not in said:
             text = "You can close this page. The terminal says whether you are logged in."
-            return page("200 OK", "acp-launch has the answer", text)
+            return page("200 OK", "Return to your terminal", text)
         quoted = printable(f"{said['error']}: {said.get('error_description', '')}")[:QUOTED]
         return page("200 OK", "The login was refused", f"The server says: {quoted}. You can close this page.")
 

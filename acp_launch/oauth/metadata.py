@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Struct)
 class Unusable(Exception):  # noqa: N818 - reads as what it is about
     """Raised for metadata that must not be used; `how` completes "the server …", `fix` says what to do."""
 
-    def __init__(self, how: str, fix: str = "its operator has to correct the metadata; do not log in before") -> None:
+    def __init__(self, how: str, fix: str = "do not log in until its operator has corrected the metadata") -> None:
         super().__init__(how)
         self.how, self.fix = how, fix
 

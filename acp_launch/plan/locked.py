@@ -74,7 +74,7 @@ def differing(loaded: Loaded, plan: LaunchPlan) -> tuple[Problem, ...]:
         return (Problem(file, 0, 0, "", what, again),) if packages else ()
     problems = [problem for each in packages if (problem := _fault(each, lock.get(each.key), again))]
     idle = sorted(lock.keys() - {each.key for each in packages})
-    unused = [Problem(file, 0, 0, key, f"{lock[key].package} is locked, but does not run", again) for key in idle]
+    unused = [Problem(file, 0, 0, key, f"{lock[key].package} is locked, but is not started", again) for key in idle]
     return (*problems, *unused)
 
 

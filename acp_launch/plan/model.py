@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct, field
 
 from acp_launch.document.scalars import Duration
-from acp_launch.problem import KeyPath, Problem, dotted
+from acp_launch.problem import KeyPath, Problem, count, dotted
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     Approval,
@@ -282,9 +282,17 @@ def _within(loaded: "Loaded", path: KeyPath, template: str) -> Iterable[Need]:
 
 
 def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome], *, has_terminal: bool = True) -> tuple[Problem, ...]:
-    """Return a problem for each reference whose secret was not found; `has_terminal` as in `next_command`."""
-    absent = ((need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
-    return tuple(_problem(need, outcome, has_terminal=has_terminal) for need, outcome in absent)
+    """Return a problem for each secret that was not found, at its first reference; `has_terminal` as in
+    `next_command`.
+    """
+    found: dict[str, list[Need]] = {}
+    for need in dict.fromkeys(needs):  # profiles that extend one file have its references in common
+        if outcomes[need.name].state != "found":
+            found.setdefault(need.name, []).append(need)
+    return tuple(
+        _problem(first, len(others), outcomes[name], has_terminal=has_terminal)
+        for name, (first, *others) in found.items()
+    )
 
 
 def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
@@ -306,11 +314,12 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
     )
 
 
-def _problem(need: Need, outcome: Outcome, *, has_terminal: bool) -> Problem:
+def _problem(need: Need, others: int, outcome: Outcome, *, has_terminal: bool) -> Problem:
     if outcome.state == "missing":
         message = f'secret "{need.name}" is not set in the {outcome.source}'
     else:
         message = f'cannot read secret "{need.name}": {outcome.reason}'
+    message += f" (needed in {count(others, 'other place')}, too)" if others else ""
     return need.origin.problem(message, next_command(need.name, outcome, has_terminal=has_terminal))
 
 

@@ -344,7 +344,7 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
     if EXTENDS not in document.root:
         return
     if layer.role == "overlay":
-        what = "an overlay extends nothing; it lies over the profile and all that this one extends"
+        what = "an overlay cannot extend; it is merged over the profile and all that the profile extends"
         yield Fault((EXTENDS,), what, "move it to the profile", at_key=True)
     else:
         yield from extends_faults(document.root[EXTENDS])

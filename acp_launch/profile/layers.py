@@ -143,7 +143,7 @@ def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
     """Yield a warning for each layer that drops the permission rules of those below it."""
     for part in parts:
         if part.parents and (place := _switch(part)) is not None:
-            what = "the permission rules of what this file extends do not hold, and what they deny may be allowed"
+            what = "the permission rules of what this file extends do not apply, so what they deny may be allowed"
             yield _warning(place, "permissions.inherit", what, "remove this line to keep them")
 
 

@@ -384,7 +384,7 @@ class _Walk(Struct):
 
     def _no_file(self, entry: str, file: Path) -> tuple[str, str]:
         suffix = next((suffix for suffix in discover.SUFFIXES if os.path.lexists(f"{file}{suffix}")), "")
-        fix = f"write {entry}{suffix}" if suffix else "correct the path; it begins where this file lies"
+        fix = f"write {entry}{suffix}" if suffix else "correct the path; it is relative to this file"
         return f'cannot find the file "{shorten(entry)}" to extend', fix
 
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:

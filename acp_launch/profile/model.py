@@ -127,9 +127,9 @@ class Permissions(Shape, frozen=True, kw_only=True):
     """What to answer about some calls; the first rule that matches decides, and `default` where none does. Those of
     profiles that this one extends stand behind its own, and what they deny stays denied."""
     inherit: Annotated[bool, TRUTH] = True
-    """`false`: the rules of profiles that this one extends do not hold."""
+    """`false`: the rules of profiles that this one extends do not apply."""
     unattended: Annotated[str, UNATTENDED] = UNATTENDED_WAIT
-    """What becomes of a question in a host without a terminal: `wait 30m` waits for one so long, and then denies;
+    """What happens to a question in a host without a terminal: `wait 30m` waits that long for one, then denies;
     `allow-reads` allows to read and search, and denies the rest."""
 
 
@@ -157,7 +157,7 @@ class Restart(Shape, frozen=True, kw_only=True):
     backoff: Backoff = field(default_factory=Backoff)
     """The pauses between restarts."""
     min_uptime: Duration = _MIN_UPTIME
-    """How long a server must run before restarts are counted, and pauses begin, from zero again."""
+    """How long a server must run before the count of restarts and the pauses are reset."""
 
 
 class ServerTimeouts(Shape, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class Server(Shape, frozen=True, kw_only=True):
     """What answers the server's `roots/list`: `agent` (if it declares no roots and the server asks anyway, acp-launch
     answers), or `session` (the server is told that it may ask for the session's directories)."""
     protocol: ProtocolPin = "auto"
-    """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
+    """The MCP version to use with the server: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
     session_elevation: Elevation = "off"
     """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
@@ -240,7 +240,7 @@ class RemoteRestart(Shape, frozen=True, kw_only=True):
     backoff: RemoteBackoff = field(default_factory=RemoteBackoff)
     """The pauses between attempts."""
     min_uptime: Duration = _MIN_UPTIME
-    """How long a connection must last before attempts are counted, and pauses begin, from zero again."""
+    """How long a connection must last before the count of attempts and the pauses are reset."""
 
 
 class RemoteTimeouts(Shape, frozen=True, kw_only=True):
@@ -280,8 +280,8 @@ class RemoteServer(Server, frozen=True, kw_only=True):
     """How the names of these headers are spelled: `exact`; `dashes`, with `-` for each `_`, as many proxies drop
     headers with `_`; or `off`, and no variable is sent."""
     oauth: Annotated[OAuth | None, SWITCHED] = None
-    """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping if
-    it needs to know more. Tokens are kept in your secret store."""
+    """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping
+    with details. Tokens are kept in your secret store."""
     insecure: Annotated[bool, TRUTH] = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
     restart: RemoteRestart = field(default_factory=RemoteRestart)

@@ -232,7 +232,7 @@ def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
             if not glob.strip():
                 yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
     if "idle" in server and server.get("start") != "lazy":
-        what = "idle is how long a lazy server may be without use, and this one is not lazy"
+        what = "idle is only for a lazy server, and this one is not lazy"
         yield Fault((*path, "idle"), what, "add: start: lazy", at_key=True)
     if server.get("share") is True and server.get("session_elevation", "off") != "off":
         what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
@@ -412,7 +412,7 @@ def _client(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if isinstance(secret, str):
         yield from _client_secret((*path, "client_secret"), secret)
         if client_id is None:
-            what = "a client secret belongs to a client_id"
+            what = "a client secret needs a client_id"
             yield Fault((*path, "client_secret"), what, "add: client_id: ...", at_key=True)
     if isinstance(document, str):
         yield from _document((*path, "client_metadata_url"), document)

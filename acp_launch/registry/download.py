@@ -80,4 +80,4 @@ def _host(address: str) -> str:
     try:
         return urlsplit(address).netloc.rpartition("@")[2] or "an address without a host"
     except ValueError:
-        return "an address that is not one"
+        return "an invalid address"

@@ -115,7 +115,7 @@ def _install(entry: PublishedAgent, binary: Binary, place: Path, registry: str) 
     digest = _download(binary.archive, download)
     if binary.sha256 and digest != binary.sha256.lower():
         raise RegistryError(
-            f"the archive of {entry.id} has another sha256 than the registry says: {digest}",
+            f"the archive of {entry.id} has a different sha256 from the one in the registry: {digest}",
             fix="try again later; if that does not help, report it to the agent's publisher",
         )
     files.mkdir(0o700)

@@ -304,7 +304,7 @@ class EditorFace(EditorLines):
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
-                    raise connection.excused(WaitExpired(f"no sign of life from the agent within {seconds(limit)}"))
+                    raise connection.excused(WaitExpired(f"no activity from the agent within {seconds(limit)}"))
 
     def _tell_excuse(self, connection: Connection) -> bool:
         """Say what explains the silence of an agent that has to answer; return whether anything does."""

@@ -419,7 +419,7 @@ class EditorSession:
         try:
             work()
         except LaunchError as error:
-            self._editor.observer.note(f"the session is not kept: {error.message}")
+            self._editor.observer.note(f"the session is not stored: {error.message}")
 
 
 def _ignore(line: bytes) -> None:

@@ -398,7 +398,7 @@ class Turn:
                 self._connection.drained.add(self._extend)
                 result = await self._connection.call(
                     call,
-                    what="sign of life from the agent in its turn",
+                    what="activity from the agent",
                     limit=self._silence,
                     knob=KNOB,
                     since=self._alive,
@@ -406,7 +406,7 @@ class Turn:
         except TimeoutError:
             if self._connection.held_back:
                 return self._end(CANCELLED)
-            hung = WaitExpired(f"the agent went on for {self._grace:g} s after its turn was cancelled")
+            hung = WaitExpired(f"the agent did not stop within {self._grace:g} s of the cancellation, so it was ended")
             raise self._connection.blamed(hung) from None
         except AgentRefused:
             if self._grace is None:

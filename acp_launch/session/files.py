@@ -392,7 +392,7 @@ def _count(params: dict[str, Any], name: str, *, least: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= UINT32:
-        raise invalid(f'"{name}" must be a whole number from {least} on')
+        raise invalid(f'"{name}" must be a whole number, at least {least}')
     return value
 
 

@@ -199,7 +199,7 @@ async def end_session(
         await connection.call(call, what=f"answer to session/{how} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as refusal:
         if refusal.code != jsonrpc.NOT_FOUND:
-            forget = f"forget it here, and leave it with the agent: {ours('session', 'rm', name, '--local')}"
+            forget = f"delete it here only: {ours('session', 'rm', name, '--local')}"
             refusal.fix = refusal.fix or (forget if how == "delete" else "")
             raise
     return True

@@ -137,7 +137,7 @@ def _limit(params: dict[str, Any]) -> int:
     if value is None:
         return KEPT
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UINT64:
-        raise invalid('"outputByteLimit" must be a whole number from 0 on')
+        raise invalid('"outputByteLimit" must be a whole number, at least 0')
     return min(value, MOST)
 
 

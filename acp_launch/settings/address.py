@@ -51,10 +51,10 @@ def read(text: str) -> Address:
     if origin is None or text != text.strip():
         raise ValueError("expected an address that begins with https:// or http://")
     if parts.query or parts.fragment or text[-1] in "?#":
-        raise ValueError("the address ends with a query or a fragment, which no server's address is compared by")
+        raise ValueError("the address ends with a query or a fragment, which are never compared")
     path = _path(parts)
     if path is None:
-        raise ValueError("the path of the address holds . or .. or a slash in disguise")
+        raise ValueError("the path of the address holds ., .. or an escaped slash")
     return Address(*origin, path)
 
 

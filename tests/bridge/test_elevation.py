@@ -460,7 +460,7 @@ def test_questions_are_kept_within_bounds() -> None:
     talk, _ = Launch().started()
     talk.server(ask(1, "x", blob="x" * MOST_BYTES), ask(2, "x"))
     assert [(each["id"], each["error"]["message"]) for each in talk.server_hears()] == [
-        (2, "too many requests wait for an answer already")
+        (2, "too many requests are already waiting for an answer")
     ]
 
 

@@ -106,7 +106,7 @@ def test_questions_of_a_server_that_the_agent_does_not_answer_are_bounded() -> N
         talker.server(ask(number, "sampling/createMessage"))
     assert [each["id"] for each in talker.agent_hears()] == list(range(1000))
     (refused,) = talker.server_hears()
-    assert (refused["id"], refused["error"]["message"]) == (1000, "too many requests wait for an answer already")
+    assert (refused["id"], refused["error"]["message"]) == (1000, "too many requests are already waiting for an answer")
     talker.agent(answer(7, {}))
     talker.server(ask(1001, "sampling/createMessage"))
     assert talker.agent_hears()[-1]["id"] == 1001
@@ -657,10 +657,10 @@ def test_after_a_time_out_a_server_that_answers_no_ping_is_wedged() -> None:
     assert [each["method"] for each in talker.server_hears()] == ["tools/call", "notifications/cancelled", "ping"]
     talker.clock += 10
     talker.exchange.tick()
-    assert "wedged: does not answer any more, not even a ping" not in talker.events
+    assert "wedged: no longer answers, not even a ping" not in talker.events
     talker.clock += 1
     talker.exchange.tick()
-    assert talker.events[-1] == "wedged: does not answer any more, not even a ping"
+    assert talker.events[-1] == "wedged: no longer answers, not even a ping"
 
 
 def test_after_a_time_out_a_server_that_answers_the_ping_was_only_slow() -> None:
@@ -712,7 +712,7 @@ def test_a_request_that_waits_longer_than_a_start_may_take_is_answered() -> None
     talker.clock += 30
     talker.exchange.tick()
     (told,) = talker.agent_hears()
-    assert told["error"]["message"] == f"{LOST}, and was not back within 30 s"
+    assert told["error"]["message"] == f"{LOST}, and did not come back within 30 s"
     talker.back()
     assert not any(each["method"] == "tools/call" for each in talker.server_hears())
 
@@ -873,7 +873,7 @@ def test_a_handshake_waits_no_longer_than_a_start_may_take() -> None:
     talker.clock += 30
     talker.exchange.tick()
     (told,) = talker.agent_hears()
-    assert told["error"]["message"] == f"{LOST}, and was not back within 30 s"
+    assert told["error"]["message"] == f"{LOST}, and did not come back within 30 s"
 
 
 def test_an_answer_that_is_no_utf8_is_repaired() -> None:

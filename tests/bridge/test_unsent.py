@@ -52,7 +52,7 @@ def test_one_that_comes_back_again_and_again_has_one_time_limit() -> None:
             break
         talker.back()
     (late,) = talker.agent_hears()
-    assert late["error"]["message"] == 'MCP server "github" was killed by SIGKILL, and was not back within 30 s'
+    assert late["error"]["message"] == 'MCP server "github" was killed by SIGKILL, and did not come back within 30 s'
 
 
 def test_the_queue_bounds_them() -> None:

@@ -20,7 +20,7 @@ CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_
         (200 * MIB, None, "ok", "200 MiB free", 0),
         (99 * MIB, 5000, "warning", "99 MiB free", 0),
         (MIB, 5000, "problem", "1.0 MiB free", 3),
-        (200 * MIB, 7, "warning", "room for 7 more files only", 0),
+        (200 * MIB, 7, "warning", "room for only 7 more files", 0),
         (200 * MIB, 0, "problem", "no room for another file", 3),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.launcher import Launcher
+from tests.cli.terminal import on_terminal, yes_or_no
 from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
 
 NPX = {"package": "@scope/npx-agent@1.0.0", "args": [], "env": {"FROM_INDEX": "1"}}
@@ -124,12 +125,30 @@ def test_a_newer_version_is_installed_beside_the_one_before(agents: Launcher, we
     for wanted, version in (("an-agent", "1.1.0"), ("an-agent@1.0.0", "1.0.0")):
         agents.write({"agent": {"registry": wanted}})
         assert json.loads(agents("plan", "p", "--json").out)["agent"]["registry"] == f"an-agent@{version}"
-    assert agents("agents", "rm", "an-agent@1.0.0").err == "acp-launch: removed an-agent@1.0.0\n"
+    assert agents("agents", "rm", "an-agent@1.0.0", "--yes").err == "acp-launch: removed an-agent@1.0.0\n"
     gone = agents("run", "p", "hello")
     assert (gone.code, "an-agent@1.0.0 is not installed; installed: 1.1.0" in gone.err) == (3, True)
     assert agents("agents", "rm", "an-agent").code == 0
     assert answer(agents, "list")["agents"] == []
     assert agents("agents", "rm", "an-agent").code == 3
+
+
+def test_a_version_that_a_profile_names_is_removed_only_by_a_yes(agents: Launcher) -> None:
+    answer(agents, "install", "an-agent")
+    agents.write({"agent": {"registry": "an-agent"}})
+    alone = agents("agents", "rm", "an-agent@1.0.0")
+    assert (alone.code, alone.err) == (
+        2,
+        "acp-launch: profile p starts an-agent\n"
+        "acp-launch: there is no terminal to ask on; nothing was removed\n"
+        "    fix: --yes removes it anyway\n",
+    )
+    for key, code, left in (("n", 2, 1), ("y", 0, 0)):
+        with on_terminal("agents", "rm", "an-agent", cwd=agents.project, env=agents.env) as terminal:
+            terminal.until(yes_or_no("Remove it?"))
+            terminal.types(key)
+            assert terminal.ends() == code
+        assert len(answer(agents, "list")["agents"]) == left
 
 
 def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launcher, web: Web) -> None:

@@ -242,7 +242,7 @@ def test_without_a_session_it_says_that_a_run_may_be_refused_one(launch: Launche
     assert (done.code, done.methods) == (0, ["initialize"])
     assert told(checks(done)["session"]) == (
         "warning",
-        "not opened (--no-session); a run may still be refused one",
+        "not opened (--no-session); a run may still fail to open one",
         "acp-launch doctor p",
     )
 
@@ -419,7 +419,7 @@ def test_a_required_server_that_never_answers_is_a_problem_of_both(
     assert done.code == 8, done.err
     failure, fix = done.err.splitlines()[-2:]
     assert failure == f"acp-launch: {SILENT}"
-    assert fix == f"    fix: {wrong[2]}; with required: false a run does without it"
+    assert fix == f"    fix: {wrong[2]}; with required: false a run starts without it"
     if output == "text":
         assert done.err.index(failure) > done.err.index(
             "m has not answered within 0.3 s; the session opens without waiting for it"

@@ -229,14 +229,31 @@ def test_what_is_so_already_is_not_written_again(project: Path, typed: Typed) ->
     assert file.stat().st_ino == before
 
 
-def test_a_profile_that_was_trusted_has_to_be_trusted_again(project: Path, typed: Typed) -> None:
+def trust_in(project: Path) -> str:
+    settings = load_settings()
+    return trust_state(load(find("p", start=project, settings=settings)), settings).how
+
+
+def test_a_profile_that_was_trusted_stays_so_after_the_users_own_change(project: Path, typed: Typed) -> None:
     settings = load_settings()
     accept(load(find("p", start=project, settings=settings)), settings)
-    assert (
-        typed("set", "p", "agent.args", "[x]").err
-        == "acp-launch: trust it again before the next run: acp-launch trust p\n"
-    )
-    assert trust_state(load(find("p", start=project, settings=settings)), settings).how == "changed"
+    assert typed("set", "p", "agent.args", "[x]").err == ""
+    assert trust_in(project) == "accepted"
+    assert typed("add-server", "p", "files", "--", "files-mcp").err == ""
+    assert typed("remove", "p", "mcp_servers.files").err == ""
+    assert trust_in(project) == "accepted"
+
+
+def test_a_change_by_others_is_not_trusted_with_the_users_own(project: Path, typed: Typed) -> None:
+    """Neither one that was there before, nor a file of the project that the change adds to the profile."""
+    settings = load_settings()
+    accept(load(find("p", start=project, settings=settings)), settings)
+    (project / ".acp-launch" / "_base.yaml").write_text("version: 1\nagent: {env: {A: b}}\n")
+    again = "acp-launch: trust it again before the next run: acp-launch trust p\n"
+    assert typed("set", "p", "extends", "_base").err == again
+    assert trust_in(project) == "changed"
+    assert typed("set", "p", "agent.args", "[x]").err == ""
+    assert trust_in(project) == "changed"
 
 
 def test_a_text_that_would_drive_the_terminal_is_shown_harmless(project: Path, typed: Typed) -> None:

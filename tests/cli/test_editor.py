@@ -111,11 +111,12 @@ def test_an_editor_that_saves_nothing_changes_nothing(
     assert mine.read_text() == before
 
 
-def test_a_trusted_profile_is_to_be_trusted_again_after_a_change(editing: Editing, mine: Path) -> None:
+def test_a_trusted_profile_stays_so_after_the_users_own_change(editing: Editing, mine: Path) -> None:
     assert editing.launch("trust", "mine", "--yes").code == 0
     with editing("edit", "mine", saving=[GOOD]) as terminal:
         assert terminal.ends() == 0
-    assert "trust it again before the next run: acp-launch trust mine" in terminal.text
+    assert "trust it again" not in terminal.text
+    assert "is trusted already" in editing.launch("trust", "mine").err
 
 
 def test_a_built_in_profile_cannot_be_edited_and_it_says_how_to_extend_it(editing: Editing) -> None:

@@ -88,19 +88,19 @@ def test_a_value_and_the_credentials_in_it_are_hidden_from_now_on() -> None:
 @pytest.mark.parametrize(
     ("out", "fault"),
     [
-        (b"", "printed something else than a JSON object of texts"),
-        (CANARY.encode(), "printed something else than a JSON object of texts"),
-        (f'{{"Authorization": "Bearer {CANARY}"'.encode(), "printed something else than a JSON object of texts"),
-        (b'{"A": "\xff' + CANARY.encode() + b'"}', "printed something else than a JSON object of texts"),
-        (b"{" * 10_000, "printed something else than a JSON object of texts"),
-        (f'{{"A": "{CANARY}", "B": 1}}'.encode(), "printed something else than a JSON object of texts"),
+        (b"", "did not print a JSON object of strings"),
+        (CANARY.encode(), "did not print a JSON object of strings"),
+        (f'{{"Authorization": "Bearer {CANARY}"'.encode(), "did not print a JSON object of strings"),
+        (b'{"A": "\xff' + CANARY.encode() + b'"}', "did not print a JSON object of strings"),
+        (b"{" * 10_000, "did not print a JSON object of strings"),
+        (f'{{"A": "{CANARY}", "B": 1}}'.encode(), "did not print a JSON object of strings"),
         (b"{}", "printed no header, or one twice"),
         (f'{{"A": "{CANARY}", "a": "x"}}'.encode(), "printed no header, or one twice"),
-        (f'{{"{CANARY} x": "y"}}'.encode(), "printed a header that cannot be sent, the one at place 1"),
-        (f'{{"X": "y", "A": "{CANARY}\\r\\nHost: x"}}'.encode(), "the one at place 2"),
-        (f'{{"A": "{CANARY}\\u20ac"}}'.encode(), "the one at place 1"),
-        (f'{{"hOST": "{CANARY}"}}'.encode(), "the one at place 1"),
-        (f'{{"Mcp-Session-Id": "{CANARY}"}}'.encode(), "the one at place 1"),
+        (f'{{"{CANARY} x": "y"}}'.encode(), "printed a header that cannot be sent: number 1"),
+        (f'{{"X": "y", "A": "{CANARY}\\r\\nHost: x"}}'.encode(), "be sent: number 2"),
+        (f'{{"A": "{CANARY}\\u20ac"}}'.encode(), "be sent: number 1"),
+        (f'{{"hOST": "{CANARY}"}}'.encode(), "be sent: number 1"),
+        (f'{{"Mcp-Session-Id": "{CANARY}"}}'.encode(), "be sent: number 1"),
         (f'{{"A": "{CANARY}{"x" * 70_000}"}}'.encode(), "printed more than 64 KiB"),
     ],
 )
@@ -118,7 +118,7 @@ def test_anything_else_is_refused_and_never_quoted(out: bytes, fault: str) -> No
         (Said(ending=Exit(3, None), err=("not signed in",)), "mint exited with status 3: not signed in"),
         (Said(ending=Exit(None, 9), timed_out=True), "mint did not answer within 10 s"),
         (Said(out=b"x" * 70_000, ending=Exit(None, 9)), "mint printed more than 64 KiB; it must print one JSON object"),
-        (Said(out=b"oops"), "mint printed something else than a JSON object of texts; it must print one JSON object"),
+        (Said(out=b"oops"), "mint did not print a JSON object of strings; it must print one JSON object"),
     ],
 )
 def test_a_command_that_fails_is_named_with_the_way_to_try_it(said: Said | LaunchError, how: str) -> None:
@@ -193,7 +193,7 @@ def test_those_that_are_refused_again_are_not_printed_anew_for_a_while() -> None
         second = await credentials.headers(await credentials.headers())
         with pytest.raises(NoToken) as raised:
             await credentials.headers(second)
-        how = "does not accept the headers of mint, which has just printed them"
+        how = "rejects the headers that mint has just printed"
         assert (raised.value.how, raised.value.is_final) == (how, True)
         assert mint.calls == 2
         clock.now += REST
@@ -209,7 +209,7 @@ def test_the_same_headers_again_are_not_sent_again() -> None:
     async def story() -> None:
         with pytest.raises(NoToken) as raised:
             await credentials.headers(await credentials.headers())
-        assert raised.value.how.endswith("mint, which has just printed them")
+        assert raised.value.how.endswith("mint has just printed")
         assert mint.calls == 2
 
     played(story)

@@ -200,6 +200,27 @@ def test_what_cannot_be_is_refused_and_nothing_written(
     assert not (project / ".acp-launch").exists()
 
 
+def test_a_mistyped_agent_is_refused_and_a_command_that_is_there_is_not(
+    project: Path, typed: Typed, tmp_path: Path
+) -> None:
+    done = typed("--agent", "cladue")
+    assert (done.code, list(project.iterdir())) == (2, [project / ".git"])
+    assert done.err == (
+        'acp-launch: "cladue" is neither a known agent nor a command here; did you mean "claude"?\n'
+        "    fix: give the path of a command that is not on PATH\n"
+    )
+
+    (tmp_path / "bin" / "cladue").symlink_to("/bin/true")
+    assert typed("--agent", "cladue").code == 0
+
+
+def test_a_file_that_is_only_a_parent_can_be_created_and_extended(project: Path, typed: Typed) -> None:
+    done = typed("_base", "--agent", "demo")
+    assert (done.code, done.err.splitlines()[-1]) == (0, "    acp-launch init NAME --extends _base")
+    assert typed("ci", "--extends", "_base").code == 0
+    assert "extends: _base" in (project / ".acp-launch" / "ci.yaml").read_text()
+
+
 def test_a_parent_that_is_not_there_is_refused(project: Path, typed: Typed) -> None:
     answer = typed("--extends", "demon")
     assert answer.err.startswith('acp-launch: no profile named "demon"; did you mean "demo"?\n')

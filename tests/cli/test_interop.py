@@ -133,7 +133,7 @@ def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launc
     store = project.config / "secrets.sealed"
     assert done.err == (
         "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
-        f"acp-launch: kept in the sealed file ({store}): gh\n"
+        f"acp-launch: stored in the sealed file ({store}): gh\n"
         "acp-launch: the tokens are still in .mcp.json: delete them there, and rotate any that were shared\n"
         "acp-launch: .acp-launch/p.yaml: gh imported\n"
     )
@@ -147,6 +147,24 @@ def test_a_second_import_changes_nothing(project: Launcher) -> None:
     assert (done.code, done.out) == (0, b"")
     assert done.err.endswith("acp-launch: .acp-launch/p.yaml already has all of it; nothing was changed\n")
     assert (profile(project).read_bytes(), listed(project)) == (before, names)
+
+
+def test_of_servers_with_one_name_the_nearest_is_imported_and_the_other_is_named(project: Launcher) -> None:
+    """And of their files only the one that the imported token was in is named with it."""
+    far = Path(project.env["HOME"]) / ".claude.json"
+    same = {"command": "same-mcp", "env": {"TOKEN": TOKENS["github"]}}
+    far.write_text(json.dumps({"mcpServers": {"files": {"command": "far-mcp"}, "same": {"command": "same-mcp"}}}))
+    source = declared(project, {**PLAIN, "same": {"command": "same-mcp"}, "gh": same})
+    done = project("import", "claude", "--into", "p", "--yes")
+    assert done.code == 0, done.err
+    assert "files-mcp" in profile(project).read_text()
+    again = f"acp-launch import {far} --only files --as NAME"
+    assert f"acp-launch: files in {far} is not imported: .mcp.json has another; to add it: {again}\n" in done.err
+    assert "same in" not in done.err
+    assert "acp-launch: the tokens are still in .mcp.json: delete them there" in done.err
+    far.write_text(json.dumps({"mcpServers": {"x": {"command": "x", "env": {"TOKEN": TOKENS["openai"]}}, "gh": same}}))
+    source.write_text(json.dumps({"mcpServers": PLAIN}))
+    assert f"the tokens are still in {far}: " in project("import", "claude", "--into", "p", "--yes").err
 
 
 def test_a_dry_run_shows_the_change_and_makes_none(project: Launcher) -> None:
@@ -605,7 +623,7 @@ def test_an_editor_gets_acp_launch_with_the_profile_whose_servers_and_secrets_st
         f"acp-launch: {zed(project)}: p written\n"
         "acp-launch: Zed starts acp-launch, which runs p: its servers and secrets stay in the profile\n"
         "acp-launch: Zed cannot ask whether you trust it: acp-launch trust p\n"
-        "acp-launch: a start from the desktop lacks what your shell sets: acp-launch help serve\n"
+        "acp-launch: an editor that the desktop starts lacks the variables of your shell: acp-launch help serve\n"
     )
     again = project("export", "p", "--to", "zed", "--write", "--yes")
     assert "already has all of it; nothing was changed" in again.err
@@ -715,6 +733,19 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     )
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
     assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()
+
+
+def test_a_second_import_of_an_agent_changes_nothing(project: Launcher) -> None:
+    of_jetbrains(project, "One")
+    assert project("import", "jetbrains", "--into", "new", "--yes").code == 0
+    done = project("import", "jetbrains", "--into", "new", "--yes")
+    assert (done.code, done.err) == (0, "acp-launch: .acp-launch/new.yaml already has all of it; nothing was changed\n")
+    declared(project, PLAIN)
+    named = ("import", ".mcp.json", "--into", "named", "--yes", "--agent", "claude")
+    assert project(*named).code == 0
+    assert project(*named).err == "acp-launch: .acp-launch/named.yaml already has all of it; nothing was changed\n"
+    done = project(*named[:-1], "codex")
+    assert (done.code, "named.yaml exists, and keeps its agent" in done.err) == (2, True)
 
 
 def test_of_several_agents_one_is_named(project: Launcher) -> None:

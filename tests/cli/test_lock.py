@@ -109,7 +109,7 @@ def test_locked_refuses_what_differs(project: Launcher, web: Web) -> None:
     profile(project, more={**SERVER, "args": ["@s/more@1.0.0"]})
     assert "npm:@s/more@1.0.0 is not in the lock file" in refused(project)
     project.write({"agent": {"registry": "agent"}, "mcp_servers": {"files": SERVER}})
-    assert "pypi:tool==2.0.0 is locked, but does not run" in refused(project)
+    assert "pypi:tool==2.0.0 is locked, but is not started" in refused(project)
     profile(project)
     publish(web, "1.1.0")
     assert project("agents", "install", "agent").code == 0

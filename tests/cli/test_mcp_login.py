@@ -139,7 +139,7 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
         assert browser.addresses[0] in said, "the address is always told"
         assert "acp-launch: docs: logged in as ada, for read, write\n" in said
         assert "acp-launch run p" in said
-        assert ["acp-launch has the answer" in page for page in browser.pages] == [True]
+        assert ["Return to your terminal" in page for page in browser.pages] == [True]
         found = state(home)
         assert (found["state"], found["account"], found["scopes"]) == ("logged in", "ada", ["read", "write"])
         assert (found["issuer"], found["renewed"]) == (server.issuer, True)
@@ -152,7 +152,7 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
         assert "LOGIN" in listed.out.decode() and "as ada, until " in listed.out.decode()
         assert json.loads(home("mcp", "list", "p", "--json").out)["servers"][0]["login"]["account"] == "ada"
         out = home("mcp", "logout", "p")
-        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are taken back and removed\n")
+        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are revoked and deleted\n")
         hints = [each["form"]["token_type_hint"] for each in server.asked("as /revoke")]
         assert hints == ["refresh_token", "access_token"]
         assert (state(home)["state"], records(home)) == ("not logged in", [])
@@ -178,7 +178,7 @@ def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_i
         said = logged_in(home)
         asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
     assert asked == [["read"], ["read write"], ["read"]]
-    assert "docs: it wants write, which 3 logins in a row have not brought; this one has not asked" in said
+    assert "docs: it wants write, which 3 logins in a row did not grant; this one did not ask" in said
     assert "ask its operator" in said
 
 
@@ -200,8 +200,8 @@ def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:
         assert len(browser.addresses) == 2
         out = home("mcp", "logout", "p", "--all")
     assert [line for line in out.err.splitlines() if "logged out" in line] == [
-        "acp-launch: docs: logged out, its tokens are taken back and removed",
-        "acp-launch: docs2: logged out, its tokens are taken back and removed",
+        "acp-launch: docs: logged out, its tokens are revoked and deleted",
+        "acp-launch: docs2: logged out, its tokens are revoked and deleted",
     ]
 
 
@@ -238,7 +238,7 @@ def test_tokens_whose_record_is_lost_are_found_by_a_logout(home: Launcher) -> No
         (lost,) = (login for login in logins.all() if login.url == server.url)
         logins.drop(lost)
         out = home("mcp", "logout", "p", "docs")
-        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are taken back and removed\n")
+        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are revoked and deleted\n")
         assert len(server.asked("as /revoke")) == 2
         assert ([login.url for login in logins.all()], other.asked("as /revoke")) == ([other.url], [])
 
@@ -311,8 +311,8 @@ def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(hom
         logged_in(home)
         out = home("mcp", "logout", "p")
         assert (out.code, records(home)) == (0, [])
-    assert "docs: logged out, its tokens are removed\n" in out.err
-    assert "the server cannot take tokens back, so they are valid there until they expire" in out.err
+    assert "docs: logged out, its tokens are deleted\n" in out.err
+    assert "the server cannot revoke tokens, so they stay valid until they expire" in out.err
 
 
 def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launcher) -> None:
@@ -321,7 +321,7 @@ def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launc
         logged_in(home)
     out = home("mcp", "logout", "p")
     assert (out.code, records(home)) == (0, [])
-    assert "the server did not take the tokens back: the authorization server" in out.err
+    assert "the server did not revoke the tokens: the authorization server" in out.err
 
 
 def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
@@ -483,11 +483,11 @@ def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
     ("words", "told"),
     [
         (("login", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
-        (("login", "p", "notes"), '"notes" is a program of this machine, which has no login'),
+        (("login", "p", "notes"), '"notes" is a program on this machine, which needs no login'),
         (("login", "p"), "no MCP server of p is known to want a login"),
         (("logout", "p", "notes", "--all"), "--all takes no SERVER"),
         (("status", "p", "notes", "--all"), "--all takes no SERVER"),
-        (("status", "p", "notes"), '"notes" is a program of this machine, which has no login'),
+        (("status", "p", "notes"), '"notes" is a program on this machine, which needs no login'),
         (("status", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
     ],
 )

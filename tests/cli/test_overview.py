@@ -31,7 +31,7 @@ def test_in_a_new_directory_it_says_how_to_begin(launch: Launcher) -> None:
         "",
         "next  acp-launch run demo  try it: an agent that needs no account",
         "      acp-launch init      create a profile for this project",
-        "      acp-launch import    take agents and MCP servers from other tools",
+        "      acp-launch import    import agents and MCP servers from other tools",
         "      acp-launch --help    all commands; acp-launch help is the manual",
     ]
     assert not (launch.state / "sessions").exists(), "it makes no store"

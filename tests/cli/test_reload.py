@@ -80,7 +80,7 @@ def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Laun
         assert said(called(host, "other", "pid", "later")) != before["other"]
         assert (host.methods.count("initialize"), host.methods.count("session/new")) == (agent, 2)
         again = reloaded(launch)
-        assert (again.code, "p has not changed since it is up" in again.err) == (0, True)
+        assert (again.code, "p has not changed since it was started" in again.err) == (0, True)
 
 
 def test_the_first_server_of_a_host_can_be_added(launch: Launcher) -> None:
@@ -97,7 +97,7 @@ def test_what_is_more_than_servers_needs_another_host(launch: Launcher) -> None:
         written(launch, {"one": server(env={"A": "b"})}, permissions={"default": "deny"})
         done = reloaded(launch)
         assert (done.code, "fix: acp-launch up p --replace" in done.err) == (3, True)
-        assert "more than the servers of p has changed since it is up" in done.err
+        assert "more than the servers of p has changed since it was started" in done.err
         assert "permissions.default" in done.err
         assert [each.server for each in host.status.servers] == ["one"]
     none = reloaded(launch)

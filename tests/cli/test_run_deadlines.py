@@ -21,7 +21,7 @@ LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
         (
             ["silent_turn"],
             "silence",
-            f"no sign of life from the agent in its turn within 0.2 s\nCOMMAND    fix: {LONGER % 'silence'}",
+            f"no activity from the agent within 0.2 s\nCOMMAND    fix: {LONGER % 'silence'}",
         ),
     ],
 )
@@ -56,7 +56,7 @@ def test_each_limit_of_a_profile_can_be_given_where_there_is_none(launch: Launch
 def test_a_limit_that_is_given_comes_before_the_profiles(launch: Launcher) -> None:
     launch.profile("silent_turn", agent={"timeouts": {"silence": "1h", "initialize": "1h"}})
     done = launch("run", "p", "hi", "--timeout", "silence=200ms")
-    said = "no sign of life from the agent in its turn within 0.2 s"
+    said = "no activity from the agent within 0.2 s"
     assert (done.code, done.err) == (124, f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'silence'}")
 
 
@@ -69,7 +69,7 @@ def test_an_agent_that_is_late_and_deaf_is_ended_all_the_same(launch: Launcher) 
 
 
 LATE = "the run took longer than --timeout 6s;"
-DEAF = "the agent went on for 1 s after its turn was cancelled"
+DEAF = "the agent did not stop within 1 s of the cancellation, so it was ended"
 CANCELLING = "acp-launch: cancelling the turn (timeout 1 s); Ctrl-C stops at once\n"
 
 

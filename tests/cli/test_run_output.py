@@ -45,8 +45,10 @@ def test_json_keeps_every_update_byte_for_byte(launch: Launcher) -> None:
     assert done.event("result") == {
         "type": "result",
         "stopReason": "end_turn",
+        "text": "outcomes: allow_once-1",
         "usage": None,
         "denied": None,
+        "deniedBy": None,
         "result": {"stopReason": "end_turn"},
     }
 

@@ -42,6 +42,20 @@ def test_the_profile_answers_when_the_command_line_does_not(launch: Launcher, de
     assert QUESTION % (word, f"permissions.default: {default}") in done.err
 
 
+@pytest.mark.parametrize(
+    ("default", "code", "by"),
+    [("deny", 0, "permissions.default: deny"), ("ask", 10, "permissions.default: ask, and no terminal to ask on")],
+)
+def test_the_result_says_that_the_work_was_denied_and_only_a_missing_user_is_exit_10(
+    launch: Launcher, default: str, code: int, by: str
+) -> None:
+    launch.profile("asker", permissions={"default": default})
+    done = launch("run", "p", "hi", "--output", "json")
+    result = done.events[-1]
+    assert (done.code, result["text"], result["denied"]) == (code, "outcomes: reject_once-3", "Change a file")
+    assert result["deniedBy"] == by
+
+
 @pytest.mark.parametrize("stop", [[], ["refuse-stop"]])
 def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Launcher, stop: list[str]) -> None:
     launch.profile("asker", *stop)

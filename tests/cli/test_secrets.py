@@ -367,6 +367,15 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     assert sealed("secret", "check").code == 0
 
 
+def test_check_counts_a_secret_once_however_many_profiles_and_places_need_it(sealed: Launcher) -> None:
+    for name in ("review", "ci"):
+        sealed.write({"agent": {"command": sys.executable, "env": {"A": "${secret:a}", "B": "${secret:a}"}}}, name=name)
+    done = sealed("secret", "check")
+    assert done.err.count('secret "a" is not set') == 1
+    assert "(needed in 3 other places, too)" in done.err
+    assert done.err.endswith("1 problem; 1 of 1 secrets are not available\n")
+
+
 def test_check_as_data(sealed: Launcher) -> None:
     sealed.write(NEEDY, name="review")
     done = sealed("secret", "check", "--json", ACP_LAUNCH_SECRET_GITHUB=TOKEN)

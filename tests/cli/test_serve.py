@@ -184,7 +184,7 @@ def test_a_session_in_a_directory_whose_profile_has_another_agent_is_refused(lau
     other.profile("chatty")
     with serving(launch) as editor:
         editor.begin()
-        assert "another one than the agent that runs" in editor.refused("session/new", **editor.place(other.project))
+        assert "is not the one that runs for" in editor.refused("session/new", **editor.place(other.project))
         empty = tmp_path / "empty"
         empty.mkdir()
         assert 'no profile named "p"' in editor.refused("session/new", **editor.place(empty))

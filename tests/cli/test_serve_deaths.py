@@ -226,7 +226,7 @@ def test_an_agent_that_hangs_is_started_again(launch: Launcher) -> None:
         editor.begin()
         session = editor.open()
         text = editor.refused("session/prompt", **editor.words(session, "hang"))
-        assert text.startswith("no sign of life from the agent within 1 s")
+        assert text.startswith("no activity from the agent within 1 s")
         assert editor.prompt(session, "go on")["result"] == {"stopReason": "end_turn"}
 
 

@@ -107,7 +107,7 @@ def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
             editor.begin()
             editor.open()
             assert editor.transcript.exists()
-            assert "p has changed since it is up, so its host is not used" in editor.told
+            assert "p has changed since it was started, so its host is not used" in editor.told
 
 
 def listed(launch: Launcher) -> list[dict[str, str]]:

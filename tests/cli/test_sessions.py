@@ -156,7 +156,7 @@ def test_a_session_the_agent_refuses_to_delete_is_kept_until_it_is_forgotten_her
     assert (refused.code, refused.err) == (
         4,
         "acp-launch: the agent answered session/delete with an error: session session-1 not found (-32603)\n"
-        "    fix: forget it here, and leave it with the agent: acp-launch session rm work --local\n",
+        "    fix: delete it here only: acp-launch session rm work --local\n",
     )
     assert names(launch) == ["work"]
     local = launch.within("session", "rm", "work", "--local")

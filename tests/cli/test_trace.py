@@ -210,7 +210,7 @@ def test_a_torn_trace_is_shown_as_far_as_it_goes(launch: Launcher) -> None:
     assert len(rows(done)) >= 7
     assert done.err.splitlines()[1:] == [
         "acp-launch: skipped 2 lines of t that cannot be read",
-        "acp-launch: the trace has no end: its run was killed, goes on, or could not write it",
+        "acp-launch: the trace is incomplete: its run was killed, is still running, or could not write it",
     ]
 
 

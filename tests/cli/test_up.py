@@ -95,7 +95,7 @@ def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) ->
         file.write_text(file.read_text().replace('"1"', '"2"'))
         done = launch.apart("run", "p", "hi")
         assert done.methods == ["initialize", "session/new", "session/prompt"]
-        assert "p has changed since it is up, so its host is not used" in done.err
+        assert "p has changed since it was started, so its host is not used" in done.err
         assert "+ agent.args[" in done.err
 
 

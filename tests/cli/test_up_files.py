@@ -12,7 +12,7 @@ from tests.cli.hosted import Host, up
 from tests.cli.launcher import Launcher, trusting
 from tests.patience import PATIENCE
 
-CHANGED = "p has changed since it is up, so its host is not used"
+CHANGED = "p has changed since it was started, so its host is not used"
 
 
 def plan_of(host: Host) -> object:

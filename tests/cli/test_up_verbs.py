@@ -147,9 +147,9 @@ def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is
         assert Path(f"{told}.part").read_text() == "p work\n"
         waited = launch.apart("session", "wait", "work")
         assert (waited.code, waited.out) == (10, b"outcomes: reject_once-3\n")
-        assert "denied: Change a file (permissions.unattended: wait 300ms, and no terminal came)" in waited.err
+        assert "denied: Change a file (permissions.unattended: wait 300ms, and no terminal attached)" in waited.err
     log = launch("permission", "log", "p", "--json").out
-    assert b"permissions.unattended: wait 300ms, and no terminal came" in log
+    assert b"permissions.unattended: wait 300ms, and no terminal attached" in log
 
 
 @pytest.mark.parametrize(

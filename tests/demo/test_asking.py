@@ -32,7 +32,7 @@ def test_nothing_is_asked_of_a_client_that_offers_nothing(agent: Client, tmp_pat
     )
     for prompt in ("read a.txt", "edit a.txt"):
         agent.prompt(session, prompt)
-        assert agent.said().startswith("Your client serves no files (clientCapabilities.fs)")
+        assert agent.said().startswith("Your client does not serve files (clientCapabilities.fs)")
     assert agent.statuses() == []
 
 
@@ -94,13 +94,13 @@ def test_a_file_the_client_does_not_have_is_a_new_one_and_its_refusals_are_told(
 @pytest.mark.parametrize(
     ("ended", "said", "status", "words"),
     [
-        ({"exitCode": 0}, {"output": "a\nb\n", "truncated": False}, "completed", "exit status 0 and said 2 lines"),
-        ({"exitCode": 7}, {"output": "a", "truncated": False}, "failed", "exit status 7 and said 1 line"),
+        ({"exitCode": 0}, {"output": "a\nb\n", "truncated": False}, "completed", "exit status 0 and printed 2 lines"),
+        ({"exitCode": 7}, {"output": "a", "truncated": False}, "failed", "exit status 7 and printed 1 line"),
         (
             {"exitCode": None, "signal": "SIGKILL"},
             {"output": "", "truncated": True},
             "failed",
-            "signal SIGKILL and said 0 lines, without its beginning",
+            "signal SIGKILL and printed 0 lines, without its beginning",
         ),
     ],
 )

@@ -14,8 +14,8 @@ from acp_launch.problem import Problem
         ("text", True, "expected text, found the truth value true", 'quote it: "true"'),
         ("text", [], "expected text, found a list", "write one text, in quotes if need be"),
         ("a list", "a b", 'expected a list, found the text "a b"', "write it as a list: [a, b]"),
-        ("a list", {}, "expected a list, found a mapping", "write each item on a line of its own after a dash: - ITEM"),
-        ("a mapping", 1, "expected a mapping, found the number 1", "write it on lines of its own as KEY: VALUE"),
+        ("a list", {}, "expected a list, found a mapping", "write each item on its own line after a dash: - ITEM"),
+        ("a mapping", 1, "expected a mapping, found the number 1", "write it on separate lines as KEY: VALUE"),
         ("a mapping", None, "expected a mapping, found nothing", "write a value, or remove the key"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_question_on_another_terminal_is_told_in_place_of_what_the_agent_does(
 
 def test_silence_is_told_from_thirty_seconds_on_and_ends_with_the_next_sign(pulse: Pulse, clock: Clock) -> None:
     pulse.begin("working")
-    pulse.waits("sign of life from the agent", 3, 1800)
+    pulse.waits("activity from the agent", 3, 1800)
     clock.now += SILENT - 1
     assert pulse.now(()) == Activity("thinking", SILENT - 1)
     clock.now += 1
@@ -119,7 +119,7 @@ def test_a_front_of_lines_is_told_of_a_silent_agent_only_when_it_has_been_so_for
 ) -> None:
     output = session_output(None, Clock())
     for waited in (3, 9, 27):
-        output.waiting("sign of life from the agent", waited, 1800)
+        output.waiting("activity from the agent", waited, 1800)
     output.waiting("answer to session/new from the agent", 3, 120)
     silent, opening = capsys.readouterr().err.splitlines()
     assert "the agent (27 s; timeout 30 min)" in silent

@@ -178,7 +178,7 @@ def test_the_editor_gets_the_text_privately_and_gives_back_what_was_saved(
 @pytest.mark.parametrize(
     ("editor_env", "said"),
     [
-        ("{} fails", "exited with status 3; the prompt is as it was"),
+        ("{} fails", "exited with status 3; the prompt was not changed"),
         ("no-such-editor", "▐ the editor no-such-editor was not found; set EDITOR to its command"),
         ("'unfinished", "▐ VISUAL or EDITOR is not a command: 'unfinished; set EDITOR to its command"),
     ],

@@ -129,7 +129,7 @@ def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fa
         server.kill()
         seats.state("resting")
         said = done(recorder, "json", "add", a=5, b=6)["error"]["message"]
-        assert said == 'MCP server "server" could not be reached: connection refused, and was not back within 3 s'
+        assert said == 'MCP server "server" could not be reached: connection refused, and did not come back within 3 s'
         assert_all_answered_once(recorder)
 
 

@@ -9,7 +9,7 @@ from acp_launch.mcp.http.wire import Failure
 from .test_http import JSON, STREAM, Wire, opened
 
 LOGIN = "acp-launch mcp login p docs"
-REFUSED = Failure("answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True)
+REFUSED = Failure("answered 401 Unauthorized, even to a new token", LOGIN, is_final=True)
 DENIED = Failure("is not logged in", LOGIN, was_sent=False, is_final=True, is_denied=True)
 LATER = Failure("cannot be asked now", "try again", was_sent=False, is_denied=True)
 

@@ -208,7 +208,7 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
         ),
         (
             Reply(429, b"", {"Retry-After": "7"}),
-            "answered 429 Too Many Requests, and wants a pause of 7 s",
+            "answered 429 Too Many Requests, and asks to wait 7 s",
             "try again later",
         ),
         (

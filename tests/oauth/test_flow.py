@@ -175,7 +175,7 @@ EVIL = "https://evil.example"
         ({"server": {"authorization_endpoint": "javascript:alert(1)"}}, "javascript:alert(1), which cannot be used"),
         ({"server": {"token_endpoint": "https://gіthub.example/t"}}, "which cannot be used"),  # noqa: RUF001
         ({"server": {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}}, "private_key_jwt"),
-        ({"server": {"registration_endpoint": None}}, "takes registered clients only"),
+        ({"server": {"registration_endpoint": None}}, "accepts only registered clients"),
         ({"metadata_path": "/nowhere"}, "has no metadata"),
         ({"answers": {f"mcp {PRM}/mcp": {"status": 503}}}, 'the MCP server "docs" answered 503'),
         ({"answers": {f"as {ASM}": {"status": 500}}, "metadata_path": "/nowhere"}, "answered 500"),

@@ -179,7 +179,7 @@ def test_a_new_token_that_is_refused_at_once_is_not_renewed_again(scene: Scene) 
     keeper = scene.keeper()
     assert token(keeper, access(1)) == access(2)
     error = no_token(keeper, access(2))
-    assert error.how == "does not accept the token of this login, although it was renewed just now"
+    assert error.how == "rejects the login, even with a fresh token"
     assert error.fix == f"check its `url`, or log in again: {COMMAND}"
     assert no_token(scene.keeper(), access(2)).how == error.how, "another process knows, too"
     scene.now += 30
@@ -338,7 +338,7 @@ def test_without_a_refresh_token_the_login_ends_with_its_token(scene: Scene) -> 
     keeper = scene.keeper()
     assert token(keeper) == access(1)
     error = no_token(keeper, access(1))
-    assert error.how.endswith("the login has expired, and the server gave nothing to renew it with")
+    assert error.how.endswith("the login has expired, and the server gave no refresh token")
     assert (error.fix, scene.posts) == (COMMAND, 0)
 
 

@@ -88,7 +88,7 @@ def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
     async def story(login: Waiting) -> None:
         status, page = await login.asked(f"/callback?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fauth.example")
         assert status == 200
-        assert "acp-launch has the answer" in page
+        assert "Return to your terminal" in page
         assert "You can close this page." in page
         assert "c/1" not in page and "c%2F1" not in page, "the code stays out of the page"
         assert await login.answer == {"code": "c/1", "state": STATE, "iss": "https://auth.example"}
@@ -113,7 +113,7 @@ def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
 def test_any_other_request_gets_an_error_and_the_login_goes_on(target: str) -> None:
     async def story(login: Waiting) -> None:
         found, page = await login.asked(target)
-        assert (found, "Not our login" in page) == (400, True)
+        assert (found, "Not this login" in page) == (400, True)
         assert not login.answer.done()
         assert (await login.asked(f"/callback?code=right&state={STATE}"))[0] == 200
         assert (await login.answer)["code"] == "right"
@@ -127,7 +127,7 @@ def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host
 
     async def story(login: Waiting) -> None:
         found, page = await login.asked(f"/callback?code=x&state={STATE}", host=host)
-        assert (found, "Not our login" in page) == (400, True)
+        assert (found, "Not this login" in page) == (400, True)
         assert not login.answer.done()
 
     run(story)
@@ -145,7 +145,7 @@ def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host
 def test_what_is_not_a_request_is_answered_as_such(data: bytes) -> None:
     async def story(login: Waiting) -> None:
         status, page = read(await login.sent(data))
-        assert (status, "Not our login" in page) == (400, True)
+        assert (status, "Not this login" in page) == (400, True)
         assert not login.answer.done()
 
     run(story)
@@ -167,7 +167,7 @@ def test_only_the_first_of_two_answers_counts() -> None:
         kept = "one" if first[0] == 200 else "two"
         assert (await login.answer)["code"] == kept
         status, page = await login.asked(target.format("three"))
-        assert (status, "Not our login" in page) == (400, True)
+        assert (status, "Not this login" in page) == (400, True)
 
     run(story)
 
@@ -291,7 +291,7 @@ def test_a_pasted_address_is_checked_like_one_that_the_browser_comes_back_to() -
         assert shown == [ADDRESS]
 
     asyncio.run(story())
-    told = "That is not the answer of this login, which begins with http://127.0.0.1:"
+    told = "That is not the answer to this login: it begins with http://127.0.0.1:"
     assert [told in each for each in complaints] == [False, True, True, True, True]
 
 

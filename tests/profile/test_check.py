@@ -124,8 +124,8 @@ def test_a_good_profile_becomes_typed_values() -> None:
         (
             "idle: 10m",
             [
-                "f.yaml:4:19: mcp_servers.s.idle: idle is how long a lazy server may be without use, "
-                "and this one is not lazy\n    fix: add: start: lazy"
+                "f.yaml:4:19: mcp_servers.s.idle: idle is only for a lazy server, and this one is not lazy\n"
+                "    fix: add: start: lazy"
             ],
         ),
         ("share: true", []),
@@ -278,7 +278,7 @@ f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"
 
 server {type: http, url: https://x, restart: always}
 f.yaml:4:44: mcp_servers.s.restart: expected a mapping, found the text "always"
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 
 server {type: sse, url: https://x, restart: {policy: unless-stopped}}
 f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "unless-stopped"
@@ -341,7 +341,7 @@ f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in th
     fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here
 
 login {client_secret: '${secret:a}'}
-f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret belongs to a client_id
+f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret needs a client_id
     fix: add: client_id: ...
 
 login {issuer: 'http://login.example'}
@@ -474,7 +474,7 @@ f.yaml:4:11: agent.env.A: expected text, found nothing
 
 agent env: [A=b]
 f.yaml:4:8: agent.env: expected a mapping, found a list
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 
 agent args: -y foo
 f.yaml:4:9: agent.args: expected a list, found the text "-y foo"
@@ -486,7 +486,7 @@ f.yaml:4:10: agent.args[0]: expected text, found a list
 
 agent args: {a: b}
 f.yaml:4:9: agent.args: expected a list, found a mapping
-    fix: write each item on a line of its own after a dash: - ITEM
+    fix: write each item on its own line after a dash: - ITEM
 
 agent inherit_env: {A: b}
 f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, found a mapping
@@ -551,7 +551,7 @@ version: 1
 agent: {command: x}
 mcp_servers: [a]
 f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 
 version: 1
 agent: {command: x}
@@ -581,7 +581,7 @@ f.yaml:4:3: mcp_servers.s: a server needs a command or a url
 
 server npx
 f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 
 server {type: http, url: ftp://x}
 f.yaml:4:24: mcp_servers.s.url: expected an http or https url, found "ftp://x"
@@ -629,7 +629,7 @@ f.yaml:4:24: mcp_servers.s.url: the url holds a user name or a password, which e
 
 server {type: http, url: 'http://x/mcp', env: {KEY: a}}
 f.yaml:4:24: mcp_servers.s.url: KEY would be sent unencrypted: the url is http, and its host is not this machine
-    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same
+    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it anyway
 
 rule {allow: {}}
 f.yaml:5:8: permissions.rules[0].allow: this rule matches everything
@@ -661,7 +661,7 @@ f.yaml:5:28: permissions.rules[0].deny.kind[1]: expected read, edit, delete, mov
 
 rule {deny: {kind: 5}}
 f.yaml:5:21: permissions.rules[0].deny.kind: expected a list, found the number 5
-    fix: write each item on a line of its own after a dash: - ITEM
+    fix: write each item on its own line after a dash: - ITEM
 
 rule {deny: {tool: [5]}}
 f.yaml:5:22: permissions.rules[0].deny.tool[0]: expected text, found the number 5
@@ -689,11 +689,11 @@ f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a 
 
 rule allow
 f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 
 rule {allow: read}
 f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"
-    fix: write it on lines of its own as KEY: VALUE
+    fix: write it on separate lines as KEY: VALUE
 """  # noqa: E501
 PLACES = {
     "server": "version: 1\nagent: {command: x}\nmcp_servers:\n  s: @\n",
@@ -1050,7 +1050,7 @@ def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, tol
     (problem,) = found
     assert problem == (
         f"f.yaml:4:24: mcp_servers.s.url: {IN_THE_CLEAR.format(told)}\n"
-        "    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same"
+        "    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it anyway"
     )
 
 

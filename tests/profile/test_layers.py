@@ -204,7 +204,7 @@ def test_a_file_that_several_parents_extend_undoes_nothing_that_one_of_them_chan
         (
             "./bse.yaml",
             'cannot find the file "./bse.yaml" to extend',
-            "correct the path; it begins where this file lies",
+            "correct the path; it is relative to this file",
         ),
         ("./base", 'cannot find the file "./base" to extend', "write ./base.yaml"),
         ("base.yaml", '"base.yaml" is neither a profile\'s name nor a ./path', "write ./base.yaml"),
@@ -258,7 +258,7 @@ def test_a_missing_grandparent_is_told_where_it_is_named(project: Project) -> No
     project.put("work.yaml", "extends: base\n")
     assert project.problems() == [
         'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend\n'
-        "    fix: correct the path; it begins where this file lies"
+        "    fix: correct the path; it is relative to this file"
     ]
 
 
@@ -466,8 +466,8 @@ def test_an_overlay_extends_nothing(project: Project) -> None:
     project.put("work.yaml", AGENT)
     project.put("work.local.yaml", "extends: demo\n")
     assert project.problems() == [
-        "work.local.yaml:1:1: extends: an overlay extends nothing; it lies over the profile and all that this one "
-        "extends\n    fix: move it to the profile"
+        "work.local.yaml:1:1: extends: an overlay cannot extend; it is merged over the profile and all that the "
+        "profile extends\n    fix: move it to the profile"
     ]
 
 

@@ -21,16 +21,14 @@ LOGGED_OUT = "is not logged in: the login has ended"
 ENDED = NoToken(LOGGED_OUT, LOGIN)
 METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
 SCOPES = 'Bearer error="insufficient_scope", scope="files:read files:write", error_description="more"'
-REFUSED = "answered 401 Unauthorized to a new token of its login, too"
+REFUSED = "answered 401 Unauthorized, even to a new token"
 
 
 class Hand:
     """`Credentials` that give the first of their tokens, and drop one that was refused; the last one stays."""
 
     is_login, has_news = True, False
-    refusal: Failure | None = Failure(
-        "answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True
-    )
+    refusal: Failure | None = Failure("answered 401 Unauthorized, even to a new token", LOGIN, is_final=True)
 
     def __init__(self, *tokens: str | NoToken) -> None:
         self.tokens = list(tokens)
@@ -148,7 +146,7 @@ async def test_a_second_refusal_fails_the_call_and_the_session_goes_on() -> None
             await peer.shake_hands()
             await asked(server, "GET")
             server.do("change", settings={"bearer": "another"})
-            how = "answered 401 Unauthorized to a new token of its login, too"
+            how = "answered 401 Unauthorized, even to a new token"
             assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
             assert sent(server).count(f"Bearer {NEW}") == 1
             server.do("change", settings={"bearer": NEWEST})
@@ -187,7 +185,7 @@ def test_without_a_login_the_first_contact_fails_for_good(era: str) -> None:
 def test_a_login_that_the_server_refuses_at_first_fails_for_good_after_one_renewal() -> None:
     bearer = Hand(OLD, NEW)
     end, _, tokens = first(bearer, bearer="another")
-    assert (end.how, end.follows) == ("answered 401 Unauthorized to a new token of its login, too", "never")
+    assert (end.how, end.follows) == ("answered 401 Unauthorized, even to a new token", "never")
     assert (end.reason, end.fault) == (LOGIN, "credentials")
     assert tokens == [f"Bearer {OLD}", f"Bearer {NEW}"]
 

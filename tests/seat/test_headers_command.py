@@ -169,7 +169,7 @@ def test_a_command_that_fails_in_a_session_is_named_in_the_error_of_the_call(sta
     [
         ("echo 'not signed in' >&2; exit 3", "exited with status 3: not signed in"),
         ("kill -9 $$", "was killed by SIGKILL"),
-        ("echo TOKEN", "printed something else than a JSON object of texts; it must print one JSON object"),
+        ("echo TOKEN", "did not print a JSON object of strings; it must print one JSON object"),
         ("head -c 1000000 /dev/zero", "printed more than 64 KiB; it must print one JSON object"),
         ("sleep 1000 & sleep 1000", "did not answer within 1 s"),
     ],
@@ -218,7 +218,7 @@ def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint, verb: Se
         server.do("change", settings={"bearer": "another"})
         refused = launch(*words)
         assert refused.code == 6
-        assert 'the MCP server "web" does not accept the headers of mint, which has just printed them' in refused.err
+        assert 'the MCP server "web" rejects the headers that mint has just printed' in refused.err
         mint.does("exit 3")
         failed = launch(*words)
     assert failed.code == 6, "whether it is required or not"

@@ -263,7 +263,7 @@ def test_scopes_that_a_call_lacks_are_kept_for_the_next_login(stage: Stage) -> N
                     logins.put(login.after(kept).demand(["write"]))
             assert play.end().code == 0
     assert said.endswith(
-        "it wants the scopes write; 3 logins in a row have not brought them: ask its operator which "
+        "it wants the scopes write; 3 logins in a row did not grant them: ask its operator which "
         "scopes your account may have"
     )
 

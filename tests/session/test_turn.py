@@ -269,7 +269,7 @@ def test_a_silent_turn_expires_and_names_the_key_that_makes_it_longer() -> None:
             await ready
             with pytest.raises(WaitExpired) as caught:
                 await Turn(connection, client, "s1", silence=0.05).run(TEXT)
-            assert caught.value.message == "no sign of life from the agent in its turn within 0.05 s"
+            assert caught.value.message == "no activity from the agent within 0.05 s"
             assert caught.value.fix == "if it needs longer: agent.timeouts.silence in the profile"
 
     asyncio.run(story())
@@ -301,7 +301,9 @@ def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float
             began = asyncio.get_running_loop().time()
             with pytest.raises(WaitExpired) as caught:
                 await running
-            assert caught.value.message == f"the agent went on for {told:g} s after its turn was cancelled"
+            assert (
+                caught.value.message == f"the agent did not stop within {told:g} s of the cancellation, so it was ended"
+            )
             assert asyncio.get_running_loop().time() - began == pytest.approx(told)
             assert (recorder.of("grace"), recorder.of("waiting")) == ([told], [])
 

@@ -11,7 +11,7 @@ from acp_launch.settings.model import HeadersCommand
 
 ORIGIN, BELOW, LOOPBACK = "https://mcp.example.com", "https://mcp.example.com/tools", "http://127.0.0.1:8931"
 PLAIN = "expected an address that begins with https:// or http://"
-PATH = "the path of the address holds . or .. or a slash in disguise"
+PATH = "the path of the address holds ., .. or an escaped slash"
 
 
 def test_a_command_is_read_with_the_time_its_headers_live() -> None:

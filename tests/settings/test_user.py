@@ -62,7 +62,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         (
             "secrets: keyring",
             'c.yaml:1:10: secrets: expected a mapping, found the text "keyring"\n'
-            "    fix: write it on lines of its own as KEY: VALUE",
+            "    fix: write it on separate lines as KEY: VALUE",
         ),
         (
             "secrets:\n  store: comand",

@@ -35,7 +35,7 @@ def test_a_server_that_closes_its_input_and_lives_is_replaced_when_something_is_
         first = agent.send("shut", descriptor=0)
         stage.complains("rude", "closed 0")
         second = agent.call("echo", text="anybody there?")
-        assert second == lost("rude", "does not read any more")
+        assert second == lost("rude", "no longer reads")
         assert agent.answer(first)["error"]["message"] == second
         assert agent.call("echo", text="back") == "back"
 

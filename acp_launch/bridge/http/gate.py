@@ -89,7 +89,7 @@ class RequestGate:
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         wanted = self._keys[found[0]].token.encode()
         if scheme.lower() != "bearer" or not compare_digest(token.strip().encode(errors="replace"), wanted):
-            raise RequestRefused(401, "it has not the token of this launch", ("WWW-Authenticate", "Bearer"))
+            raise RequestRefused(401, "it does not have the token of this launch", ("WWW-Authenticate", "Bearer"))
         return found[0]
 
 

@@ -170,7 +170,7 @@ class LoopbackServer:
             code = METHOD_NOT_FOUND if status == 405 else INVALID_REQUEST
             refuse(reply, status, code, "the request has no Mcp-Session-Id")
         elif session is None or session.name != name:
-            refuse(reply, 404, INVALID_REQUEST, "there is no session of this Mcp-Session-Id")
+            refuse(reply, 404, INVALID_REQUEST, "no session has this Mcp-Session-Id")
         else:
             return session
         return None
@@ -449,7 +449,7 @@ class HttpConnection(asyncio.Protocol):
         elif isinstance(event, h11.Data):
             self._length += len(event.data)
             if self._length > self._server.max_line:
-                raise RequestRefused(413, f"its body has more than {self._server.max_line:,} bytes")
+                raise RequestRefused(413, f"its body is larger than {self._server.max_line:,} bytes")
             self._body.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
             self._hand_over()
@@ -464,7 +464,7 @@ class HttpConnection(asyncio.Protocol):
             check_type(head)
         length = head.get("content-length")
         if length is not None and int(length) > self._server.max_line:
-            raise RequestRefused(413, f"its body has more than {self._server.max_line:,} bytes")
+            raise RequestRefused(413, f"its body is larger than {self._server.max_line:,} bytes")
         self._server.trust(self)
         self._head, self._body, self._length = head, [], 0
         self._wait(self._server.limits.body)

@@ -204,11 +204,11 @@ def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, cwd: str)
     lasting = [way for way in ways.offered if way.answer.holds != "once" or way.answer.option_id in ids]
     if not lasting or (question.is_keepable and not question.scope):
         return []
-    begun = f"{', '.join(way.choice.key for way in lasting)} from now on: "
+    begun = f"{', '.join(way.choice.key for way in lasting)} will also apply to: "
     if not question.is_keepable:
-        return [f"{begun}only the agent knows for which calls"]
+        return [f"{begun}calls that only the agent knows"]
     is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
-    more = "; the agent may remember more" if is_shared else ""
+    more = " (the agent may apply it more widely)" if is_shared else ""
     what = _from(cwd, harmless(redactor.text(question.scope), keep=""))
     return [fit(begun + what, 2 * columns - len(more)) + more]
 

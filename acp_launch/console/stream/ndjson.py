@@ -10,13 +10,22 @@ from typing import Any
 
 from acp_launch.console.problems import summary
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices
+from acp_launch.console.stream.text import Notices, Quiet
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written
 from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
+from acp_launch.session.state import KINDS
+
+
+class _FinalMessage(Quiet):
+    """Collects the final message, which is the same on a terminal and in a pipe."""
+
+    def _safe(self, text: str) -> str:
+        return text
 
 
 class Ndjson:
@@ -24,6 +33,8 @@ class Ndjson:
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
+        self._message = _FinalMessage(outlet)
+        self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
         self._session = ""
         self._heads: dict[str, bytes] = {}
 
@@ -42,6 +53,10 @@ class Ndjson:
             self._address(update.session_id)
         type = "replay" if update.replay else "outside" if update.outside and update.kind in WORDS else "update"
         self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
+        if type == "update":
+            self._message.update(update)
+        if self._denied and update.kind in KINDS and _is_completed(update):
+            self._denied = None
 
     def _address(self, session_id: str) -> None:
         """Prepare the part of an update's line that is the same for a whole session."""
@@ -55,6 +70,7 @@ class Ndjson:
         self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
 
         if not permission.allowed:
+            self._denied = (permission.title, permission.by)
             Notices().permission(permission)  # the user should see it even if a script reads the events
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
@@ -79,8 +95,11 @@ class Ndjson:
         self.emit("servers", {"when": when, "servers": [_standing_json(server) for server in servers]})
 
     def ended(self, turn: TurnEnd) -> None:
-        members = {"stopReason": turn.stop_reason, "usage": turn.usage, "denied": turn.denied or None}
-        self.emit("result", {**members, "result": turn.result})
+        denied, by = self._denied or (turn.denied or None, None)
+        members = {"stopReason": turn.stop_reason, "text": self._message.text(), "usage": turn.usage}
+        self.emit("result", {**members, "denied": denied, "deniedBy": by, "result": turn.result})
+        self._message.begin()
+        self._denied = None
 
     def failed(self, error: LaunchError) -> None:
         """Emit the last line of a failed run; problems have their own messages and fixes."""
@@ -96,6 +115,10 @@ class Ndjson:
 
     async def drain(self) -> None:
         await self._outlet.drain()
+
+
+def _is_completed(call: Updated) -> bool:
+    return bool(acp.mapping(acp.decoded(call.update)).get("status") == "completed")
 
 
 def _service_event(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:

@@ -277,7 +277,7 @@ class Notices:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        what = "agent" if what.startswith("sign of life") else what  # it is worded for "no … within 3 s"
+        what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
         text = f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})"
         self.tell(harmless(text, keep=""), DIM)
 
@@ -410,6 +410,10 @@ class Quiet(Messages):
         if isinstance(latest, str):
             self._texts.append(latest := bytearray())
         latest += text.encode()
+
+    def text(self) -> str:
+        """Return the final message so far."""
+        return "".join(text if isinstance(text, str) else text.decode() for text in self._texts)
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         """Report only failed servers that were not reported when they failed."""

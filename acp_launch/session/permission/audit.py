@@ -171,7 +171,7 @@ class Audit:
         if written:
             self._is_torn = written < len(data)
         if written < len(data):
-            raise OSError(0, "the disk took half a line")
+            raise OSError(0, "only half a line was written")
 
     def _is_current(self) -> bool:
         """Whether the file still has its name: another run may have found it full."""

@@ -131,7 +131,7 @@ def _change(store: AnswerStore, change: Callable[[Answers], Answers]) -> None:
             after = change(before)
             if len(after) > MOST:
                 fix = ours("permission", "forget", store.called or store.profile, "N")
-                raise StateError(f'"{store.profile}" has {MOST} remembered answers, the most there can be', fix=fix)
+                raise StateError(f'"{store.profile}" has {MOST} remembered answers, the maximum', fix=fix)
             if after != before:
                 _write(store, after)
 

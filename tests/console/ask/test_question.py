@@ -68,14 +68,14 @@ ALWAYS = {"optionId": "always", "kind": "allow_always", "name": "Allow for this 
 @pytest.mark.parametrize(
     ("scope", "options", "is_keepable", "columns", "line"),
     [
-        ("execute `npm test` in /w", [ONCE, NO], True, 100, "g from now on: execute `npm test` in /w"),
+        ("execute `npm test` in /w", [ONCE, NO], True, 100, "g will also apply to: execute `npm test` in /w"),
         (
             *("execute `npm test` in /w", [ONCE, ALWAYS, NO], True, 100),
-            "a, g from now on: execute `npm test` in /w; the agent may remember more",
+            "a, g will also apply to: execute `npm test` in /w (the agent may apply it more widely)",
         ),
-        ("edit `/w/a`", [ONCE, ALWAYS, NO], True, 40, "a, g from now on: edit `/w/a`"),
-        ("execute `npm test` in /w", [ONCE, NO], True, 15, "g from now on: execute `npm t…"),
-        ("", [ONCE, ALWAYS, NO], False, 100, "a from now on: only the agent knows for which calls"),
+        ("edit `/w/a`", [ONCE, ALWAYS, NO], True, 40, "a, g will also apply to: edit `/w/a`"),
+        ("execute `npm test` in /w", [ONCE, NO], True, 15, "g will also apply to: execute…"),
+        ("", [ONCE, ALWAYS, NO], False, 100, "a will also apply to: calls that only the agent knows"),
         ("", [ONCE, NO], False, 100, ""),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_a_lasting_answer_would_hold_for_is_said_above_the_question(
     person = Scripted("n", screen=(columns, 11))
     question = ToolQuestion(call={"title": "Do it"}, options=options, is_keepable=is_keepable, scope=scope)
     asyncio.run(permission.permission_asker(person, "list")(question))
-    assert [told for told in person.told[:-1] if "from now on: " in told] == ([line] if line else [])
+    assert [told for told in person.told[:-1] if "will also apply to: " in told] == ([line] if line else [])
 
 
 def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: 
     person = Scripted("n")
     question = ToolQuestion(call={"title": "x"}, options=[ONCE, NO], scope="execute `login hunter2-hunter2\x1b[2J`")
     asyncio.run(permission.permission_asker(person, "list")(question))
-    assert "g from now on: execute `login ***\\x1b[2J`" in person.told
+    assert "g will also apply to: execute `login ***\\x1b[2J`" in person.told
 
 
 def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:

@@ -129,7 +129,7 @@ def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen = Screen()
     screen.live.update(chunk("Half "))
-    screen.live.waiting("sign of life", 3, 60)
+    screen.live.waiting("activity", 3, 60)
     screen.live.update(chunk("a line."))
     screen.live.ended(end())
     assert screen.text == "Half a line."
@@ -138,7 +138,7 @@ def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
 
 def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     live = Live()
-    live.waiting("sign of life", 3, 60)
+    live.waiting("activity", 3, 60)
     live.ended(end())
     assert capsys.readouterr() == ("", "acp-launch: still waiting for the agent (3 s; timeout 60 s)\n")
 
@@ -146,7 +146,7 @@ def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture
 def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest() -> None:
     screen = Screen(80, say=None)
     screen.live.update(chunk("One.\n\nTw"))
-    screen.live.waiting("sign of life", 3, 60)
+    screen.live.waiting("activity", 3, 60)
     screen.live.update(chunk("o."))
     screen.live.ended(end())
     assert screen.text == "One.\n\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
@@ -456,7 +456,7 @@ def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought(
     screen.seconds = 35
     with clock.still():
         screen.seconds = 95
-        screen.live.waiting("sign of life", 3, 60)
+        screen.live.waiting("activity", 3, 60)
     screen.seconds = 98
     screen.live.update(tool("1", "completed"))
     screen.live.ended(end())

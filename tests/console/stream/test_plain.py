@@ -160,8 +160,10 @@ def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
     assert events[3] == {
         "type": "result",
         "stopReason": "refusal",
+        "text": "",
         "usage": {"totalTokens": 1},
-        "denied": None,
+        "denied": "T",
+        "deniedBy": "policy",
         "result": {"stopReason": "refusal", "usage": {"totalTokens": 1}},
     }
     gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": []}
@@ -196,6 +198,31 @@ def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
     assert capsys.readouterr().err.splitlines()[-1] == message
     said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
     assert json.loads(written(tmp_path, story)) == {"type": "error", "exitCode": failure.exit_code, **said}
+
+
+def test_a_result_has_the_final_message_and_the_denial_after_which_no_work_was_done(tmp_path: Path) -> None:
+    """The message of each turn alone, as the agent sent it; not what it said outside of a turn, or before."""
+
+    def story(outlet: Outlet) -> Ndjson:
+        events = Ndjson(outlet)
+        for each in (chunk("old", replay=True), chunk("between", outside=True), *TWO, update("usage_update")):
+            events.update(each)
+        events.permission(denied())
+        events.ended(end())
+        events.permission(denied())
+        for each in (tool("2", "completed"), chunk("\x1b[2Jdone\n")):
+            events.update(each)
+        events.ended(end())
+        events.ended(end())
+        return events
+
+    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
+    results = [(each["text"], each["denied"], each["deniedBy"]) for each in events if each["type"] == "result"]
+    assert results == [
+        ("It is fine.", "Remove \x1b[2Ja", "policy"),
+        ("\x1b[2Jdone\n", None, None),
+        ("", None, None),
+    ]
 
 
 def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:

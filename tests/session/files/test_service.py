@@ -106,7 +106,7 @@ def test_a_line_that_is_none_is_refused(desk: Desk, value: object) -> None:
     """The schema's uint32, and 1-based (C-70)."""
     (desk.root / "a.txt").write_text("text")
     refusal = desk.refuses(READ, str(desk.root / "a.txt"), line=value)
-    assert said(refusal) == (-32602, '"line" must be a whole number from 1 on')
+    assert said(refusal) == (-32602, '"line" must be a whole number, at least 1')
     assert not desk.asked
     assert not desk.told
 

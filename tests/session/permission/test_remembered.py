@@ -178,7 +178,7 @@ def test_there_is_an_end_to_what_is_kept(shelf: AnswerStore, monkeypatch: pytest
     keep(shelf, replace(answer("w", 1), answer="deny"))
     with pytest.raises(LaunchError) as caught:
         keep(shelf, answer("w", 2))
-    assert caught.value.message == '"work" has 2 remembered answers, the most there can be'
+    assert caught.value.message == '"work" has 2 remembered answers, the maximum'
     assert caught.value.fix == "acp-launch permission forget work N"
     assert len(load(shelf)) == 2
 

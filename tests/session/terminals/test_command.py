@@ -144,9 +144,9 @@ def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> N
         ({"command": "ls", "env": [{"name": "", "value": ""}]}, '"env": expected some text'),
         ({"command": "ls", "env": [{"name": "A"}]}, '"env": expected text'),
         ({"command": "ls", "env": [{"name": "A=B", "value": ""}]}, '"env": "A=B" is not a valid name for a variable'),
-        ({"command": "ls", "outputByteLimit": -1}, '"outputByteLimit" must be a whole number from 0 on'),
-        ({"command": "ls", "outputByteLimit": True}, '"outputByteLimit" must be a whole number from 0 on'),
-        ({"command": "ls", "outputByteLimit": "9"}, '"outputByteLimit" must be a whole number from 0 on'),
+        ({"command": "ls", "outputByteLimit": -1}, '"outputByteLimit" must be a whole number, at least 0'),
+        ({"command": "ls", "outputByteLimit": True}, '"outputByteLimit" must be a whole number, at least 0'),
+        ({"command": "ls", "outputByteLimit": "9"}, '"outputByteLimit" must be a whole number, at least 0'),
         ({"command": "ls", "cwd": 5}, '"cwd": expected some text'),
     ],
 )
