@@ -383,7 +383,7 @@ def test_over_ssh_the_address_is_pasted_and_not_shown(home: Launcher) -> None:
             terminal.until(PASTE)
             ended = came_to(address_in(terminal.text))
             terminal.types("http://127.0.0.1:1/callback?code=x&state=y\n")
-            terminal.until("That is not the answer of this login")
+            terminal.until("That is not the answer to this login")
             terminal.until("Paste another address (it is not shown), then Enter: ")
             code = ended.partition("code=")[2].partition("&")[0]
             terminal.types(f"{ended}&padding={'x' * 6000}\n")

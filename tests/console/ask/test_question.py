@@ -323,7 +323,7 @@ def test_paths_below_the_sessions_directory_are_shown_from_there_but_not_in_a_co
         *("    kind: edit", "    e", "    /w//etc/passwd", "    ../f"),
         *("    path: b", "    url: /tmp/w/c", "    command: rm /w/d", "    cwd: /w"),
         *("    changes src/a.py  +1 -0", "      1 + x"),
-        "g from now on: edit `src/a.py`",
+        "g will also apply to: edit `src/a.py`",
     ]
     person = Scripted("n")
     question = ToolQuestion(call={"title": "rm /w/d", "kind": "execute"}, options=[ONCE, NO])
@@ -351,7 +351,7 @@ def test_a_common_question_fits_in_eight_rows() -> None:
         "    tool: Bash, kind: execute",
         "    command: npm test",
         "    description: Run the tests",
-        "a, g from now on: execute `npm test` in /w; the agent may remember more",
+        "a, g will also apply to: execute `npm test` in /w (the agent may apply it more widely)",
         "▐ Allow it?",
         '▐ [y] Allow once ("Once")  [a] Always allow in this session  [n] No',
         f"▐ [g] Allow for good, listed by {WHERE}  [N] No, and type what to do instead",
