@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
 SILENT = 64  # connections that have asked for nothing; the oldest is closed for a further one
-PAST = 5  # sessions whose latest turn is kept after their agent has ended
+PAST = 5  # sessions that are not open any more, whose latest turn is kept
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
@@ -71,7 +71,7 @@ class Hub:
         self.clients: list[Client] = []
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
-        self.past: dict[str, HostSession] = {}  # sessions that ended with their agent, until they are opened again
+        self.past: dict[str, HostSession] = {}  # sessions that have ended, until they are opened again
         self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
@@ -160,7 +160,7 @@ class Hub:
             self._is_wanted.clear()  # requests from here on want another agent
             self._connection = None
             for session in list(self.sessions.values()):
-                session.leave()
+                session.leave(is_closed=False)
             self.clients.clear()
 
     async def _until_wanted(self) -> None:
@@ -295,9 +295,10 @@ class Hub:
     def lost(self, session: HostSession) -> None:
         """Note that a session is not open any more; the end of its latest turn can still be waited for."""
         del self.sessions[session.name]
+        self.clients[:] = [client for client in self.clients if client.name != session.name]
         self.past[session.name] = session
-        while len(self.past) > PAST:
-            del self.past[next(iter(self.past))]
+        while len(self.past) > PAST:  # the oldest goes, first of those whose end a front has
+            del self.past[min(self.past, key=lambda name: self.past[name].stay != "over")]
 
     async def forward(self, method: str, params: object) -> Raw:
         """Pass a request on to the agent, and return its answer."""

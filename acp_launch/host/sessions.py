@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -38,6 +38,7 @@ from acp_launch.session.observer import (
     When,
     editor_answer,
 )
+from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
 from acp_launch.session.store import Record, Registry, SessionKeeper
@@ -170,7 +171,9 @@ class HostSession:
         self.since = time.time()
         self._hub, self._gate = hub, hub.host.gate()
         self._open: OpenSession | None = None
-        self._left = asyncio.Event()
+        # It stays open; or until a front has the end of its turn, which is over then.
+        self.stay: Literal["open", "turn", "over"] = "turn"
+        self._left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # whether the agent is told
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
         self._client: Client | None = None
@@ -204,7 +207,7 @@ class HostSession:
     @property
     def is_left(self) -> bool:
         """Whether it is being closed, or was."""
-        return self._left.is_set()
+        return self._left.done()
 
     @property
     def is_busy(self) -> bool:
@@ -222,7 +225,8 @@ class HostSession:
                 async with hub.launch.session(connection, request, hub.launch.context.log_in) as opened:
                     self._open = opened
                     self.opened.set_result(None)
-                    await self._left.wait()
+                    if await self._left:
+                        await _free(hub.launch, opened)
         except LaunchError as error:
             self._not_opened(error)
         finally:
@@ -236,9 +240,19 @@ class HostSession:
             self.opened.set_exception(error)
             self.opened.exception()  # a request that waits reads it; without one it is not a fault of ours
 
-    def leave(self) -> None:
-        """Close it."""
-        self._left.set()
+    def leave(self, *, is_closed: bool = True) -> None:
+        """Leave it, and have the agent close it, unless it ends itself."""
+        if not self._left.done():
+            self._left.set_result(is_closed)
+
+    def _leave_if_over(self) -> None:
+        if self.stay == "over" and not self.fronts and not self.is_busy:
+            self.leave()
+
+    def _note_end(self) -> None:
+        """Note that a front has the end of the latest turn, or that none wants it."""
+        if self.stay == "turn":
+            self.stay = "over"
 
     def request(self, record: Record | None, *, replay: bool) -> SessionRequest:
         """Return the request that opens it."""
@@ -258,6 +272,8 @@ class HostSession:
 
     def enter(self, front: FrontLine, entrance: Entrance) -> None:
         self.fronts.append(front)
+        if not (entrance.once or entrance.waits):
+            self.stay = "open"
         if entrance.watches:
             self._watching.add(front)
         self._choose_driver()
@@ -276,12 +292,11 @@ class HostSession:
         self._watching.discard(front)
         if self.driver is front:
             self.driver = None
-        for task, owner in list(self._turns.items()):
-            if owner is front and task is self.current:
-                self.cancel()
-            elif owner is front:
-                task.cancel()
+        for task in [task for task, owner in self._turns.items() if owner is front]:
+            self._note_end()
+            self.cancel() if task is self.current else task.cancel()
         self._choose_driver()
+        self._leave_if_over()
 
     def go_on(self, front: FrontLine) -> None:
         """Give a front what follows the history that it has shown."""
@@ -312,6 +327,7 @@ class HostSession:
         self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
+        self._note_end()
         if isinstance(outcome, LaunchError):
             raise outcome
         return outcome
@@ -337,10 +353,12 @@ class HostSession:
             else:
                 self.current = None
                 self.events.mark(None)
+            self._leave_if_over()
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
+        self.stay = "open" if self.stay == "open" else "turn"
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
@@ -367,6 +385,7 @@ class HostSession:
             LaunchError: how the turn failed.
         """
         async with self._turning:
+            self._note_end()
             if self.failed is not None:
                 raise self.failed
             return self.feed.last
@@ -448,3 +467,12 @@ class HostSession:
     def named(self, session_id: str) -> None:
         """Note the agent's id before the first event of a session that is loaded."""
         self.id_json = msgspec.json.encode(session_id)
+
+
+async def _free(launch: Launch, session: OpenSession) -> None:
+    """Have the agent free a session and its servers. One that cannot close sessions loses the connections to them."""
+    is_closed, limit = False, launch.plan.timeouts.session
+    with suppress(LaunchError):
+        is_closed = await end_session(session.connection, "close", session.ready.session_id, limit=limit)
+    if not is_closed:
+        launch.servers.hang_up(session.client.name)

@@ -52,7 +52,8 @@ class Entrance(Struct, frozen=True, kw_only=True):
 
     `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
     history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
-    others. An `editor` enters several sessions on one line, and is asked as an agent asks.
+    others. A session that is opened for `once` is closed after the turn. An `editor` enters several sessions on one
+    line, and is asked as an agent asks.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     waits: bool = False
     afresh: bool = False
     alone: bool = False
+    once: bool = False
     editor: bool = False
 
 
