@@ -212,7 +212,7 @@ class Hub:
         """
         async with self._one_at_a_time:
             session = self.sessions.get(entrance.name)
-            if session is not None and session.is_left:  # its agent has just ended
+            if session is not None and session.is_left:  # it is being closed, or its agent has ended
                 await session.gone.wait()
                 session = None
             if session is None and entrance.waits:
