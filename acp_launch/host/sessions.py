@@ -327,7 +327,8 @@ class HostSession:
         self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
-        self._note_end()
+        if front not in self._watching:  # else it is about to leave (--detach)
+            self._note_end()
         if isinstance(outcome, LaunchError):
             raise outcome
         return outcome
