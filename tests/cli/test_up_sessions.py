@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.hosted import Host, brought_up, up
 from tests.cli.launcher import Json, Launcher
-from tests.cli.test_reload import server
+from tests.cli.test_reload import called, said, server
 from tests.patience import PATIENCE
 
 
@@ -101,3 +101,15 @@ def test_a_turn_that_lost_its_front_keeps_its_session_only_if_it_goes_on(launch:
         else:
             until(lambda: not host.status.sessions[0].fronts, lambda: host.status)
             assert names(host) == [name]
+
+
+def test_a_server_that_a_session_does_not_use_is_stopped_and_comes_back_in_it(launch: Launcher) -> None:
+    """One that is not lazy: the conversation with it goes on with another process."""
+    launch.profile("mcp_client", mcp_servers={"polite": server(idle="30ms")})
+    with up(launch) as host:
+        pids = set()
+        for _ in range(2):
+            pids.add(said(called(host, "polite", "pid")))
+            until(lambda: not any("polite.py" in line for line in processes(host)), lambda: processes(host))
+        assert len(pids) == 2
+        assert names(host) == ["work"]
