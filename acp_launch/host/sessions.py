@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
+from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
@@ -24,6 +24,7 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
@@ -114,9 +115,12 @@ class Feed:
     def update(self, update: Updated) -> None:
         events = self._session.events
         add = events.add_answer if update.kind == "agent_message_chunk" else events.add
-        add(
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n'
-            % (self._session.id_json, bytes(update.update))
+        add(self._line_of(update))
+
+    def _line_of(self, update: Updated) -> bytes:
+        return b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n' % (
+            self._session.id_json,
+            bytes(update.update),
         )
 
     def permission(self, permission: Permission) -> None:
@@ -150,6 +154,20 @@ class Feed:
 
     async def drain(self) -> None:
         """Return at once: no front delays the agent."""
+
+
+class HistoryFeed(Feed):
+    """The observer of a session in another process of the agent: it keeps the history that is told there."""
+
+    def __init__(self, session: "HostSession") -> None:
+        super().__init__(session)
+        self.window = Window(count=KEPT, size=KEPT_BYTES)
+
+    def update(self, update: Updated) -> None:
+        self.window.append(self._line_of(update), key=None, now=0.0)
+
+    def _tell(self, name: str, value: object) -> None:
+        """Add no event: the session has all others itself."""
 
 
 class HostSession:

@@ -45,6 +45,7 @@ RELOAD = f"{OURS}reload"
 
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
 MISSED = "some of what happened is not shown: more came than is kept"
+RELOADED = "more happened in this session than is kept; this is the agent's own history of it"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):
