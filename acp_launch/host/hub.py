@@ -77,7 +77,7 @@ class Hub:
         self.clients: list[Client] = []
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
-        self.past: dict[str, HostSession] = {}  # sessions that have ended, until they are opened again
+        self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
         self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
@@ -221,8 +221,8 @@ class Hub:
             if session is not None and session.is_left:  # it is being closed, or its agent has ended
                 await session.gone.wait()
                 session = None
-            if session is None and entrance.waits:
-                session = self._past(entrance.name)
+            if entrance.waits and (session is None or not session.has_begun):
+                session = self._past(entrance.name) or session
             if session is not None and entrance.afresh:
                 await self._end_session(session)
                 session = None
@@ -286,7 +286,6 @@ class Hub:
         before = self._enter_session(front, session, entrance)
         front.follow(session.events, 0)
         self.sessions[entrance.name] = self.opening = session
-        self.past.pop(entrance.name, None)
         connection.beside(session.live(connection, session.request(record, replay=how == "load")))
         try:
             await asyncio.shield(session.opened)
@@ -302,7 +301,9 @@ class Hub:
         """Note that a session is not open any more; the end of its latest turn can still be waited for."""
         del self.sessions[session.name]
         self.clients[:] = [client for client in self.clients if client.name != session.name]
-        self.past[session.name] = session
+        if session.has_begun:
+            self.past.pop(session.name, None)
+            self.past[session.name] = session
         while len(self.past) > PAST:  # the oldest goes, first of those whose end a front has
             del self.past[min(self.past, key=lambda name: self.past[name].stay != "over")]
 
@@ -493,6 +494,7 @@ class Hub:
         if session.gone.is_set() and front.is_editor:
             session = await self._enter_again(front, session)
         self._require_open(session)
+        self.past.pop(session.name, None)
         session.go_on(front)
         end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result

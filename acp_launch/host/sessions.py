@@ -223,6 +223,11 @@ class HostSession:
         return self.turn is None and (self.failed is not None or self.feed.last is not None)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has had a turn, or has one."""
+        return self.is_busy or self.has_turned
+
+    @property
     def is_left(self) -> bool:
         """Whether it is being closed, or was."""
         return self._left.done()

@@ -1,5 +1,6 @@
 """Ring 3. Terminals on a session of a host: they come and go, also in the middle of a turn (docs/up.md)."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,11 +69,13 @@ def test_a_question_waits_for_a_terminal_after_the_first_one_is_gone(demo: Launc
 
 # Says more than a host keeps events, and ends with a word. An agent that can load a session says something else then.
 TALKER = """
+import json
+
 def prompt(request):
     session = script.session_of(request)
     chunk = {{"sessionUpdate": "agent_message_chunk", "content": {{"type": "text", "text": "x"}}}}
-    for _ in range({count}):
-        script.send({{"method": "session/update", "params": {{"sessionId": session, "update": chunk}}}})
+    message = {{"jsonrpc": "2.0", "method": "session/update", "params": {{"sessionId": session, "update": chunk}}}}
+    script.write((json.dumps(message).encode() + b"\\n") * {count})
     script.say(session, " the whole answer")
     script.end(request)
 
@@ -111,6 +114,22 @@ def test_a_session_of_which_events_were_lost_is_shown_by_what_is_kept_or_by_its_
         for _ in range(2):
             waited = launch.apart("session", "wait", "big", "-o", "quiet")
             assert (waited.code, waited.out) == (0, answer), waited.err
+
+
+def test_an_answer_is_kept_for_those_who_wait_while_its_session_is_opened_again_without_a_turn(demo: Launcher) -> None:
+    with up(demo) as host:
+        assert host.run("add 20 22").code == 0
+        (closed,) = json.loads(demo("session", "list", "--json").out)["sessions"]
+        for name, code, out in ((closed["name"], 0, b"42\n"), ("fresh", 3, b"")):
+            with at(demo, "run", "p", "-s", name) as terminal:
+                terminal.until("ready ·")
+                waited = demo.apart("session", "wait", name, "-o", "quiet")
+                assert (waited.code, waited.out) == (code, out), waited.err
+                terminal.types(":quit" + ENTER)
+                assert terminal.ends() == 0
+        assert waited.err.endswith("fix: to see its history: acp-launch attach fresh\n")
+    gone = demo.apart("session", "wait", "fresh")
+    assert (gone.code, "acp-launch attach fresh shows a session that is open" in gone.err) == (3, True), gone.err
 
 
 @pytest.mark.slow

@@ -89,7 +89,9 @@ def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None)
             hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             for number in range(PAST + 2):
-                session = SimpleNamespace(name=f"s{number}", stay="over" if number in (2, 3) else "turn")
+                session = SimpleNamespace(
+                    name=f"s{number}", stay="over" if number in (2, 3) else "turn", has_begun=True
+                )
                 hub.sessions[session.name] = cast(Any, session)
                 hub.clients.append(cast(Any, SimpleNamespace(name=session.name)))
                 hub.lost(cast(Any, session))
