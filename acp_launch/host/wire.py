@@ -85,7 +85,7 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 class HostStatus(Struct, frozen=True, kw_only=True):
     """A host: its agent by its own name, its sessions and servers.
 
-    `past` are the names of sessions that ended with their agent, and whose latest turn can be waited for.
+    `past` are the names of sessions that are not open any more, and whose latest turn can be waited for.
     """
 
     pid: int
