@@ -175,19 +175,20 @@ def check_greeting(line: bytes, token: str, names: Container[str]) -> tuple[str,
     """
     word, _, rest = line.partition(b" ")
     version, _, rest = rest.partition(b" ")
-    given, separator, asked = rest.partition(b" ")
+    shown, separator, asked = rest.partition(b" ")
+    given = shown.partition(b".")[0]
     if word != _WORD:
         raise GreetingRefused("its first line is not a shim's greeting")
     if version != _VERSION:
         raise GreetingRefused(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
     import hmac  # loads OpenSSL, which would delay the agent's start
 
-    if not (separator and hmac.compare_digest(given.partition(b".")[0], token.encode())):
+    if not (separator and hmac.compare_digest(given, token.encode())):
         raise GreetingRefused("its token is not the one of this launch")
     name = asked.decode(errors="replace")
     if name not in names:
         raise GreetingRefused(f"it asked for {_shown(asked)}, which is not a server of this launch")
-    return name, given.decode(errors="replace")
+    return name, shown.decode(errors="replace")
 
 
 def _shown(said: bytes) -> str:

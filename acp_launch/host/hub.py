@@ -166,7 +166,7 @@ class Hub:
             self._is_wanted.clear()  # requests from here on want another agent
             self._connection = None
             for session in list(self.sessions.values()):
-                session.leave(is_closed=False)
+                session.leave()
             self.clients.clear()
 
     async def _until_wanted(self) -> None:
@@ -268,7 +268,7 @@ class Hub:
             raise SessionError(
                 f'session "{session.name}" is in a turn', fix="wait for its end, or use another --session"
             )
-        session.leave()
+        session.leave(closes=True)
         await session.gone.wait()
 
     async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
@@ -290,7 +290,7 @@ class Hub:
         try:
             await asyncio.shield(session.opened)
         except BaseException:
-            session.leave()
+            session.leave(closes=True)
             self._return(front, session, before)
             raise
         finally:
@@ -504,7 +504,7 @@ class Hub:
         session.go_on(front)
         end = await session.join()
         if end is None:
-            what = f'session "{session.name}" has had no turn since it is open in the host'
+            what = f'session "{session.name}" has had no turn since the host was started'
             raise SessionError(what, fix=f"to see its history: {ours('attach', session.name)}")
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))

@@ -263,14 +263,14 @@ class HostSession:
             self.opened.set_exception(error)
             self.opened.exception()  # a request that waits reads it; without one it is not a fault of ours
 
-    def leave(self, *, is_closed: bool = True) -> None:
-        """Leave it, and have the agent close it, unless it ends itself."""
+    def leave(self, *, closes: bool = False) -> None:
+        """Leave it; `closes` has the agent close it too."""
         if not self._left.done():
-            self._left.set_result(is_closed)
+            self._left.set_result(closes)
 
     def _leave_if_over(self) -> None:
         if self.stay == "over" and not self.fronts and not self.is_busy:
-            self.leave()
+            self.leave(closes=True)
 
     def _note_end(self) -> None:
         """Note that a front has the end of the latest turn, or that none wants it."""

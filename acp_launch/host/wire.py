@@ -43,9 +43,9 @@ SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
 
+RELOADED = "more happened in this session than is kept; this is the agent's own history of it"
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
 MISSED = "some of what happened is not shown: more came than is kept"
-RELOADED = "more happened in this session than is kept; this is the agent's own history of it"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):
