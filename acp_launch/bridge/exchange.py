@@ -6,7 +6,7 @@ One MCP conversation between an agent and a server that may die and come back. S
        │       └───────▶ replaying ──▶ open      the agent's `initialize` is sent again; the answer is not passed on
        └──lost── open, replaying ──lost, for good──▶ final ──lost, but not for good──▶ absent
 
-    asleep ──attached──▶ open or replaying         a lazy server: handshake and lists are answered from its last process
+    asleep ──attached──▶ open or replaying         a lazy server: its last process answers handshake and lists
 
 Messages pass as the bytes they came in. The exchange reads `id` and `method`, remembers what a new process must be
 told, and answers requests that would never get an answer. While absent, requests wait for the next process, within

@@ -9,7 +9,7 @@ Each connection has a task of its own until it is accepted, so silent ones canno
 
 The protocol:
 
-    shim    acp-launch 2 TOKEN NAME and a line end
+    shim    acp-launch 2 TOKEN NAME and a line end; the token ends with a mark of its session
     seat    `+`; or it closes the connection
     shim    `+`, and with it its stdin and stdout; or `=`, if descriptors cannot be passed
 
@@ -167,15 +167,16 @@ class GreetingRefused(Exception):  # noqa: N818 - not an error of ours
     """Raised when a connection is refused; its text says why, and holds no token, not even a wrong one."""
 
 
-def check_greeting(line: bytes, token: str, names: Container[str]) -> str:
-    """Check a greeting, given without its newline, and return the name of the server it asks for.
+def check_greeting(line: bytes, token: str, names: Container[str]) -> tuple[str, str]:
+    """Check a greeting, given without its newline. Return the name of the server it asks for, and the token it has.
 
     Raises:
         GreetingRefused: the greeting is wrong, or there is no such server.
     """
     word, _, rest = line.partition(b" ")
     version, _, rest = rest.partition(b" ")
-    given, separator, asked = rest.partition(b" ")
+    shown, separator, asked = rest.partition(b" ")
+    given = shown.partition(b".")[0]
     if word != _WORD:
         raise GreetingRefused("its first line is not a shim's greeting")
     if version != _VERSION:
@@ -185,7 +186,7 @@ def check_greeting(line: bytes, token: str, names: Container[str]) -> str:
     name = asked.decode(errors="replace")
     if name not in names:
         raise GreetingRefused(f"it asked for {_shown(asked)}, which is not a server of this launch")
-    return name
+    return name, shown.decode(errors="replace")
 
 
 def _shown(said: bytes) -> str:
@@ -231,6 +232,10 @@ class Seat(Struct, frozen=True):
     path: Path
     token: str
 
+    def token_of(self, session: str) -> str:
+        """Return the token for the shims of a session of this name."""
+        return f"{self.token}.{session.encode(errors='replace').hex()}"
+
     def __repr__(self) -> str:
         return f"Seat({self.path})"
 
@@ -246,6 +251,7 @@ class ShimConnection(Struct, eq=False):
     uid: int | None
     line: socket.socket
     lent: tuple[Lent, Lent] | None = None
+    token: str = ""  # that it has shown
 
     @property
     def source(self) -> int | Lent:
@@ -335,9 +341,9 @@ async def _admit(connection: socket.socket, token: str, names: Container[str], u
     try:
         if uid not in (None, os.geteuid()):  # None is accepted because the directory is private
             raise GreetingRefused(f"it came from user {uid}, not from user {os.geteuid()}")
-        name = check_greeting(await _greeting(connection), token, names)
+        name, shown = check_greeting(await _greeting(connection), token, names)
         connection.send(ACCEPTED)
-        return ShimConnection(name, uid, connection, await _lent(connection))
+        return ShimConnection(name, uid, connection, await _lent(connection), shown)
     except BaseException:
         connection.close()
         raise

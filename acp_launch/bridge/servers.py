@@ -13,7 +13,7 @@ The plans may change while they run (`reload`): then a server restarts behind th
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +75,7 @@ class Servers:
         self._lives: dict[Relay, asyncio.Task[None]] = {}
         self._seated: dict[str, Relay] = {}  # the latest that the agent has opened and not left, by server name
         self._knowledge: dict[str, Knowledge] = {}  # of their eras, by server name
+        self._shims: list[ShimConnection] = []  # those that are open, and some that were
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
@@ -94,7 +95,15 @@ class Servers:
         relay = self._waiting_for(plan) or self._ahead(plan)
         self._seated[plan.name] = relay
         self._opened.add(plan.name)
+        self._shims = [each for each in self._shims if each.line.fileno() >= 0] + [shim]
         relay.seat(shim)
+
+    def hang_up(self, token: str) -> None:
+        """End the connections that have shown this token."""
+        for shim in self._shims:
+            if shim.token == token and shim.line.fileno() >= 0:
+                with suppress(OSError):  # it has gone
+                    shim.line.shutdown(socket.SHUT_RDWR)
 
     def greet(self, plan: ServerPlan, hello: bytes) -> socket.socket:
         """Begin a handshake in place of an agent that has not opened this server; `hello` is its first line.

@@ -253,6 +253,7 @@ async def _prompt_host(
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.run import open_and_prompt, run_once
     from acp_launch.session.connection import Budget
+    from acp_launch.session.hold import is_fresh
 
     person = screen.person()
     # Without a driver, the questions of a turn wait for one.
@@ -263,6 +264,7 @@ async def _prompt_host(
         watches=request.detach,
         afresh=request.new,
         alone=True,
+        once=not plan.session and is_fresh(prompt.request.name),
     )
     ask = request.asker(person, plan) if person else None
     entry = HostEntry(note=note, entrance=lambda name: entrance, ask=ask, stays=False)

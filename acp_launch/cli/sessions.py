@@ -134,7 +134,8 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     status = read_status(note) if note is not None and note.socket else None
     states = {each.name: each.state for each in status.sessions} if status else {}
     if note is None or status is None or record.name not in {*states, *status.past}:
-        fix = f"a turn can be waited for while its host is up; {ours('ps')} shows what runs"
+        loads = ours("run", record.profile, "--session", record.name)
+        fix = f"{ours('attach', record.name)} shows a session that is open in a host; any other: {loads}"
         raise SessionError(f'no host has the session "{record.name}"', fix=fix)
     share()
     if states.get(record.name) == "asks":

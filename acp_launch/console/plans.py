@@ -278,8 +278,9 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
     timeouts = f"start {limits.start}, {download}call {limits.call or 'none'}"
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.start == "lazy":
-        then = f"; stopped after {server.idle} without use" if server.idle else ""
-        yield f"  lazy       started at its first use{then}{_at(plan, (*path, 'start'), (*path, 'idle'))}"
+        yield f"  lazy       started at its first use{_at(plan, (*path, 'start'))}"
+    if server.idle:
+        yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
     if server.share:
         what = "process" if isinstance(server, StdioPlan) else "connection"
         yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"

@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
+from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.host.fronts import FrontLine, UnknownMethod
-from acp_launch.host.sessions import HostPolicy, HostSession
+from acp_launch.host.fronts import FrontLine, SessionEvents, UnknownMethod
+from acp_launch.host.sessions import HistoryFeed, HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
     MISSED,
     RELOAD,
+    RELOADED,
     RENEW,
     RESTART,
     SERVERS,
@@ -36,7 +39,8 @@ from acp_launch.host.wire import (
     event,
     member,
 )
-from acp_launch.launch.run import Launch
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import Launch, with_agent
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import first_of
@@ -44,10 +48,11 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.opening import how_to_continue
+from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.store import SessionKeeper, continued
 
 if TYPE_CHECKING:
@@ -57,7 +62,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
 SILENT = 64  # connections that have asked for nothing; the oldest is closed for a further one
-PAST = 5  # sessions whose latest turn is kept after their agent has ended
+PAST = 5  # sessions that are not open any more, whose latest turn is kept
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
@@ -72,7 +77,7 @@ class Hub:
         self.clients: list[Client] = []
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
-        self.past: dict[str, HostSession] = {}  # sessions that ended with their agent, until they are opened again
+        self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
         self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
@@ -213,11 +218,11 @@ class Hub:
         """
         async with self._one_at_a_time:
             session = self.sessions.get(entrance.name)
-            if session is not None and session.is_left:  # its agent has just ended
+            if session is not None and session.is_left:  # it is being closed, or its agent has ended
                 await session.gone.wait()
                 session = None
-            if session is None and entrance.waits:
-                session = self._past(entrance.name)
+            if entrance.waits and (session is None or not session.has_begun):
+                session = self._past(entrance.name) or session
             if session is not None and entrance.afresh:
                 await self._end_session(session)
                 session = None
@@ -263,7 +268,7 @@ class Hub:
             raise SessionError(
                 f'session "{session.name}" is in a turn', fix="wait for its end, or use another --session"
             )
-        session.leave()
+        session.leave(closes=True)
         await session.gone.wait()
 
     async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
@@ -281,12 +286,11 @@ class Hub:
         before = self._enter_session(front, session, entrance)
         front.follow(session.events, 0)
         self.sessions[entrance.name] = self.opening = session
-        self.past.pop(entrance.name, None)
         connection.beside(session.live(connection, session.request(record, replay=how == "load")))
         try:
             await asyncio.shield(session.opened)
         except BaseException:
-            session.leave()
+            session.leave(closes=True)
             self._return(front, session, before)
             raise
         finally:
@@ -296,9 +300,12 @@ class Hub:
     def lost(self, session: HostSession) -> None:
         """Note that a session is not open any more; the end of its latest turn can still be waited for."""
         del self.sessions[session.name]
-        self.past[session.name] = session
-        while len(self.past) > PAST:
-            del self.past[next(iter(self.past))]
+        self.clients[:] = [client for client in self.clients if client.name != session.name]
+        if session.has_begun:
+            self.past.pop(session.name, None)
+            self.past[session.name] = session
+        while len(self.past) > PAST:  # the oldest goes, first of those whose end a front has
+            del self.past[min(self.past, key=lambda name: self.past[name].stay != "over")]
 
     async def forward(self, method: str, params: object) -> Raw:
         """Pass a request on to the agent, and return its answer."""
@@ -431,35 +438,71 @@ class Hub:
         ready = session.feed.opened
         assert ready is not None, "it is open"
         if was_open:
-            self._catch_up(front, session, how, entrance)
+            await self._catch_up(front, session, how, entrance)
             # It may have been opened in another way, whose answer differs in this alone.
             known = {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id}
             return known if how == "new" else {name: known[name] for name in known if name != "sessionId"}
         return ready.result
 
-    def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
+    async def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
         """Find the place of a front in a session that is open: its history first, then the turn that runs."""
+        events, history = session.events, None
+        if how == "load" and not entrance.alone and events.window.since(0, self.now()) is None:
+            history = await self._load_history(session)
         has_turn = session.turn is not None or entrance.waits
-        start = session.events.began if has_turn else session.events.window.newest
-        if how == "load":
-            window = session.events.window
-            if window.since(0, self.now()) is None:
-                front.show(event("note", MISSED))
-                if start >= window.lost:  # else it follows with the turn
-                    for line in session.events.lost_answer(0, front):
-                        front.show(line)
-            for id, line in window.since(window.lost, self.now()) or ():
-                if id <= start and UPDATE in line[:50]:
-                    front.show(line)
-        front.follow(session.events, start)
+        start = events.began if has_turn else events.window.newest
+        if history is not None and session.turn is None:
+            front.show(event("note", RELOADED))
+            for _, line in history.since(history.lost, 0.0) or ():
+                front.show(line)
+        elif how == "load":
+            self._show_kept(front, events, start)
+        front.follow(events, start)
         if (how == "load" or entrance.watches) and not entrance.editor:
             front.hold(session.events)  # until it has shown the history, or joins the turn
+
+    def _show_kept(self, front: FrontLine, events: SessionEvents, start: int) -> None:
+        """Show what is kept of a session, up to the event `start`."""
+        window = events.window
+        if window.since(0, self.now()) is None:
+            front.show(event("note", MISSED))
+            if start >= window.lost:  # else it follows with the turn
+                for line in events.lost_answer(0, front):
+                    front.show(line)
+        for id, line in window.since(window.lost, self.now()) or ():
+            if id <= start and UPDATE in line[:50]:
+                front.show(line)
+
+    async def _load_history(self, session: HostSession) -> Window | None:
+        """Have another process of the agent load a session, as it is open in this one; return the history it tells.
+
+        None if it tells none in half the time that the front waits, or a turn runs, of which it would tell a part.
+        """
+        context, ready, limit = self.launch.context, session.feed.opened, self.plan.timeouts.session / 2
+        able = self._connection.agent.capabilities.load if self._connection else False
+        if ready is None or context.respawn is None or session.turn is not None or not able:
+            return None
+        feed, interrupts = HistoryFeed(session), Interrupts()
+        interrupts.hurry = self.launch.interrupts.hurry
+
+        async def story(connection: Connection) -> None:
+            client = Client(connection, name=session.name, gate=None, observer=RedactedOutput(feed))
+            stay, id = Stay(self.plan.cwd, (), ()), ready.session_id
+            await open_session(connection, client, stay, how="load", session_id=id, limit=limit)
+
+        with suppress(LaunchError, TimeoutError):
+            agent, quiet = context.respawn(), replace(context, trace=None)
+            async with asyncio.timeout(limit):
+                await with_agent(quiet, agent, self.launch.observer, story, interrupts)
+            return feed.window if feed.window.newest else None
+        return None
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._session_of(front, params)
         if session.gone.is_set() and front.is_editor:
             session = await self._enter_again(front, session)
         self._require_open(session)
+        self.past.pop(session.name, None)
         session.go_on(front)
         end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result
@@ -469,7 +512,8 @@ class Hub:
         session.go_on(front)
         end = await session.join()
         if end is None:
-            raise SessionError(f'session "{session.name}" has had no turn since the host was started')
+            what = f'session "{session.name}" has had no turn since the host was started'
+            raise SessionError(what, fix=f"to see its history: {ours('attach', session.name)}")
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result

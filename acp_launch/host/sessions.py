@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
+from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
@@ -25,6 +25,7 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
@@ -39,6 +40,7 @@ from acp_launch.session.observer import (
     When,
     editor_answer,
 )
+from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
 from acp_launch.session.store import Record, Registry, SessionKeeper
@@ -114,9 +116,12 @@ class Feed:
     def update(self, update: Updated) -> None:
         events = self._session.events
         add = events.add_answer if update.kind == "agent_message_chunk" else events.add
-        add(
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n'
-            % (self._session.id_json, bytes(update.update))
+        add(self._line_of(update))
+
+    def _line_of(self, update: Updated) -> bytes:
+        return b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n' % (
+            self._session.id_json,
+            bytes(update.update),
         )
 
     def permission(self, permission: Permission) -> None:
@@ -152,6 +157,20 @@ class Feed:
         """Return at once: no front delays the agent."""
 
 
+class HistoryFeed(Feed):
+    """The observer of a session in another process of the agent: it keeps the history that is told there."""
+
+    def __init__(self, session: "HostSession") -> None:
+        super().__init__(session)
+        self.window = Window(count=KEPT, size=KEPT_BYTES)
+
+    def update(self, update: Updated) -> None:
+        self.window.append(self._line_of(update), key=None, now=0.0)
+
+    def _tell(self, name: str, value: object) -> None:
+        """Add no event: the session has all others itself."""
+
+
 class HostSession:
     """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
 
@@ -171,7 +190,9 @@ class HostSession:
         self.since = time.time()
         self._hub, self._gate = hub, hub.host.gate()
         self._open: OpenSession | None = None
-        self._left = asyncio.Event()
+        # It stays open; or until a front has the end of its turn, which is over then.
+        self.stay: Literal["open", "turn", "over"] = "turn"
+        self._left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # whether the agent is told
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
         self._client: Client | None = None
@@ -203,9 +224,14 @@ class HostSession:
         return self.turn is None and (self.failed is not None or self.feed.last is not None)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has had a turn, or has one."""
+        return self.is_busy or self.has_turned
+
+    @property
     def is_left(self) -> bool:
         """Whether it is being closed, or was."""
-        return self._left.is_set()
+        return self._left.done()
 
     @property
     def is_busy(self) -> bool:
@@ -223,7 +249,8 @@ class HostSession:
                 async with hub.launch.session(connection, request, hub.launch.context.log_in) as opened:
                     self._open = opened
                     self.opened.set_result(None)
-                    await self._left.wait()
+                    if await self._left:
+                        await _free(hub.launch, opened)
         except LaunchError as error:
             self._not_opened(error)
         finally:
@@ -237,9 +264,19 @@ class HostSession:
             self.opened.set_exception(error)
             self.opened.exception()  # a request that waits reads it; without one it is not a fault of ours
 
-    def leave(self) -> None:
-        """Close it."""
-        self._left.set()
+    def leave(self, *, closes: bool = False) -> None:
+        """Leave it; `closes` has the agent close it too."""
+        if not self._left.done():
+            self._left.set_result(closes)
+
+    def _leave_if_over(self) -> None:
+        if self.stay == "over" and not self.fronts and not self.is_busy:
+            self.leave(closes=True)
+
+    def _note_end(self) -> None:
+        """Note that a front has the end of the latest turn, or that none wants it."""
+        if self.stay == "turn":
+            self.stay = "over"
 
     def request(self, record: Record | None, *, replay: bool) -> SessionRequest:
         """Return the request that opens it."""
@@ -259,6 +296,8 @@ class HostSession:
 
     def enter(self, front: FrontLine, entrance: Entrance) -> None:
         self.fronts.append(front)
+        if not (entrance.once or entrance.waits):
+            self.stay = "open"
         if entrance.watches:
             self._watching.add(front)
         self._choose_driver()
@@ -277,12 +316,11 @@ class HostSession:
         self._watching.discard(front)
         if self.driver is front:
             self.driver = None
-        for task, owner in list(self._turns.items()):
-            if owner is front and task is self.current:
-                self.cancel()
-            elif owner is front:
-                task.cancel()
+        for task in [task for task, owner in self._turns.items() if owner is front]:
+            self._note_end()
+            self.cancel() if task is self.current else task.cancel()
         self._choose_driver()
+        self._leave_if_over()
 
     def go_on(self, front: FrontLine) -> None:
         """Give a front what follows the history that it has shown."""
@@ -313,6 +351,8 @@ class HostSession:
         self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
+        if front not in self._watching:  # else it is about to leave (--detach)
+            self._note_end()
         if isinstance(outcome, LaunchError):
             raise outcome
         return outcome
@@ -338,10 +378,12 @@ class HostSession:
             else:
                 self.current = None
                 self.events.mark(None)
+            self._leave_if_over()
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
+        self.stay = "open" if self.stay == "open" else "turn"
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
@@ -368,6 +410,7 @@ class HostSession:
             LaunchError: how the turn failed.
         """
         async with self._turning:
+            self._note_end()
             if self.failed is not None:
                 raise self.failed
             return self.feed.last
@@ -477,3 +520,12 @@ class HostSession:
     def named(self, session_id: str) -> None:
         """Note the agent's id before the first event of a session that is loaded."""
         self.id_json = msgspec.json.encode(session_id)
+
+
+async def _free(launch: Launch, session: OpenSession) -> None:
+    """Have the agent free a session and its servers. One that cannot close sessions loses the connections to them."""
+    is_closed, limit = False, launch.plan.timeouts.session
+    with suppress(LaunchError):
+        is_closed = await end_session(session.connection, "close", session.ready.session_id, limit=limit)
+    if not is_closed:
+        launch.servers.hang_up(session.client.name)

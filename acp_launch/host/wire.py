@@ -43,6 +43,7 @@ SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
 
+RELOADED = "more happened in this session than is kept; this is the agent's own history of it"
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
 MISSED = "some events are not shown: there were too many to keep"
 
@@ -52,7 +53,8 @@ class Entrance(Struct, frozen=True, kw_only=True):
 
     `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
     history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
-    others. An `editor` enters several sessions on one line, and is asked as an agent asks.
+    others. A session that is opened for `once` is closed after the turn. An `editor` enters several sessions on one
+    line, and is asked as an agent asks.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     waits: bool = False
     afresh: bool = False
     alone: bool = False
+    once: bool = False
     editor: bool = False
 
 
@@ -82,7 +85,7 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 class HostStatus(Struct, frozen=True, kw_only=True):
     """A host: its agent by its own name, its sessions and servers.
 
-    `past` are the names of sessions that ended with their agent, and whose latest turn can be waited for.
+    `past` are the names of sessions that are not open any more, and whose latest turn can be waited for.
     """
 
     pid: int

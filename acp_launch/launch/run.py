@@ -476,7 +476,7 @@ async def open_requested(
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.observer.note(changed)
-    offered = await _offer_servers(plan, secrets, connection, servers) if plan.servers else []
+    offered = await _offer_servers(plan, secrets, connection, servers, request.name) if plan.servers else []
     entries = [*offered, *request.servers]
     params = asked.params if asked else None
     theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
@@ -500,16 +500,16 @@ async def open_requested(
 
 
 async def _offer_servers(
-    plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers"
+    plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers", session: str
 ) -> "list[dict[str, object]]":
-    """Return the servers as the agent is told of them, once the required ones are up."""
+    """Return the servers as the agent is told of them in a session of this name, once the required ones are up."""
     from acp_launch.bridge import offer
 
     agent = connection.agent
     offered = usable_servers(plan, agent, connection.observer)
     await servers.up()
     offered = [server for server in offered if server.name not in servers.absent]
-    return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities)))
+    return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities), session))
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:

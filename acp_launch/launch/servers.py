@@ -118,8 +118,8 @@ class LaunchServers:
         self._news.clear()
         await self._observer.drain()
 
-    async def way(self, transport: "Transport") -> "Way | None":
-        """Return how the agent reaches the launcher; None without bridged servers.
+    async def way(self, transport: "Transport", session: str) -> "Way | None":
+        """Return how the agent reaches the launcher in a session of this name; None without bridged servers.
 
         Raises:
             StateError: there is no port for the HTTP server.
@@ -132,7 +132,12 @@ class LaunchServers:
         from acp_launch.bridge.offer import ShimCommand
 
         seat = self._inner.seat
-        return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
+        return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token_of(session))
+
+    def hang_up(self, session: str) -> None:
+        """End the connections of a session to servers, which the agent does not free itself; those over HTTP stay."""
+        if self._inner is not None:
+            self._inner.servers.hang_up(self._inner.seat.token_of(session))
 
     async def _addresses(self, inner: "RunningServers") -> "Way":
         try:

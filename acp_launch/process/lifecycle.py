@@ -12,7 +12,7 @@ The life of one supervised server, as a pure function: state and event → new s
       needed   RESTING, with a shorter pause (remote servers only)
       renewed  RESTING, FAILED, STOPPED, ASLEEP ─▶ RESTING, without a pause
                STARTING, READY: the end of its process leads there, however it would be judged otherwise
-      unused   STARTING, READY: its process is ended, and that leads to ASLEEP (`start: lazy`, where it may also begin)
+      unused   STARTING, READY: its process is ended, and that leads to ASLEEP (where a lazy server may also begin)
       needed   ASLEEP ─▶ RESTING, without a pause
 
 FAILED and STOPPED are final until the server is renewed. After `stop`, also of a FAILED or STOPPED server, nothing

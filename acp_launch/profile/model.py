@@ -196,7 +196,7 @@ class Server(Shape, frozen=True, kw_only=True):
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""
     idle: Duration | None = None
-    """After how long without use a lazy server is stopped, until its next use. Default: never."""
+    """After how long without use it is stopped, until its next use. Default: never."""
     share: Annotated[bool, TRUTH] = False
     """Whether all sessions of the agent use one process of it, or one connection to it."""
 

@@ -231,9 +231,6 @@ def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         for index, glob in _texts_at(tools, key):
             if not glob.strip():
                 yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
-    if "idle" in server and server.get("start") != "lazy":
-        what = "idle is only for a lazy server, and this one is not lazy"
-        yield Fault((*path, "idle"), what, "add: start: lazy", at_key=True)
     if server.get("share") is True and server.get("session_elevation", "off") != "off":
         what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
         yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)

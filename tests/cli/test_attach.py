@@ -1,12 +1,15 @@
 """Ring 3. Terminals on a session of a host: they come and go, also in the middle of a turn (docs/up.md)."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.hosted import up
+from acp_launch.host.fronts import KEPT
+from acp_launch.host.wire import MISSED, RELOADED
+from tests.cli.hosted import brought_up, up
 from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
 from tests.interactive.screen import Terminal, on_screen
 
@@ -62,6 +65,71 @@ def test_a_question_waits_for_a_terminal_after_the_first_one_is_gone(demo: Launc
             second.until("ready ·")
             second.types(":quit" + ENTER)
             assert second.ends() == 0
+
+
+# Says more than a host keeps events, and ends with a word. An agent that can load a session says something else then.
+TALKER = """
+import json
+
+def prompt(request):
+    session = script.session_of(request)
+    chunk = {{"sessionUpdate": "agent_message_chunk", "content": {{"type": "text", "text": "x"}}}}
+    message = {{"jsonrpc": "2.0", "method": "session/update", "params": {{"sessionId": session, "update": chunk}}}}
+    script.write((json.dumps(message).encode() + b"\\n") * {count})
+    script.say(session, " the whole answer")
+    script.end(request)
+
+def load(request):
+    script.update(script.session_of(request), "user_message_chunk", content={{"type": "text", "text": "asked"}})
+    script.say(script.session_of(request), "as the agent has it")
+    script.answer(request, {{}})
+
+script.serve({{
+    "initialize": lambda request: script.initialize(request, loadSession={loads}),
+    "session/load": load,
+    "session/prompt": prompt,
+}})
+"""
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_session_of_which_events_were_lost_is_shown_by_what_is_kept_or_by_its_agent(
+    launch: Launcher, loads: bool
+) -> None:
+    """The agent that has it open is not asked for its history, but another process of it."""
+    launch.scripted(TALKER.format(count=KEPT + 10, loads=loads))
+    with brought_up(launch, "run", "p", "hi", "--detach", "-s", "big") as host:
+        answer = b"x" * (KEPT + 10) + b" the whole answer\n"
+        assert launch.apart("session", "wait", "big", "-o", "quiet").out == answer
+        agents = len(host.alive())
+        with at(launch, "attach") as terminal:
+            terminal.until("as the agent has it" if loads else "the whole answer")
+            terminal.until("ready ·")
+            shown = " ".join("\n".join(terminal.all).split())
+            assert (RELOADED in shown, MISSED in shown) == (loads, not loads)
+            assert len(host.alive()) == agents
+            terminal.types("\x04")
+            assert terminal.ends() == 0
+        assert host.methods.count("initialize") == host.methods.count("session/load") + 1 == loads + 1
+        for _ in range(2):
+            waited = launch.apart("session", "wait", "big", "-o", "quiet")
+            assert (waited.code, waited.out) == (0, answer), waited.err
+
+
+def test_an_answer_is_kept_for_those_who_wait_while_its_session_is_opened_again_without_a_turn(demo: Launcher) -> None:
+    with up(demo) as host:
+        assert host.run("add 20 22").code == 0
+        (closed,) = json.loads(demo("session", "list", "--json").out)["sessions"]
+        for name, code, out in ((closed["name"], 0, b"42\n"), ("fresh", 3, b"")):
+            with at(demo, "run", "p", "-s", name) as terminal:
+                terminal.until("ready ·")
+                waited = demo.apart("session", "wait", name, "-o", "quiet")
+                assert (waited.code, waited.out) == (code, out), waited.err
+                terminal.types(":quit" + ENTER)
+                assert terminal.ends() == 0
+        assert waited.err.endswith("fix: to see its history: acp-launch attach fresh\n")
+    gone = demo.apart("session", "wait", "fresh")
+    assert (gone.code, "acp-launch attach fresh shows a session that is open" in gone.err) == (3, True), gone.err
 
 
 @pytest.mark.slow

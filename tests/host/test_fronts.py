@@ -23,12 +23,13 @@ class Hall:
     max_line = 1_000_000
 
     def __init__(self) -> None:
+        self.clock = 0.0  # seconds
         self.events = SessionEvents(self.now, lambda: None)
         self.left = asyncio.Event()
         self.notes: list[str] = []
 
     def now(self) -> float:
-        return 0.0
+        return self.clock
 
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
         match method:
@@ -152,6 +153,31 @@ def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.M
             missed, *got = await other.lines(1 + 40 + 1)
             assert missed["params"]["value"] == MISSED
             assert [each["n"] for each in got] == [*range(320, 360), 400], "400 bytes of the end"
+            theirs.close()
+            await asyncio.wait_for(running, PATIENCE)
+
+    asyncio.run(story())
+
+
+def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
+    """A front that comes after it gets the answer and nothing else; one that comes within it gets all."""
+
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        hall, other = Hall(), Other(theirs)
+        with theirs:
+            front = FrontLine(hall, ours)
+            running = asyncio.create_task(front.run())
+            hall.events.begin_turn(front)
+            hall.happens(front, 100)
+            hall.events.add_answer(b'{"n":101}\n')
+            for later, seen in ((fronts.KEPT_FOR - 1, [100, 101]), (fronts.KEPT_FOR + 1, [MISSED, 101])):
+                hall.clock = later
+                front.unfollow(hall.events)
+                front.follow(hall.events, hall.events.began)
+                front.news()
+                got = await other.lines(2)
+                assert [each.get("n") or each["params"]["value"] for each in got] == seen
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.host.fronts import UnknownMethod
-from acp_launch.host.hub import SILENT, Hub
+from acp_launch.host.hub import PAST, SILENT, Hub
 from tests.patience import PATIENCE
 from tests.turnedclock import run
 
@@ -81,3 +81,21 @@ def test_an_id_that_the_agent_gives_twice_is_noted_and_the_latest_session_has_it
 
     asyncio.run(story())
     assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]
+
+
+def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None)
+            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            for number in range(PAST + 2):
+                session = SimpleNamespace(
+                    name=f"s{number}", stay="over" if number in (2, 3) else "turn", has_begun=True
+                )
+                hub.sessions[session.name] = cast(Any, session)
+                hub.clients.append(cast(Any, SimpleNamespace(name=session.name)))
+                hub.lost(cast(Any, session))
+            assert list(hub.past) == ["s0", "s1", "s4", "s5", "s6"]
+            assert hub.clients == []
+
+    asyncio.run(story())

@@ -121,13 +121,7 @@ def test_a_good_profile_becomes_typed_values() -> None:
     [
         ("start: lazy", []),
         ("start: lazy, idle: 10m", []),
-        (
-            "idle: 10m",
-            [
-                "f.yaml:4:19: mcp_servers.s.idle: idle is only for a lazy server, and this one is not lazy\n"
-                "    fix: add: start: lazy"
-            ],
-        ),
+        ("idle: 10m", []),
         ("share: true", []),
         (
             "share: true, session_elevation: probe",

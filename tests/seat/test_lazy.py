@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.remote.children import tempered
 from tests.seat.stage import Stage
 from tests.seat.test_restart import states
@@ -68,8 +70,12 @@ def test_a_server_whose_tools_have_changed_says_so_once_it_is_started(stage: Sta
     assert len(stage.roll.heard("shifty")) == 2
 
 
-def test_an_unused_server_is_stopped_and_its_next_use_starts_it_with_what_it_knew(stage: Stage) -> None:
-    with stage.play(servers={"polite": stage.server("polite", start="lazy", idle=QUICK)}) as play:
+@pytest.mark.parametrize("start", ["lazy", "eager"])
+@pytest.mark.parametrize("share", [False, True])
+def test_an_unused_server_is_stopped_and_its_next_use_starts_it_with_what_it_knew(
+    stage: Stage, start: str, share: bool
+) -> None:
+    with stage.play(servers={"polite": stage.server("polite", start=start, share=share, idle=QUICK)}) as play:
         agent = play.agent
         agent.tools("polite")
         agent.ask("polite", "logging/setLevel", level="warning")
