@@ -256,10 +256,8 @@ class LaunchProcesses:
         return any(pid == seen.pid and abs(started - seen.started) <= 1 for pid, started in self._known)
 
     def _is_marked(self, seen: Process) -> bool:
-        return bool(self._mark) and seen.started >= self._since and self._carries_mark(seen.pid)
-
-    def _carries_mark(self, pid: int) -> bool:
-        return (prepare.mark_of(pid) or "").startswith(self._mark)
+        is_young = bool(self._mark) and seen.started >= self._since
+        return is_young and (prepare.mark_of(seen.pid) or "").startswith(self._mark)
 
     def _session_mates(self, listing: dict[int, Process]) -> set[int]:
         """Return the members of each session that a known process leads now, so that its number cannot be reused."""

@@ -26,7 +26,7 @@ from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.records import Known, RecordedLaunch, files, is_stillborn, read
+from acp_launch.process.records import Known, RecordedLaunch, files, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
 from acp_launch.waits import stretch
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import psutil
 
 PATIENCE = stretch(3.0)  # seconds for a guard that was stopped; it needs at most two for everything
-NEWBORN = 60.0  # seconds a file may lack its first line, which is written within microseconds
 
 # running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the
 # machine was started. foreign: of another container. over: of an earlier start of the machine.
@@ -92,13 +91,10 @@ def names(launch: RecordedLaunch, processes: list[Process]) -> tuple[LeftProcess
 
 def _clear(path: Path) -> ClearedLaunch | None:
     launch = read(path)
-    if launch is None:
-        _remove_stillborn(path)
-        return None
-    kind = launch_state(launch)
+    kind = launch_state(launch) if launch else None
     if kind == "over":
         _remove(path)
-    if kind != "dead":
+    if launch is None or kind != "dead":
         return None
     with _locked(path) as is_ours:
         return _end(launch) if is_ours else None
@@ -174,15 +170,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError:
         return  # the directory is not ours to write; a process with the right to it will remove it
-
-
-def _remove_stillborn(path: Path) -> None:
-    """Remove a record without a first line, once its launcher cannot be about to write it; nothing else."""
-    try:
-        if is_stillborn(path) and time.time() - path.lstat().st_mtime > NEWBORN:
-            path.unlink()
-    except OSError:
-        return  # gone, or not ours to touch
 
 
 # A launch as the tree of its processes, as it is now: the view of `ps`.

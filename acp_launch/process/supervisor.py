@@ -59,28 +59,17 @@ class Watcher(Protocol):
         """
 
 
-# Clocks: the event loop's, or a test's own.
-
-
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
+    """The event loop, or a test's own."""
+
     def time(self) -> float:
         """Return seconds since any moment; they never go back."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
-
-
-class LoopClock:
-    """The clock of the running event loop."""
-
-    def time(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(delay, callback)
 
 
 class Alarm:
@@ -98,7 +87,6 @@ class Alarm:
 
 
 LAST_WORDS = 10  # lines of stderr that go with a change
-LOOP_CLOCK = LoopClock()
 
 
 class Supervisor:
@@ -118,14 +106,14 @@ class Supervisor:
         emit: Callable[[Change], None],
         log: Callable[[bytes], None] | None = None,
         grace: float = GRACE,
-        clock: Clock = LOOP_CLOCK,
+        clock: Clock | None = None,
         download: float = DOWNLOAD,
         begins_asleep: bool = False,
     ) -> None:
         self.child: Running | None = None  # the current process
         self._program, self._required, self.grace = program, required, grace
         self._watcher, self._emit, self._log = watcher, emit, log
-        self._clock = clock
+        self._clock = clock = clock or asyncio.get_running_loop()
         self._overdue = Alarm(clock, self._is_overdue)
         self._looking = Alarm(clock, self._look)
         self._may_fetch = program.may_fetch

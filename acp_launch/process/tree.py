@@ -376,19 +376,13 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class Rung(Struct, frozen=True):
-    """One step of the ladder that stops a child; `after` is in seconds since the start."""
-
-    name: str
-    after: float
-
-
 class StopOutcome(Struct, frozen=True):
     """The result of stopping a process.
 
-    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty.
+    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty. `rungs`
+    are the steps of the ladder that were taken.
     """
 
     exit: Exit | None
-    rungs: tuple[Rung, ...]
+    rungs: tuple[str, ...]
     survivors: tuple[Process, ...]
