@@ -1,8 +1,4 @@
-"""
-The program behind a command: its version manager, its Node.js, and the Node.js versions that its package accepts.
-
-Version managers keep several copies of a program, and choose one by the directory or by the shell.
-"""
+"""The program behind a command: its Node.js, and the Node.js versions that its package accepts."""
 
 import json
 import os
@@ -30,36 +26,15 @@ def parse_version(text: str) -> Version | None:
 
 def satisfies(version: Version, wanted: str) -> bool | None:
     """Whether a Node.js is in the range `wanted`; None if that is not one of `>=` and `^`, or several with `||`."""
-    found = [_AT_LEAST.fullmatch(alternative) for alternative in wanted.split("||")]
-    return None if None in found else any(_holds(version, each) for each in found if each)
+    holds = False
+    for alternative in wanted.split("||"):
+        if (found := _AT_LEAST.fullmatch(alternative)) is None:
+            return None
+        least = tuple(int(number or 0) for number in found.groups()[1:])
+        holds |= version >= least and (found[1] == ">=" or version[0] == least[0])
+    return holds
 
 
-def _holds(version: Version, found: re.Match[str]) -> bool:
-    least = tuple(int(number or 0) for number in found.groups()[1:])
-    return version >= least and (found[1] == ">=" or version[0] == least[0])
-
-
-_SHIM = "a shim: what it runs depends on the directory"
-# (part of the path, version manager); the first match counts. The groups of a version are joined by a space.
-_KEEPERS = (
-    (r"/\.?nvm/versions/(node)/v?([\d.]+)/", "nvm"),
-    (r"/fnm_multishells/", "fnm, for this shell"),
-    (r"/\.?fnm/(node)-versions/v?([\d.]+)/", "fnm"),
-    (r"/mise/shims/", f"mise, {_SHIM}"),
-    (r"/mise/installs/([^/]+)/([^/]+)/", "mise"),
-    (r"/\.?asdf/shims/", f"asdf, {_SHIM}"),
-    (r"/\.?asdf/installs/([^/]+)/([^/]+)/", "asdf"),
-    (r"/\.volta/bin/", f"Volta, {_SHIM}"),
-    (r"/\.(nodenv|pyenv)/shims/", _SHIM),
-    (r"/\.(nodenv|pyenv)/versions/([^/]+)/", ""),
-    (r"/pnpm/", "pnpm"),
-    (r"/\.bun/bin/", "Bun"),
-    (r"/uv/tools/([^/]+)/", "uv tool"),
-    (r"/pipx/venvs/([^/]+)/", "pipx"),
-    (r"/homebrew/|/linuxbrew/|/Cellar/", "Homebrew"),
-    (r"^/nix/store/|/\.nix-profile/", "Nix"),
-    (r"^/snap/", "snap"),
-)
 _BY_NODE = ("npx", "node", "npm", "pnpm", "pnpx", "yarn", "corepack")
 _SCRIPTS = (".js", ".mjs", ".cjs")
 LARGEST = 1024 * 1024  # bytes of a package.json
@@ -79,27 +54,17 @@ class Runtime(Struct, frozen=True):
 
 def command(subject: str, program: Path, runtime: Runtime | None) -> Check:
     """Report the program of a command; `subject` is the agent or server that it belongs to."""
-    via = keeper(program)
-    facts = {"path": str(program), "via": via, "node": None, "node_wanted": None}
+    facts = {"path": str(program), "node": None, "node_wanted": None}
     if runtime is None:
-        return ok("command", subject, f"{program}{_remark(via)}", **facts)
+        return ok("command", subject, str(program), **facts)
     facts |= {"node": runtime.version or None, "node_wanted": runtime.wanted or None}
-    text = f"{program}{_remark(via, f'Node.js {runtime.version}'.rstrip())}"
+    text = f"{program} ({f'Node.js {runtime.version}'.rstrip()})"
     version = parse_version(runtime.version)
     if version is None:
         return warning("command", subject, f"{text}: {runtime.node} does not report its version", OLD, **facts)
     if runtime.wanted and satisfies(version, runtime.wanted) is False:
         return warning("command", subject, f"{text}, but its package needs {runtime.wanted}", OLD, **facts)
     return ok("command", subject, text, **facts)
-
-
-def keeper(program: Path) -> str:
-    """Name the version manager of a program; empty for a program of the system or of an unknown origin."""
-    for path in dict.fromkeys((program.as_posix(), Path(os.path.realpath(program)).as_posix())):
-        for pattern, name in _KEEPERS:
-            if found := re.search(pattern, path):
-                return ", ".join(filter(None, (name, " ".join(found.groups()))))
-    return ""
 
 
 def runtime(program: Path, *, path: str | None, cwd: Path, run: Run) -> Runtime | None:
@@ -113,11 +78,6 @@ def runtime(program: Path, *, path: str | None, cwd: Path, run: Run) -> Runtime 
     if isinstance(node, CannotRun):
         return None  # it brings its own; a program that needs one on PATH was refused when it was looked up
     return Runtime(node, run(node).strip().removeprefix("v"), _read_wanted(Path(os.path.realpath(program))))
-
-
-def _remark(*remarks: str) -> str:
-    said = "; ".join(filter(None, remarks))
-    return f" ({said})" if said else ""
 
 
 def _is_nodes(program: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.checks.programs import Runtime, command, keeper, runtime
+from acp_launch.checks.programs import Runtime, command, runtime
 
 
 def program(file: Path, text: str = "#!/usr/bin/env node\n") -> Path:
@@ -13,31 +13,6 @@ def program(file: Path, text: str = "#!/usr/bin/env node\n") -> Path:
     file.write_text(text)
     file.chmod(0o755)
     return file
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/home/me/.nvm/versions/node/v22.11.0/bin/claude-agent-acp", "nvm, node 22.11.0"),
-        ("/run/user/1000/fnm_multishells/123_456/bin/npx", "fnm, for this shell"),
-        ("/home/me/.local/share/fnm/node-versions/v20.1.0/installation/bin/npx", "fnm, node 20.1.0"),
-        ("/home/me/.local/share/mise/shims/npx", "mise, a shim: what it runs depends on the directory"),
-        ("/home/me/.local/share/mise/installs/node/22/bin/npx", "mise, node 22"),
-        ("/home/me/.asdf/shims/uvx", "asdf, a shim: what it runs depends on the directory"),
-        ("/home/me/.volta/bin/gemini", "Volta, a shim: what it runs depends on the directory"),
-        ("/home/me/.pyenv/shims/python", "a shim: what it runs depends on the directory, pyenv"),
-        ("/opt/homebrew/bin/node", "Homebrew"),
-        ("/usr/bin/node", ""),
-    ],
-)
-def test_a_version_manager_is_known_by_the_path_of_its_programs(path: str, expected: str) -> None:
-    assert keeper(Path(path)) == expected
-
-
-def test_a_link_into_the_folder_of_a_version_manager_is_followed(tmp_path: Path) -> None:
-    real = program(tmp_path / ".nvm/versions/node/v18.0.0/bin/codex")
-    (tmp_path / "codex").symlink_to(real)
-    assert keeper(tmp_path / "codex") == "nvm, node 18.0.0"
 
 
 def test_a_package_says_which_node_it_needs_and_the_one_on_its_path_is_asked(tmp_path: Path) -> None:
