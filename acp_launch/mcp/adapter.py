@@ -17,6 +17,7 @@ from acp_launch.mcp import era
 from acp_launch.mcp.era import Discovered, Knowledge
 from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
 from acp_launch.protocol import jsonrpc, splice
+from acp_launch.protocol.acp import decoded, mapping, text
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.written import written
 
@@ -35,10 +36,6 @@ class _Initialize(Struct):
     capabilities: Raw | UnsetType = UNSET
 
 
-class _Level(Struct):
-    level: str = ""
-
-
 class _Result(Struct):
     """The members of a result that only the newer era has."""
 
@@ -54,14 +51,8 @@ class _Wanted(Struct):
     params: Raw = Raw(b"{}")
 
 
-class _Elicitation(Struct):
-    mode: str = "form"
-
-
-_initialize, _level = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Level)
-_result = msgspec.json.Decoder(_Result)
-_wanted, _elicitation = msgspec.json.Decoder(_Wanted), msgspec.json.Decoder(_Elicitation)
-_members = msgspec.json.Decoder(dict[str, Raw])
+_initialize, _result = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Result)
+_wanted = msgspec.json.Decoder(_Wanted)
 
 
 class AdapterPorts(Protocol):
@@ -172,7 +163,8 @@ class EraAdapter:
             self.is_needed = not era.is_stateless(message.params)  # an agent that does without a handshake, too
             self._ports.to_server(line)
         elif message.method == era.SET_LEVEL:
-            self._set_level(id, message.params)
+            self._level = text(mapping(decoded(message.params)).get("level"))
+            self._ports.to_agent(jsonrpc.result(id, {}))
         elif message.method in (era.SUBSCRIBE, era.UNSUBSCRIBE):
             said = f'MCP server "{self.name}" speaks MCP {self._knowledge.version}: {message.method} is not translated'
             self._ports.to_agent(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
@@ -185,10 +177,6 @@ class EraAdapter:
         id = self._fresh()
         self._own[bytes(id)] = take
         self._ports.to_server(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
-
-    def _set_level(self, id: Raw, params: Raw) -> None:
-        self._level = (jsonrpc.read(_level, params) or _Level()).level
-        self._ports.to_agent(jsonrpc.result(id, {}))
 
     # The handshake.
 
@@ -230,7 +218,7 @@ class EraAdapter:
         """Answer the handshake from what the server has said of itself."""
         self._is_open = True
         self._knowledge.learn("stateless")
-        about = jsonrpc.read(_members, found.meta) or {}
+        about = jsonrpc.members(found.meta) or {}
         unnamed = Raw(written({"name": self.name, "version": ""}))
         result = {
             "protocolVersion": self._version if self._version in era.HANDSHAKE else era.HANDSHAKE[0],
@@ -289,7 +277,7 @@ class EraAdapter:
 
     def _require(self, id: Raw, result: _Result) -> None:
         """Ask the agent for the input that a request needs."""
-        call, able = self._at_server(id), jsonrpc.read(_members, self._capabilities) or {}
+        call, able = self._at_server(id), jsonrpc.members(self._capabilities) or {}
         wanted = {name: jsonrpc.read(_wanted, raw) or _Wanted() for name, raw in (result.requests or {}).items()}
         lacking = [one.method for one in wanted.values() if INPUTS.get(one.method) not in (*able, "")]
         if call is None or lacking:
@@ -309,8 +297,7 @@ class EraAdapter:
         id = self._fresh()
         call.questions[bytes(id)] = name
         line = jsonrpc.request(id, wanted.method, wanted.params)
-        asked = jsonrpc.read(_elicitation, wanted.params) if wanted.method == era.ELICITATION else None
-        if asked is not None and asked.mode == "url":
+        if wanted.method == era.ELICITATION and mapping(decoded(wanted.params)).get("mode") == "url":
             line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
         self._ports.to_agent(line)
 
@@ -370,7 +357,7 @@ def _foreign(message: Envelope, found: Discovered | None) -> list[str] | None:
 
 def _without_subscriptions(capabilities: Raw) -> Iterator[tuple[str, object]]:
     """Yield a server's capabilities without those that need a subscription."""
-    for name, value in (jsonrpc.read(_members, capabilities) or {}).items():
-        members = jsonrpc.read(_members, value)
+    for name, value in (jsonrpc.members(capabilities) or {}).items():
+        members = jsonrpc.members(value)
         offered = {key: each for key, each in (members or {}).items() if key not in ("subscribe", "listChanged")}
         yield name, value if members is None else offered

@@ -399,7 +399,7 @@ class Remote:
             response = await self._send(client, request, headers)
         self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
-            said = read_challenges([response.headers.get("www-authenticate", "")])
+            said = read_challenges(response.headers.get("www-authenticate", ""))
             return response, await credentials.note_challenge(said)
         return response, ""
 

@@ -52,6 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -122,6 +123,21 @@ def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
         return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def members(raw: Raw) -> dict[str, Raw] | None:
+    """Return the members of an object as they are written; None if it is not one."""
+    return read(_members, raw)
+
+
+def member(raw: Raw, *path: str) -> Raw | None:
+    """Return the value at `path` of a part of a message; None if there is none."""
+    for name in path:
+        found = (members(raw) or {}).get(name)
+        if found is None:
+            return None
+        raw = found
+    return raw
 
 
 def fault(raw: Raw) -> Fault:
