@@ -34,7 +34,6 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
-    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -52,7 +51,18 @@ from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent, Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer, Timeouts
+from acp_launch.profile.model import (
+    Agent,
+    Approval,
+    HttpServer,
+    Match,
+    OAuth,
+    Rule,
+    Server,
+    SseServer,
+    StdioServer,
+    Timeouts,
+)
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -255,7 +265,7 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
 
 
 # Keys of a server, of either kind, that a plan has as they are.
-KEPT = ("restart", "timeouts", *BridgedPlan.__struct_fields__[1:])
+KEPT = ("restart", "timeouts", "bridge", *Server.__struct_fields__)
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
