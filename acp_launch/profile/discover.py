@@ -111,7 +111,7 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
     if overlaid := overlaid_by(name):
         raise UsageError(f'"{name}" is an overlay, not a profile', fix=f"name the profile: {overlaid}")
     user = users(settings)
-    if _is_path(name):
+    if "/" in name or os.sep in name or name.endswith(SUFFIXES):
         path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
         return replace(_at_path(path), user=user)
     for directory, origin, project in _places(start, user):
@@ -238,10 +238,6 @@ def built_in() -> Path:
     package = Path(acp_launch.__file__).parent
     installed = package / "profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or os.sep in name or name.endswith(SUFFIXES)
 
 
 def _at_path(file: Path) -> Found:
