@@ -49,10 +49,6 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
     is_required: bool = True
 
     @property
-    def stdio(self) -> StdioPlan | None:
-        return self.planned if isinstance(self.planned, StdioPlan) else None
-
-    @property
     def remote(self) -> RemotePlan | None:
         return self.planned if isinstance(self.planned, RemotePlan) else None
 
