@@ -15,13 +15,12 @@ from typing import Any
 from acp_launch import leave
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import prepare, spawn
+from acp_launch.process import prepare
 from acp_launch.process.child import GRACE, first_of, reaped
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import LocalProgram
-from acp_launch.process.spawn import Spawned, spawn_in_our_session
-from acp_launch.process.table import Process, Table
-from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
+from acp_launch.process.spawn import spawn_in_our_session
+from acp_launch.process.tree import Exit, Tree, from_wait_status, rounds, terminate
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -55,7 +54,7 @@ async def foreground(program: LocalProgram) -> Exit:
                 spawned = spawn_in_our_session(
                     program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
                 )
-                tree = _Tree(spawned)
+                tree = Tree(spawned)
             with reaped():
                 ended = await _until_over(tree, terminal)
         finally:
@@ -158,33 +157,3 @@ async def _end(tree: Tree) -> None:
         for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
             block_until_gone(killed, within=ROUND)
         tree.spawned.mark_ended()
-
-
-class _Tree(Tree):
-    """A tree in our own session, where orphans have no owner (tree.py).
-
-    Those in its group, or with its mark, are its own.
-    """
-
-    def __init__(self, spawned: Spawned) -> None:
-        super().__init__(spawned)
-        self._mine: set[Process] = set()  # a dead process shows no mark
-
-    def reap(self) -> None:
-        super().reap()
-        for orphan in self._orphans(prepare.table()):
-            if orphan.is_dead and orphan.parent == os.getpid():
-                os.waitpid(orphan.pid, os.WNOHANG)
-
-    def _roots(self, table: Table) -> list[Process]:
-        return [*super()._roots(table), *self._orphans(table)]
-
-    def _orphans(self, table: Table) -> list[Process]:
-        if not prepare.IS_LINUX:
-            return []
-        ours = os.getsid(0)
-        parents = [os.getpid(), *(spawn.parent.pids() if spawn.parent else [])]
-        children = [seen for pid in parents for seen in children_of(pid, table) if seen.session == ours]
-        group, mark = self.spawned.pid, self.spawned.mark
-        self._mine.update(child for child in children if group == child.group or mark == prepare.mark_of(child.pid))
-        return [child for child in children if child in self._mine and child.pid != self.spawned.pid]

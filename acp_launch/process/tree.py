@@ -87,6 +87,8 @@ class Tree:
         mark = prepare.mark_of(orphan.pid)
         if mark == self.spawned.mark or any(mark == other.mark for other in others):
             return mark == self.spawned.mark
+        if orphan.group == self.spawned.pid:  # it was started in our session, as a login is
+            return True
         return orphan.session in self._sessions or (not others and not _may_be_unrelated(orphan))
 
 
