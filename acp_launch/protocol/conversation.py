@@ -259,8 +259,8 @@ class Conversation:
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
         if not self._able().list:
             raise LocalProtocolError("the agent does not advertise session/list")  # C-34
-        wanted = {"cwd": cwd, "cursor": cursor}
-        return self._peer.call("session/list", {key: value for key, value in wanted.items() if value is not None})
+        params = ({} if cwd is None else {"cwd": cwd}) | ({} if cursor is None else {"cursor": cursor})
+        return self._peer.call("session/list", params)
 
     def end(self, how: Literal["close", "delete"], session_id: str) -> Call:
         able = self._able()

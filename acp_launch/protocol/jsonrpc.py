@@ -324,20 +324,20 @@ class Peer:
         self._settled = b""  # the request answered since the last message, if any
 
     def call(self, method: str, params: object) -> Call:
-        number = self._next
-        self._next += 1
-        self._asked[str(number).encode()] = (number, method)
+        number = self._number(method)
         return Call(number, method, as_line(request(number, method, params)))
+
+    def _number(self, method: str) -> int:
+        self._next += 1
+        self._asked[str(self._next - 1).encode()] = (self._next - 1, method)
+        return self._next - 1
 
     def pass_on(self, method: str, line: bytes) -> Call:
         """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
         from acp_launch.protocol import splice  # for an editor alone
 
-        number = self._next
-        self._next += 1
-        written = str(number).encode()
-        self._asked[written] = (number, method)
-        return Call(number, method, as_line(splice.with_id(line, Raw(written))))
+        number = self._number(method)
+        return Call(number, method, as_line(splice.with_id(line, Raw(str(number).encode()))))
 
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""
