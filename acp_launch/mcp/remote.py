@@ -339,7 +339,11 @@ class Remote:
     def timer(self, stream: int, after: float) -> None:
         if (timer := self._timers.pop(stream, None)) is not None:
             timer.cancel()
-        self._timers[stream] = self._loop.call_later(after, self._woke, stream)
+        self._timers[stream] = self._loop.call_later(after, self._ring, stream)
+
+    def _ring(self, stream: int) -> None:
+        self._timers.pop(stream, None)
+        self._step(self._connection.ring, stream)
 
     def note_end(self, ended: Ended) -> None:
         self._end = ended
@@ -468,10 +472,6 @@ class Remote:
             del self._tasks[stream]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._step(self._connection.fail, stream, self._failure(error))
-
-    def _woke(self, stream: int) -> None:
-        self._timers.pop(stream, None)
-        self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
         self._step(self._connection.tick)
