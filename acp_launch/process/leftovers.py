@@ -230,35 +230,33 @@ class LaunchTree(Struct, frozen=True, kw_only=True):
 
 def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
     """Return the tree of a launch, or None if it has no process on this machine any more."""
-    kind = launch_state(launch)
-    if kind == "running":
-        return _running(launch)
-    if kind in ("over", "foreign"):
-        return None
-    alive = launch_processes(launch).alive()
-    pids = {seen.pid for seen in alive}
-    members = _Snapshot(launch).members(seen.pid for seen in alive if seen.parent not in pids)
-    if not members:
-        return None
-    return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members, cwd=launch.cwd)
-
-
-def _running(launch: RecordedLaunch) -> LaunchTree | None:
-    root = _Snapshot(launch).member(launch.launcher.pid)
-    if root is None:
+    kind, snapshot = launch_state(launch), _Snapshot(launch)
+    root: TreeProcess | None = None
+    members: tuple[TreeProcess, ...] = ()
+    ended: tuple[EndedChild, ...] = ()
+    remote: tuple[OpenConnection, ...] = ()
+    if kind == "running" and (root := snapshot.member(launch.launcher.pid)) is not None:
+        members = root.children
+        ended = tuple(EndedChild(over.name, over.restarts) for over in launch.ended)
+        remote = tuple(
+            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
+            for each in launch.connections
+            if each.state != "stopped"
+        )
+    elif kind in ("ending", "dead"):
+        alive = launch_processes(launch).alive()
+        pids = {seen.pid for seen in alive}
+        members = snapshot.members(seen.pid for seen in alive if seen.parent not in pids)
+    if root is None and not members:
         return None
     return LaunchTree(
         profile=launch.profile,
         verb=launch.verb,
-        state="running",
+        state=kind,
         root=root,
-        members=root.children,
-        ended=tuple(EndedChild(over.name, over.restarts) for over in launch.ended),
-        remote=tuple(
-            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
-            for each in launch.connections
-            if each.state != "stopped"
-        ),
+        members=members,
+        ended=ended,
+        remote=remote,
         cwd=launch.cwd,
     )
 

@@ -201,28 +201,23 @@ def _is_lock(file: Path) -> bool:
 
 def parents(*, start: Path, settings: Settings) -> list[Found]:
     """List the files near `start` that are only parents of other profiles."""
-    user = users(settings)
-    return [
-        Found(file.stem, file, project, origin, user=user)
-        for directory, origin, project in _places(start, user)
-        for file in _profiles(directory)
-        if file.stem.startswith(PARENT)
-    ]
+    return [found for found in _everything(start, settings) if found.name.startswith(PARENT)]
 
 
 def discover(*, start: Path, settings: Settings) -> list[Found]:
     """List every profile that can be named from `start`, the nearest first, including shadowed ones."""
-    everything: list[Found] = []
-    winners: dict[str, Path] = {}
+    everything = [found for found in _everything(start, settings) if not found.name.startswith(PARENT)]
+    winners = {found.name: found.file for found in reversed(everything)}
+    return [
+        found if winners[found.name] == found.file else replace(found, shadowed_by=winners[found.name])
+        for found in everything
+    ]
+
+
+def _everything(start: Path, settings: Settings) -> Iterator[Found]:
     user = users(settings)
     for directory, origin, project in _places(start, user):
-        for file in _profiles(directory):
-            if file.stem.startswith(PARENT):
-                continue
-            found = Found(file.stem, file, project, origin, winners.get(file.stem), user)
-            everything.append(found)
-            winners.setdefault(file.stem, file)
-    return everything
+        yield from (Found(file.stem, file, project, origin, user=user) for file in _profiles(directory))
 
 
 def project_of(start: Path) -> Path:
