@@ -114,15 +114,22 @@ class EraAdapter:
     def end(self, unsent: Iterable[bytes] = ()) -> list[bytes]:
         """Note the end of the process; return the agent's own messages for the lines that never reached the server."""
         self._own.clear()
-        return [*self._originals(unsent)]
+        originals = []
+        for line in unsent:
+            message = jsonrpc.decode(line)
+            if message is None or message.id is UNSET or message.method is UNSET:
+                continue
+            if (call := self._at_server(message.id)) is not None:
+                originals.append(call.line)
+            elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
+                originals.append(splice.without(line, ("params", "_meta"), era.OF_REQUESTS))
+        return originals
 
     def _fresh(self) -> Raw:
-        """Return an id of ours."""
         self._numbers += 1
         return Raw(f'"{OURS}{self._numbers}"'.encode())
 
     def _meta(self) -> bytes:
-        """Write the members that each request has in its `_meta`."""
         return era.meta(self._knowledge.version, self._client, self._capabilities, self._level)
 
     # From the agent.
@@ -332,16 +339,6 @@ class EraAdapter:
         self._calls.pop(key(call.id), None)
         for id in call.questions:
             self._ports.to_agent(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
-
-    def _originals(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        for line in lines:
-            message = jsonrpc.decode(line)
-            if message is None or message.id is UNSET or message.method is UNSET:
-                continue
-            if (call := self._at_server(message.id)) is not None:
-                yield call.line
-            elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
-                yield splice.without(line, ("params", "_meta"), era.OF_REQUESTS)
 
 
 def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
