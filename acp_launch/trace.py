@@ -86,7 +86,8 @@ class Trace:
         """Write a message, given without its newline. `server` names the connection; it is the agent's without one."""
         ends = {**_server_field(server), "from": source, "to": target}
         if len(line) > LONGEST:
-            text = self._redactor.cut_json(line[:BEGINNING]).decode(errors="replace")
+            redacted = self._redactor.data(self._redactor.raw_json(line))
+            text = redacted[:BEGINNING].decode(errors="replace")
             self._add("message", {**ends, **self._envelope(line), "size": len(line)}, b'"text":' + written(text))
         elif line.strip():
             self._add("message", ends, self._content(line))

@@ -6,6 +6,5 @@ In: settings, a loaded profile, and the answers of an agent and its servers. Out
     check      `Check`, one line of the report; the exit code; `Anonymizer` for bug reports
     machine    version, directories, limits, control group, leftovers
     profile    the profile, its trust, its secrets, and its agent and servers planned one by one
-    programs   the program behind a command, its version manager, and its Node.js
     answers    the answers of agent and servers; whether a remote server accepts connections
 """

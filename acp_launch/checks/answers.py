@@ -19,7 +19,7 @@ from acp_launch.errors import AuthRequired, LaunchError, ProtocolError, WaitExpi
 from acp_launch.plan.model import Value
 from acp_launch.problem import count, ours
 from acp_launch.profile.values import is_local
-from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
+from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.session.login import more
 from acp_launch.waits import stretch
 
@@ -58,16 +58,16 @@ def agent(shaken: Handshake) -> Check:
     }
     who = f"{said.title or '(without a name)'} {said.agent_version}".strip()
     text = f"{who}, ACP {said.version}; answered in {milliseconds(shaken.after)}"
-    detail: tuple[str, ...] = (f"can: {', '.join(able) or 'nothing beyond a prompt'}", f"logins: {_logins(methods)}")
+    logins = ", ".join(f"{method.name} ({method.id})" for method in methods) or "none offered"
+    detail: tuple[str, ...] = (f"can: {', '.join(able) or 'nothing beyond a prompt'}", f"logins: {logins}")
     if shaken.mcp == "http":
         detail = (*detail, f"reaches bridged MCP servers over {shaken.mcp}")
         facts["mcp_over"] = shaken.mcp
-    if shaken.after > SLOW * shaken.limit:
-        fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
-        return Check(
-            name="agent", verdict="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
-        )
-    return Check(name="agent", text=text, detail=detail, facts=facts)
+    check = Check(name="agent", text=text, detail=detail, facts=facts)
+    if shaken.after <= SLOW * shaken.limit:
+        return check
+    fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
+    return replace(check, verdict="warning", text=f"{text}, near its limit", fix=fix)
 
 
 def session(after: float) -> Check:
@@ -127,17 +127,15 @@ def failure(part: ProfilePart, error: LaunchError, profile: str, *, has_log: boo
     fix = error.fix or more(profile, part.server, has_log=has_log)
     command = [line for line in error.detail if line.startswith("command: ")][:1]
     words = [line for line in error.detail if line not in command]
-    detail = (*command, *words[-LAST_WORDS:])
+    check = replace(check, subject=part.server, fix=fix, detail=(*command, *words[-LAST_WORDS:]))
     if not part.is_required:
-        return Check(name="server", subject=part.server, verdict="warning", text=check.text, fix=fix, detail=detail)
+        return replace(check, verdict="warning", code=0)
     if part.server:
         is_told = part.remote is not None and isinstance(error, AuthRequired | ProtocolError)
         code = error.exit_code if is_told else 8
     else:
         code = 4 if isinstance(error, WaitExpired) else error.exit_code
-    return Check(
-        name=check.name, subject=part.server, verdict="problem", text=check.text, fix=fix, detail=detail, code=code
-    )
+    return replace(check, verdict="problem", code=code)
 
 
 def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
@@ -158,10 +156,6 @@ def capabilities(able: Capabilities) -> list[str]:
 
 def milliseconds(amount: float) -> str:
     return f"{amount:.2f} s" if amount >= 1 else f"{1000 * amount:.0f} ms"
-
-
-def _logins(methods: Sequence[AuthMethod]) -> str:
-    return ", ".join(f"{method.name} ({method.id})" for method in methods) or "none offered"
 
 
 def _offers(found: "Survey", hidden: int) -> str:

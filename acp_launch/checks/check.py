@@ -60,18 +60,11 @@ def of_problem(name: str, subject: str, found: Problem, code: int) -> Check:
 
 def of_error(name: str, error: LaunchError) -> list[Check]:
     """Turn an error into checks: one for each of its problems, else a single one."""
+    code = error.exit_code
     if isinstance(error, ProblemsError):
-        return [of_problem(name, "", found, error.exit_code) for found in error.problems]
-    return [
-        Check(
-            name=name,
-            verdict="problem",
-            text=error.message,
-            fix=error.fix,
-            detail=error.detail,
-            code=error.exit_code,
-        )
-    ]
+        return [of_problem(name, "", found, code) for found in error.problems]
+    text, fix, detail = error.message, error.fix, error.detail
+    return [Check(name=name, verdict="problem", text=text, fix=fix, detail=detail, code=code)]
 
 
 def exit_code(checks: Iterable[Check]) -> int:

@@ -52,7 +52,6 @@ def check_machine(settings: Settings) -> Iterator[Check]:
     if not IS_WINDOWS:
         yield runtime()
         yield descriptors()
-        yield processes()
         yield shims()
         yield control_group()
         yield from leftovers(settings.state)
@@ -202,40 +201,33 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-# Limits of this machine: disk space, file descriptors, processes.
+# Limits of this machine: disk space and file descriptors.
 MIB = 1024**2
 LEAST, LITTLE = 5 * MIB, 100 * MIB  # free bytes: what one launch may write; what a few days of logs take
-FEW_FILES = 100  # inodes
 FEW_DESCRIPTORS = 256  # three for each child, and as many for agents that open files
 OF_A_LAUNCH = 64  # descriptors of a launch without servers, including commands that it runs for the agent
 OF_A_SERVER = 6  # its three pipes, two pipes that the agent's shim lends, and the connection to the shim
 FEW_SERVERS = 1000  # the report names the room for servers if it is less than this
-FEW_PROCESSES = 64  # an agent in Node.js has a dozen threads, each server as many; all of them count
 
 
 def disk(kind: str, directory: Path) -> Check:
     """Check the file system of `directory`, which may not exist yet."""
     there = nearest(directory)
     try:
-        usage = shutil.disk_usage(there)
-        files = os.statvfs(there) if hasattr(os, "statvfs") else None
+        return room(kind, shutil.disk_usage(there).free)
     except OSError as error:
         return warning("disk", kind, f"cannot be checked: {error.strerror}", f"check {there}")
-    files_left = files.f_favail if files and files.f_files else None  # some file systems do not count them
-    return room(kind, usage.free, files_left)
 
 
-def room(kind: str, free: int, files: int | None) -> Check:
-    """Report free space. `files` is the number of files that can still be created, None if unknown."""
-    fix = "make room there, or choose another directory: " + f"export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
-    text, facts = f"{size(free)} free", {"free": free, "files": files}
-    if free < LEAST or files == 0:
-        return problem("disk", kind, text if files != 0 else "no room for another file", fix, **facts)
+def room(kind: str, free: int) -> Check:
+    """Report free space. A file system without room for another file shows when the directory is written to."""
+    fix = f"make room there, or choose another directory: export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
+    text = f"{size(free)} free"
+    if free < LEAST:
+        return problem("disk", kind, text, fix, free=free)
     if free < LITTLE:
-        return warning("disk", kind, text, fix, **facts)
-    if files is not None and files < FEW_FILES:
-        return warning("disk", kind, f"room for only {files} more files", fix, **facts)
-    return ok("disk", kind, text, **facts)
+        return warning("disk", kind, text, fix, free=free)
+    return ok("disk", kind, text, free=free)
 
 
 def size(amount: int) -> str:
@@ -250,19 +242,15 @@ def size(amount: int) -> str:
 
 def descriptors() -> Check:
     """Check the limit of open files. Call it before the first child is started, since that raises the limit."""
-    return open_files(*_descriptors())
-
-
-def _descriptors() -> list[int | None]:
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return [None if limit == resource.RLIM_INFINITY else limit for limit in limits]
+    return open_files(*(None if limit == resource.RLIM_INFINITY else limit for limit in limits))
 
 
 def open_files(soft: int | None, hard: int | None) -> Check:
     """Report the limits of open files; None means unlimited. A launch raises its own soft limit."""
-    room = _room(hard)
+    room = None if hard is None else max(0, hard - OF_A_LAUNCH) // OF_A_SERVER
     facts = {"soft": soft, "hard": hard, "servers": room}
     text = f"{_limit_text(soft)}, up to {_limit_text(hard)} for acp-launch itself"
     if room is not None and room < FEW_SERVERS:
@@ -272,57 +260,6 @@ def open_files(soft: int | None, hard: int | None) -> Check:
     if hard is not None and hard < FEW_DESCRIPTORS:
         return warning("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     return ok("limit", "open files", text, **facts)
-
-
-def _room(hard: int | None) -> int | None:
-    return None if hard is None else max(0, hard - OF_A_LAUNCH) // OF_A_SERVER
-
-
-def processes() -> Check:
-    """Check how many processes the user or the container may still start, whichever is less."""
-    left = min((each for each in (_of_user(), _of_container()) if each is not None), default=None)
-    return more_processes(left)
-
-
-def more_processes(left: int | None) -> Check:
-    """Report how many processes may still be started; None means unlimited."""
-    if left is None:
-        return ok("limit", "processes", "no limit", left=None)
-    text = f"{max(0, left):,} more"
-    if left < FEW_PROCESSES:
-        fix = "stop what you do not need, or raise the limit: ulimit -u, or the container's pids limit"
-        return warning("limit", "processes", text, fix, left=left)
-    return ok("limit", "processes", text, left=left)
-
-
-def _of_user() -> int | None:
-    """Return the rest of the user's process limit; None if unlimited. Threads count on Linux. Root is exempt."""
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
-        return None
-    return limit - sum(_ours())
-
-
-def _ours() -> Iterator[int]:
-    import psutil
-
-    for process in psutil.process_iter(["uids", "num_threads"]):
-        uids = process.info["uids"]
-        if uids is not None and uids.real == os.getuid():
-            yield (process.info["num_threads"] or 1) if sys.platform == "linux" else 1
-
-
-def _of_container() -> int | None:
-    """Return the rest of the container's limit (cgroup v2); None without a cgroup or a limit."""
-    try:
-        own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("0::")[2].partition("\n")[0]
-        group = Path("/sys/fs/cgroup", own.lstrip("/"))
-        most, current = ((group / f"pids.{each}").read_text(encoding="ascii").strip() for each in ("max", "current"))
-    except (OSError, UnicodeError):
-        return None
-    return int(most) - int(current) if most.isdecimal() and current.isdecimal() else None
 
 
 def _limit_text(limit: int | None) -> str:

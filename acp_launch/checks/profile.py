@@ -49,10 +49,6 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
     is_required: bool = True
 
     @property
-    def stdio(self) -> StdioPlan | None:
-        return self.planned if isinstance(self.planned, StdioPlan) else None
-
-    @property
     def remote(self) -> RemotePlan | None:
         return self.planned if isinstance(self.planned, RemotePlan) else None
 
@@ -147,15 +143,11 @@ def trust(
     fix = _fix(loaded, found)
     if is_waved and found.how != "doubtful":
         return warning("trust", "", f"{BAD[found.how]}; trusted for this run (--trust)", fix, how=found.how)
-    check = problem("trust", "", _why(found), fix, NotTrusted.exit_code, how=found.how)
+    why = f"{BAD[found.how]}{': ' if found.doubts else ''}{'; '.join(found.doubts)}; nothing was started"
+    check = problem("trust", "", why, fix, NotTrusted.exit_code, how=found.how)
     lines = [_COLOUR.sub("", line) for line in report(found)]
     more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
     return replace(check, detail=(*lines[:MOST], *more))
-
-
-def _why(found: TrustState) -> str:
-    reasons = f": {'; '.join(found.doubts)}" if found.doubts else ""
-    return f"{BAD[found.how]}{reasons}; nothing was started"
 
 
 def _fix(loaded: Loaded, found: TrustState) -> str:

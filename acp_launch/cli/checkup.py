@@ -26,14 +26,13 @@ from acp_launch.checks import answers, machine
 from acp_launch.checks import profile as profile_checks
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
-from acp_launch.checks.programs import Runtime, command, runtime
 from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
 from acp_launch.cli.planning import loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
-from acp_launch.cli.start import logging_in, open_env, server_logs
+from acp_launch.cli.start import logging_in, server_logs
 from acp_launch.cli.stores import open_store, outcomes, say_waiting
 from acp_launch.cli.verb import at_home, load_settings
 from acp_launch.console.ask.terminal import possible
@@ -49,7 +48,6 @@ from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.model import LaunchPlan, next_command
-from acp_launch.process.capture import capture
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
@@ -69,9 +67,6 @@ from acp_launch.session.permission.policy import policy
 from acp_launch.session.store import Record
 from acp_launch.settings.load import FILE
 from acp_launch.settings.model import Settings
-from acp_launch.waits import stretch
-
-NODE_PATIENCE = stretch(5.0)  # seconds for `node --version`
 
 
 class Checkup:
@@ -150,7 +145,8 @@ class Checkup:
             return
         require_platform()
         programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
-        self._note(command(label, plan.agent.command, _runtime(plan)) for label, plan in programs)
+        paths = [(label, str(plan.agent.command)) for label, plan in programs]
+        self._note(ok("command", label, path, path=path) for label, path in paths)
         opening = cache(partial(open_store, settings))
         logins = _logins(parts, settings)
         found = self._look_up(parts, logins, settings, store, opening)
@@ -237,21 +233,6 @@ class Checkup:
 def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
     remotes = [part.remote for part in parts if part.remote is not None]
     return server_logins(remotes, settings)
-
-
-def _runtime(plan: LaunchPlan) -> Runtime | None:
-    """Find the Node.js that runs a program, in the environment and directory that it will have."""
-    env, process = open_env(plan), plan.agent
-
-    def run(node: Path) -> str:
-        try:
-            return capture([str(node), "--version"], NODE_PATIENCE, env=env, cwd=process.cwd).out.decode(
-                errors="replace"
-            )
-        except LaunchError:
-            return ""
-
-    return runtime(process.command, path=env.get("PATH"), cwd=process.cwd, run=run)
 
 
 class LiveChecks(Struct, frozen=True, kw_only=True):

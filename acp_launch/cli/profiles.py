@@ -59,12 +59,7 @@ class Validate(NamedTuple):
 
 
 def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
-    """Yield warnings about an agent that the copy of the registry's index does not list, and, if it is to be `locked`,
-    how a profile of a project differs from the project's lock file."""
-    if loaded and loaded.profile.agent.registry is not None:
-        from acp_launch.plan.locked import unlisted
-
-        yield from unlisted(loaded)
+    """Yield how a profile of a project differs from the project's lock file, if it is to be `locked`."""
     if loaded and locked and loaded.found.origin in ("path", "project"):
         from acp_launch.cli.planning import lock_differences, resolved_from
 

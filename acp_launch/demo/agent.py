@@ -94,7 +94,8 @@ class Agent:
         identity, method = message["id"], message["method"]
         params: Message = message.get("params", {})
         try:
-            if method.startswith("session/") and self._requires_login and not _is_logged_in():
+            is_logged_in = not self._requires_login or os.environ.get(TOKEN) or _login_file().exists()
+            if method.startswith("session/") and not is_logged_in:
                 raise RpcError(AUTH_REQUIRED, "log in to the demo agent first")
             if method == "session/prompt":
                 self._session(params).prompt(identity, params["prompt"])
@@ -196,13 +197,11 @@ def _read_opening(params: Message) -> tuple[str, list[str], list[Message]]:
         if not Path(path).is_absolute() or not Path(path).is_dir():
             raise RpcError(INVALID_PARAMS, f"{path!r} is not the absolute path of a directory that exists")
     cwd, *more = map(os.path.normpath, paths)
-    return cwd, more, [_read_server(entry) for entry in params.get("mcpServers", [])]
-
-
-def _read_server(entry: Message) -> Message:
-    if kind := entry.get("type"):
-        raise RpcError(INVALID_PARAMS, f"mcpServers[{entry['name']}]: this agent speaks stdio, not {kind}")
-    return {**entry, "env": {pair["name"]: pair["value"] for pair in entry["env"]}}
+    entries = params.get("mcpServers", [])
+    for entry in entries:
+        if kind := entry.get("type"):
+            raise RpcError(INVALID_PARAMS, f"mcpServers[{entry['name']}]: this agent speaks stdio, not {kind}")
+    return cwd, more, [{**each, "env": {pair["name"]: pair["value"] for pair in each["env"]}} for each in entries]
 
 
 # The login.
@@ -210,10 +209,6 @@ def _read_server(entry: Message) -> Message:
 
 def _login_file() -> Path:
     return home() / "login"
-
-
-def _is_logged_in() -> bool:
-    return bool(os.environ.get(TOKEN)) or _login_file().exists()
 
 
 def _authenticate(params: Message) -> Message:

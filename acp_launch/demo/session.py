@@ -189,7 +189,9 @@ class Session:
             reason = "end_turn"
         except TurnCancelled:
             reason = "cancelled"
-        self.notify({"sessionUpdate": "usage_update", "used": _count_words(self.records()), "size": WINDOW})
+        contents = [record["update"].get("content") for record in self.records() if "update" in record]
+        used = sum(len(content.get("text", "").split()) for content in contents if isinstance(content, dict))
+        self.notify({"sessionUpdate": "usage_update", "used": used, "size": WINDOW})
         asked = len(text.split())  # in words, since no model counts tokens
         usage = {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
         return {"stopReason": reason, "usage": usage}
@@ -275,8 +277,3 @@ class Turn:
         for group in GROUP.findall(text):
             self.check()
             self.update(kind, messageId=message, content={"type": "text", "text": group})
-
-
-def _count_words(records: list[Message]) -> int:
-    contents = [record["update"].get("content") for record in records if "update" in record]
-    return sum(len(content.get("text", "").split()) for content in contents if isinstance(content, dict))

@@ -18,8 +18,37 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = r"^(?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)$"
 
 
-class Duration(float):
+class _Measure:
+    """What pydantic asks of a type: its `take` decides, its `fix` says how to write a value."""
+
+    __slots__ = ()
+    kind = ""  # of the error
+
+    @classmethod
+    def take(cls, value: object) -> Self:
+        raise NotImplementedError
+
+    @staticmethod
+    def fix(value: object) -> str:
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import PydanticCustomError, core_schema
+
+        def validate(value: object) -> object:
+            try:
+                return cls.take(value)
+            except ValueError:
+                raise PydanticCustomError(cls.kind, cls.kind, {"fix": cls.fix(value)}) from None
+
+        return core_schema.no_info_plain_validator_function(validate)
+
+
+class Duration(_Measure, float):
     """A positive length of time in seconds; `str` writes it as a profile does."""
+
+    kind = "bad_duration"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -51,30 +80,15 @@ class Duration(float):
         return f"{round(self * 1000, 3):.12g}ms"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(cls._validate)
-
-    @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"type": "string", "pattern": _DURATION, "examples": ["200ms", "10s", "2m", "1h"]}
 
-    @classmethod
-    def _validate(cls, value: object) -> Self:
-        from pydantic_core import PydanticCustomError
-
-        try:
-            return cls.take(value)
-        except ValueError:
-            raise PydanticCustomError("bad_duration", "duration", {"fix": _fix(value)}) from None
-
-
-def _fix(value: object) -> str:
-    if isinstance(value, str):
-        return "write a positive number and its unit: 200ms, 10s, 2m, 1h"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return f"write {value:g}s" if is_number else "write a duration such as 10s"
+    @staticmethod
+    def fix(value: object) -> str:
+        if isinstance(value, str):
+            return "write a positive number and its unit: 200ms, 10s, 2m, 1h"
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        return f"write {value:g}s" if is_number else "write a duration such as 10s"
 
 
 _BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -82,10 +96,11 @@ _SIZE = regex(r"([0-9]{1,10})(KiB|MiB|GiB|)")
 SMALLEST, LARGEST = 4096, 1024**3  # bytes; one message is held in memory, and an answer to `initialize` needs 2 KiB
 
 
-class Size(int):
+class Size(_Measure, int):
     """A number of bytes, `SMALLEST` to `LARGEST`."""
 
     __slots__ = ()
+    kind = "bad_size"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -116,17 +131,6 @@ class Size(int):
             return cls._within_bounds(value)
         return cls.parse(value if isinstance(value, str) else "")
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(cls._validate)
-
-    @classmethod
-    def _validate(cls, value: object) -> Self:
-        from pydantic_core import PydanticCustomError
-
-        try:
-            return cls.take(value)
-        except ValueError:
-            raise PydanticCustomError("bad_size", "size", {"fix": "write a number and its unit: 64MiB"}) from None
+    @staticmethod
+    def fix(value: object) -> str:
+        return "write a number and its unit: 64MiB"

@@ -9,7 +9,7 @@ function that builds the annotated type.
 """
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 from msgspec import NODEFAULT, Struct, structs
 
 from acp_launch.document.nodes import Plain
+from acp_launch.problem import KeyPath
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -125,3 +126,18 @@ _BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
 def _hints(shape: type) -> dict[str, Any]:
     """Return the type hints of a shape. They are cached, since reading them takes longer than building the shape."""
     return typing.get_type_hints(shape, include_extras=True)
+
+
+def shape_at(shape: type[Shape], path: KeyPath) -> type[Shape]:
+    """Return the shape of the mapping at `path` below one of `shape`; of the one above it if there is none."""
+    for step in path:
+        hint = None if isinstance(step, int) else _hints(shape).get(step)
+        shape = next(_shapes_in(hint), shape)
+    return shape
+
+
+def _shapes_in(hint: Any) -> Iterator[type[Shape]]:
+    if isinstance(hint, type) and issubclass(hint, Shape):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from _shapes_in(part)

@@ -195,8 +195,7 @@ class _Builder:
         return next(event for event in self.events if not isinstance(event, skip))
 
     def _problem(self, event: Any, message: str, fix: str) -> None:
-        mark = event.start_mark
-        self.problems.append(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+        self.problems.append(self._refuse(event, message, fix).problem)
 
     def _refuse(self, event: Any, message: str, fix: str) -> _Refused:
         mark = event.start_mark
@@ -216,8 +215,7 @@ class _Builder:
         return self._refuse(event, f"more than {MAX_NODES:,} keys and values, aliases expanded", fix)
 
     def _too_deep(self, event: Any) -> _Refused:
-        fix = "use fewer levels"
-        return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
+        return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", "use fewer levels")
 
     def _alias(self, event: Any) -> Node:
         self.is_aliased = True

@@ -17,6 +17,7 @@ from acp_launch.mcp import era
 from acp_launch.mcp.era import Discovered, Knowledge
 from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
 from acp_launch.protocol import jsonrpc, splice
+from acp_launch.protocol.acp import decoded, mapping, text
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.written import written
 
@@ -35,10 +36,6 @@ class _Initialize(Struct):
     capabilities: Raw | UnsetType = UNSET
 
 
-class _Level(Struct):
-    level: str = ""
-
-
 class _Result(Struct):
     """The members of a result that only the newer era has."""
 
@@ -54,14 +51,8 @@ class _Wanted(Struct):
     params: Raw = Raw(b"{}")
 
 
-class _Elicitation(Struct):
-    mode: str = "form"
-
-
-_initialize, _level = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Level)
-_result = msgspec.json.Decoder(_Result)
-_wanted, _elicitation = msgspec.json.Decoder(_Wanted), msgspec.json.Decoder(_Elicitation)
-_members = msgspec.json.Decoder(dict[str, Raw])
+_initialize, _result = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Result)
+_wanted = msgspec.json.Decoder(_Wanted)
 
 
 class AdapterPorts(Protocol):
@@ -123,15 +114,22 @@ class EraAdapter:
     def end(self, unsent: Iterable[bytes] = ()) -> list[bytes]:
         """Note the end of the process; return the agent's own messages for the lines that never reached the server."""
         self._own.clear()
-        return [*self._originals(unsent)]
+        originals = []
+        for line in unsent:
+            message = jsonrpc.decode(line)
+            if message is None or message.id is UNSET or message.method is UNSET:
+                continue
+            if (call := self._at_server(message.id)) is not None:
+                originals.append(call.line)
+            elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
+                originals.append(splice.without(line, ("params", "_meta"), era.OF_REQUESTS))
+        return originals
 
     def _fresh(self) -> Raw:
-        """Return an id of ours."""
         self._numbers += 1
         return Raw(f'"{OURS}{self._numbers}"'.encode())
 
     def _meta(self) -> bytes:
-        """Write the members that each request has in its `_meta`."""
         return era.meta(self._knowledge.version, self._client, self._capabilities, self._level)
 
     # From the agent.
@@ -172,7 +170,8 @@ class EraAdapter:
             self.is_needed = not era.is_stateless(message.params)  # an agent that does without a handshake, too
             self._ports.to_server(line)
         elif message.method == era.SET_LEVEL:
-            self._set_level(id, message.params)
+            self._level = text(mapping(decoded(message.params)).get("level"))
+            self._ports.to_agent(jsonrpc.result(id, {}))
         elif message.method in (era.SUBSCRIBE, era.UNSUBSCRIBE):
             said = f'MCP server "{self.name}" speaks MCP {self._knowledge.version}: {message.method} is not translated'
             self._ports.to_agent(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
@@ -185,10 +184,6 @@ class EraAdapter:
         id = self._fresh()
         self._own[bytes(id)] = take
         self._ports.to_server(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
-
-    def _set_level(self, id: Raw, params: Raw) -> None:
-        self._level = (jsonrpc.read(_level, params) or _Level()).level
-        self._ports.to_agent(jsonrpc.result(id, {}))
 
     # The handshake.
 
@@ -230,7 +225,7 @@ class EraAdapter:
         """Answer the handshake from what the server has said of itself."""
         self._is_open = True
         self._knowledge.learn("stateless")
-        about = jsonrpc.read(_members, found.meta) or {}
+        about = jsonrpc.members(found.meta) or {}
         unnamed = Raw(written({"name": self.name, "version": ""}))
         result = {
             "protocolVersion": self._version if self._version in era.HANDSHAKE else era.HANDSHAKE[0],
@@ -289,7 +284,7 @@ class EraAdapter:
 
     def _require(self, id: Raw, result: _Result) -> None:
         """Ask the agent for the input that a request needs."""
-        call, able = self._at_server(id), jsonrpc.read(_members, self._capabilities) or {}
+        call, able = self._at_server(id), jsonrpc.members(self._capabilities) or {}
         wanted = {name: jsonrpc.read(_wanted, raw) or _Wanted() for name, raw in (result.requests or {}).items()}
         lacking = [one.method for one in wanted.values() if INPUTS.get(one.method) not in (*able, "")]
         if call is None or lacking:
@@ -309,8 +304,7 @@ class EraAdapter:
         id = self._fresh()
         call.questions[bytes(id)] = name
         line = jsonrpc.request(id, wanted.method, wanted.params)
-        asked = jsonrpc.read(_elicitation, wanted.params) if wanted.method == era.ELICITATION else None
-        if asked is not None and asked.mode == "url":
+        if wanted.method == era.ELICITATION and mapping(decoded(wanted.params)).get("mode") == "url":
             line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
         self._ports.to_agent(line)
 
@@ -346,16 +340,6 @@ class EraAdapter:
         for id in call.questions:
             self._ports.to_agent(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
 
-    def _originals(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        for line in lines:
-            message = jsonrpc.decode(line)
-            if message is None or message.id is UNSET or message.method is UNSET:
-                continue
-            if (call := self._at_server(message.id)) is not None:
-                yield call.line
-            elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
-                yield splice.without(line, ("params", "_meta"), era.OF_REQUESTS)
-
 
 def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
     return raw.copy() if raw is not UNSET and bytes(raw).lstrip()[:1] == b"{" else default
@@ -370,7 +354,7 @@ def _foreign(message: Envelope, found: Discovered | None) -> list[str] | None:
 
 def _without_subscriptions(capabilities: Raw) -> Iterator[tuple[str, object]]:
     """Yield a server's capabilities without those that need a subscription."""
-    for name, value in (jsonrpc.read(_members, capabilities) or {}).items():
-        members = jsonrpc.read(_members, value)
+    for name, value in (jsonrpc.members(capabilities) or {}).items():
+        members = jsonrpc.members(value)
         offered = {key: each for key, each in (members or {}).items() if key not in ("subscribe", "listChanged")}
         yield name, value if members is None else offered

@@ -9,7 +9,6 @@ tool, and `survey` collects all that can be learned without using the server.
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
@@ -40,13 +39,9 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
-from acp_launch.regex import regex
 from acp_launch.rpc import Pump, Transport, details
 from acp_launch.waits import awaited, stretch
 
-# One escape: a surrogate pair, half a pair, or any other (an escaped backslash too).
-_ESCAPE = regex(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
-_HALVES = (b"\\ud", b"\\uD")
 NOISE = Junk("a line that is not a JSON-RPC message")
 
 
@@ -114,16 +109,7 @@ class McpClient:
 
 def messages(line: bytes) -> Sequence[bytes]:
     """Split a line into its messages: one, or those of a batch."""
-    if line[:1] not in jsonrpc.STARTS:
-        return (line,)
-    if any(half in line for half in _HALVES):
-        line = _whole(line)
-    return jsonrpc.batch(line) or (line,)
-
-
-def _whole(line: bytes) -> bytes:
-    """Replace single halves of surrogate pairs, which msgspec refuses; JavaScript servers make them from emojis."""
-    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[2] else found[0], line)
+    return (line[:1] in jsonrpc.STARTS and jsonrpc.batch(line)) or (line,)
 
 
 def _news(told: Notified) -> Iterator[Event]:

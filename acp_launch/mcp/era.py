@@ -45,29 +45,6 @@ REFUSALS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_RE
 Side = Literal["handshake", "stateless"]
 
 
-class _Meta(Struct):
-    version: Raw | UnsetType = field(default=UNSET, name=VERSION)
-
-
-class _Params(Struct):
-    meta: _Meta = field(default_factory=_Meta, name="_meta")
-
-
-class _Named(Struct):
-    """The parameters of a request that a header repeats."""
-
-    name: str = ""
-    uri: str = ""
-
-
-class _Supported(Struct):
-    supported: list[str]
-
-
-class _Unsupported(Struct):
-    data: _Supported
-
-
 class Discovered(Struct):
     """The parts of a `server/discover` result that are used."""
 
@@ -78,10 +55,8 @@ class Discovered(Struct):
     meta: Raw = field(default_factory=lambda: Raw(b"{}"), name="_meta")
 
 
-_params = msgspec.json.Decoder(_Params)
-_named = msgspec.json.Decoder(_Named)
-_version = msgspec.json.Decoder(str)
-_unsupported = msgspec.json.Decoder(_Unsupported)
+_text = msgspec.json.Decoder(str)
+_versions = msgspec.json.Decoder(list[str])
 _discovered = msgspec.json.Decoder(Discovered)
 
 
@@ -92,8 +67,12 @@ def is_stateless(params: Raw) -> bool:
 
 def version_of(params: Raw) -> str:
     """Return the version in the `_meta` of a stateless request; empty for one of the era with a handshake."""
-    found = jsonrpc.read(_params, params)
-    return "" if found is None or found.meta.version is UNSET else jsonrpc.read(_version, found.meta.version) or ""
+    return _text_at(params, "_meta", VERSION)
+
+
+def _text_at(params: Raw, *path: str) -> str:
+    found = jsonrpc.member(params, *path)
+    return "" if found is None else jsonrpc.read(_text, found) or ""
 
 
 def encode_header(value: str) -> str:
@@ -107,18 +86,15 @@ def encode_header(value: str) -> str:
 def request_headers(version: str, method: str, params: Raw) -> dict[str, str]:
     """Return the headers that repeat parts of a stateless request; its server refuses one that differs from them."""
     headers = {"MCP-Protocol-Version": encode_header(version), "Mcp-Method": encode_header(method)}
-    if method in NAMED and (read := jsonrpc.read(_named, params)) is not None:
-        name = read.uri if NAMED[method] == "uri" else read.name
-        headers |= {"Mcp-Name": encode_header(name)} if name else {}
+    if method in NAMED and (name := _text_at(params, NAMED[method])):
+        headers["Mcp-Name"] = encode_header(name)
     return headers
 
 
 def supported_versions(error: Raw) -> list[str] | None:
     """Return the versions that a server names in its error -32022; None if it is another error, or names none."""
-    if jsonrpc.fault(error).code != UNSUPPORTED:
-        return None
-    found = jsonrpc.read(_unsupported, error)
-    return None if found is None else found.data.supported
+    found = jsonrpc.member(error, "data", "supported") if jsonrpc.fault(error).code == UNSUPPORTED else None
+    return None if found is None else jsonrpc.read(_versions, found)
 
 
 def suggests_stateless(error: Raw) -> bool:

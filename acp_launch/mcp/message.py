@@ -5,13 +5,13 @@ A malformed optional member counts as omitted, and a bad item of a list is dropp
 valid. The versions with a handshake are supported; the version in a server's answer is the one both use from then on.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
@@ -115,7 +115,9 @@ def read_log_message(params: Raw) -> LogMessage:
     """Read a log message; data that is not a string is shown as JSON."""
     said = mapping(decoded(params))
     what = said.get("data")
-    return LogMessage(text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else _json(what))
+    return LogMessage(
+        text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else json.dumps(what)
+    )
 
 
 def _number(value: object) -> float:
@@ -123,12 +125,6 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
         return 0.0
     return float(value)
-
-
-def _json(value: object) -> str:
-    import json
-
-    return json.dumps(value)
 
 
 # The answer to `roots/list` (M-47; MCP "roots").
@@ -149,43 +145,19 @@ def uri(directory: PurePath) -> str:
 # Parts of other messages, as they are written there.
 
 
-class _Cancelled(Struct):
-    id: Raw = field(name="requestId")
-
-
-class _Progress(Struct):
-    token: Raw = field(name="progressToken")
-
-
-class _Meta(Struct):
-    token: Raw | UnsetType = field(default=UNSET, name="progressToken")
-
-
-class _Params(Struct):
-    meta: _Meta = field(default_factory=_Meta, name="_meta")
-
-
-_cancelled = msgspec.json.Decoder(_Cancelled)
-_progress = msgspec.json.Decoder(_Progress)
-_params = msgspec.json.Decoder(_Params)
-
-
 def cancelled_id(params: Raw) -> Raw | None:
     """Return the id of the request that a `notifications/cancelled` names; None if it names none."""
-    found = jsonrpc.read(_cancelled, params)
-    return None if found is None else found.id
+    return jsonrpc.member(params, "requestId")
 
 
 def reported_token(params: Raw) -> Raw | None:
     """Return the token of a `notifications/progress`; None if it has none."""
-    found = jsonrpc.read(_progress, params)
-    return None if found is None else found.token
+    return jsonrpc.member(params, "progressToken")
 
 
 def wanted_token(params: Raw) -> Raw | None:
     """Return the token under which a request wants to hear of its progress; None if it does not."""
-    found = jsonrpc.read(_params, params)
-    return None if found is None or found.meta.token is UNSET else found.meta.token
+    return jsonrpc.member(params, "_meta", "progressToken")
 
 
 # Ids and progress tokens of ours, where several clients share a conversation.
@@ -217,17 +189,10 @@ def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     return with_id(line, id)
 
 
-class _Capable(Struct):
-    capabilities: dict[str, Raw]
-
-
-_capable = msgspec.json.Decoder(_Capable)
-
-
 def capabilities(said: Raw) -> dict[str, Raw] | None:
     """Return the capabilities in the parameters or the result of `initialize`, or of `server/discover`.
 
     None if they cannot be read.
     """
-    found = jsonrpc.read(_capable, said)
-    return None if found is None else found.capabilities
+    found = jsonrpc.member(said, "capabilities")
+    return None if found is None else jsonrpc.members(found)

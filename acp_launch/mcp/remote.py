@@ -355,7 +355,11 @@ class Remote:
     def timer(self, stream: int, after: float) -> None:
         if (timer := self._timers.pop(stream, None)) is not None:
             timer.cancel()
-        self._timers[stream] = self._loop.call_later(after, self._woke, stream)
+        self._timers[stream] = self._loop.call_later(after, self._ring, stream)
+
+    def _ring(self, stream: int) -> None:
+        self._timers.pop(stream, None)
+        self._step(self._connection.ring, stream)
 
     def note_end(self, ended: Ended) -> None:
         self._end = ended
@@ -415,7 +419,7 @@ class Remote:
             response = await self._send(client, request, headers)
         self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
-            said = read_challenges([response.headers.get("www-authenticate", "")])
+            said = read_challenges(response.headers.get("www-authenticate", ""))
             return response, await credentials.note_challenge(said)
         return response, ""
 
@@ -484,10 +488,6 @@ class Remote:
             del self._tasks[stream]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._step(self._connection.fail, stream, self._failure(error))
-
-    def _woke(self, stream: int) -> None:
-        self._timers.pop(stream, None)
-        self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
         self._step(self._connection.tick)

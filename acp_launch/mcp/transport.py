@@ -49,7 +49,7 @@ class TranslatedTransport:
 
     async def write(self, data: bytes) -> None:
         for line in data.splitlines():  # whole messages
-            if not self.era and self._is_hello(line):
+            if not self.era and (message := jsonrpc.decode(line)) is not None and message.method == INITIALIZE:
                 self._hello = line
             if self._adapter is not None:
                 self._adapter.from_agent(line)
@@ -73,10 +73,6 @@ class TranslatedTransport:
             self._up.append(line)
         else:
             self._adapt().introduce(self._hello, line)
-
-    def _is_hello(self, line: bytes) -> bool:
-        message = jsonrpc.decode(line)
-        return message is not None and message.method == INITIALIZE
 
     def _is_refusal(self, line: bytes) -> bool:
         message, hello = jsonrpc.decode(line), jsonrpc.decode(self._hello)

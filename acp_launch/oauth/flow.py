@@ -162,7 +162,7 @@ class _Flow:
             method, url, limit=LIMIT, headers=headers, content=body, server=self._server, own=url, wants_body=False
         )
         answer = await self._wait(work, f"answer of {shown_origin(url)}")
-        return read_challenges([answer.headers.get("www-authenticate", "")]) if answer.status == 401 else None
+        return read_challenges(answer.headers.get("www-authenticate", "")) if answer.status == 401 else None
 
     async def servers(self, challenge: Challenge | None) -> tuple[Resource | None, AuthorizationServer]:
         """Find the metadata of the server and of its authorization server."""

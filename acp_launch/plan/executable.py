@@ -197,7 +197,8 @@ def taken_over(words: Sequence[str], cwd: Path) -> CannotRun | None:
         if name and (found := next(_in_its_place(name, cwd), None)):
             what = f"{runner} would run {found} from this project, and not the published {name}"
             return CannotRun(what, fix)
-        if found := next(_settings(cwd), None):
+        settings = (directory / each for directory in _around(cwd) for each in SETTINGS)
+        if found := next(filter(os.path.lexists, settings), None):
             return CannotRun(f"{runner} would follow {found} from this project", fix)
     return None
 
@@ -261,10 +262,6 @@ def _in_its_place(name: str, cwd: Path) -> Iterator[Path]:
         yield from filter(os.path.lexists, (modules / name, modules / ".bin" / name))
         if _is_named(name, directory / "package.json"):
             yield directory / "package.json"
-
-
-def _settings(cwd: Path) -> Iterator[Path]:
-    return (file for directory in _around(cwd) for each in SETTINGS if os.path.lexists(file := directory / each))
 
 
 def _is_named(name: str, file: Path) -> bool:

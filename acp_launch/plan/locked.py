@@ -148,24 +148,12 @@ def chosen(state: Path, wanted: Reference) -> Installation | CannotRun:
     return CannotRun(f"the registry's agent {wanted} is not installed{others}", fix)
 
 
-def unlisted(loaded: Loaded) -> tuple[Problem, ...]:
-    """Warn about a profile's agent whose id neither the copy of the index nor this machine knows. The copy may be old,
-    so it is not an error; without one, nothing is known."""
-    wanted = reference(loaded.profile.agent.registry or "")
-    unknown = _unknown(wanted, directory("STATE"), needs_hint=False) if wanted else None
-    if unknown is None:
-        return ()
-    at = loaded.positions.where(("agent", "registry"))
-    return (Problem(at.file, at.line, at.column, "agent.registry", unknown.message, unknown.fix, "warning"),)
-
-
-def _unknown(wanted: Reference, state: Path, *, needs_hint: bool = True) -> CannotRun | None:
-    """Say so if neither the copy of the index nor this machine knows the id. If `needs_hint`, only if another one looks
-    like it, because a newer index may list it."""
+def _unknown(wanted: Reference, state: Path) -> CannotRun | None:
+    """Say so if neither the copy of the index nor this machine knows the id, and another one looks like it: a newer
+    index may list it."""
     copy = read_copy(directory("CACHE"))
     known = {*copy.agents, *(each.manifest.id for each in installations(state))} if copy else set()
     near = likeliest(wanted.id, known)
-    if not known or wanted.id in known or (needs_hint and not near):
+    if wanted.id in known or not near:
         return None
-    hint, fix = (f'; did you mean "{near}"?', f"write {near}") if near else ("", "acp-launch agents search lists all")
-    return CannotRun(f'the registry has no agent "{wanted.id}"{hint}', fix)
+    return CannotRun(f'the registry has no agent "{wanted.id}"; did you mean "{near}"?', f"write {near}")

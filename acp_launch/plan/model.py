@@ -11,24 +11,19 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct, field
 
-from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath, Problem, count, dotted
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     Approval,
     Client,
-    Elevation,
     Match,
     McpTransport,
-    ProtocolPin,
     RemoteRestart,
     RemoteTimeouts,
     Restart,
-    Roots,
+    Server,
     ServerTimeouts,
-    Start,
     Timeouts,
-    Tools,
 )
 from acp_launch.profile.values import HeaderSpelling, header_fault, templates, variable_headers
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse, place
@@ -120,19 +115,11 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
         return f"{shlex.quote(str(self.command))} {arguments}".rstrip()
 
 
-class BridgedPlan(Struct, frozen=True, kw_only=True):
+class BridgedPlan(Server, frozen=True, kw_only=True):
     """What plans of both kinds of servers have. Without `bridge` all but `required` has no effect."""
 
     name: str
-    required: bool = True
     bridge: bool = True
-    tools: Tools = field(default_factory=Tools)
-    roots: Roots = "agent"
-    protocol: ProtocolPin = "auto"
-    session_elevation: Elevation = "off"
-    start: Start = "eager"
-    idle: Duration | None = None
-    share: bool = False
 
 
 class StdioPlan(BridgedPlan, frozen=True, kw_only=True):

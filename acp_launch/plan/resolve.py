@@ -34,7 +34,6 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
-    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -52,7 +51,18 @@ from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent, Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer, Timeouts
+from acp_launch.profile.model import (
+    Agent,
+    Approval,
+    HttpServer,
+    Match,
+    OAuth,
+    Rule,
+    Server,
+    SseServer,
+    StdioServer,
+    Timeouts,
+)
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -255,7 +265,7 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
 
 
 # Keys of a server, of either kind, that a plan has as they are.
-KEPT = ("restart", "timeouts", *BridgedPlan.__struct_fields__[1:])
+KEPT = ("restart", "timeouts", "bridge", *Server.__struct_fields__)
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
@@ -518,7 +528,14 @@ def resolve(
     session_override: str | None = None,
 ) -> Resolved:
     """Plan a profile. `cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
-    substitution = Substitution(loaded, environ, _variables(loaded, cwd=cwd, environ=environ))
+    variables = {  # of references; empty if unknown on this machine
+        "project": str(loaded.found.project),
+        "cwd": str(cwd),
+        "home": environ.get("HOME", ""),
+        "profile": loaded.found.name,
+        "python": sys.executable or "",
+    }
+    substitution = Substitution(loaded, environ, variables)
     machine = Machine(substitution)
     walk = _Walk(machine, substitution, cwd)
     draft = walk.plan(cwd_override, session_override)
@@ -534,17 +551,6 @@ def resolve(
     return Resolved(plan, problems, needs(loaded, without=unused), machine.found, draft, machine.missing)
 
 
-def _variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of `${project}` and the like; empty if unknown on this machine."""
-    return {
-        "project": str(loaded.found.project),
-        "cwd": str(cwd),
-        "home": environ.get("HOME", ""),
-        "profile": loaded.found.name,
-        "python": sys.executable or "",
-    }
-
-
 class _Walk(Struct):
     """Plans a profile part by part; `typed` is the directory of the command."""
 
@@ -558,7 +564,9 @@ class _Walk(Struct):
         cwd = self._cwd(cwd_override)
         is_named = cwd_override is not None or profile.workspace.cwd is not None
         is_accepted = speaks_for(loaded.found, cwd or self.typed, is_named=is_named)
-        further = self._additional(profile.workspace.additional_directories)
+        path, written = ("workspace", "additional_directories"), profile.workspace.additional_directories
+        directories = [self.machine.directory((*path, index), text) for index, text in enumerate(written)]
+        further = [directory for directory in directories if directory is not None]
         session = self._session(session_override)
         own = self.substitution.values(("agent", "env"), profile.agent.env)
         agent = self._agent(cwd or self.typed, own, is_accepted=is_accepted)
@@ -583,7 +591,9 @@ class _Walk(Struct):
             servers=used,
             mode=profile.session.mode,
             config=profile.session.config,
-            origins=self._origins(cwd_override, session_override),
+            origins=self.substitution.origins()
+            | ({} if cwd_override is None else {("workspace", "cwd"): Origin("--cwd")})
+            | ({} if session_override is None else {("session", "name"): Origin("--session")}),
             rules=given,
             client=profile.client,
             mcp=profile.agent.mcp,
@@ -603,19 +613,6 @@ class _Walk(Struct):
             return None
         self.machine.found["workspace", "cwd"] = directory
         return directory
-
-    def _additional(self, written: tuple[str, ...]) -> list[Path]:
-        path = ("workspace", "additional_directories")
-        directories = (self.machine.directory((*path, index), text) for index, text in enumerate(written))
-        return [directory for directory in directories if directory is not None]
-
-    def _origins(self, cwd_override: Path | None, session_override: str | None) -> dict[KeyPath, Origin]:
-        found = self.substitution.origins()
-        if cwd_override is not None:
-            found["workspace", "cwd"] = Origin("--cwd")
-        if session_override is not None:
-            found["session", "name"] = Origin("--session")
-        return found
 
     def _session(self, override: str | None) -> str | None:
         if override is None:
@@ -692,7 +689,20 @@ def adhoc(
         env=environment(environ, "all", {}),
         cwd=directory,
     )
-    return Resolved(_adhoc_plan(command_line, agent, session_override), ())
+    plan = LaunchPlan(
+        profile=f"{ADHOC}{command.name} #{crc32(command_line.encode(errors='surrogateescape')):08x}",
+        file=None,
+        project=project_of(directory),
+        description="",
+        agent=agent,
+        timeouts=Timeouts(),
+        cwd=directory,
+        additional_directories=(),
+        session=session_override,
+        permission="ask",
+        servers=(),
+    )
+    return Resolved(plan, ())
 
 
 def split_command(command_line: str) -> list[str]:
@@ -710,19 +720,3 @@ def split_command(command_line: str) -> list[str]:
     if not found or not found[0]:
         raise UsageError("--agent: the command is empty", fix="give a program: --agent 'claude-agent-acp'")
     return found
-
-
-def _adhoc_plan(command_line: str, agent: ProcessPlan, session: str | None) -> LaunchPlan:
-    return LaunchPlan(
-        profile=f"{ADHOC}{agent.command.name} #{crc32(command_line.encode(errors='surrogateescape')):08x}",
-        file=None,
-        project=project_of(agent.cwd),
-        description="",
-        agent=agent,
-        timeouts=Timeouts(),
-        cwd=agent.cwd,
-        additional_directories=(),
-        session=session,
-        permission="ask",
-        servers=(),
-    )

@@ -25,7 +25,6 @@ that stops a child), then `supervisor`.
     capture      one program run to its end, without an event loop
     terminal     a command that the agent asked us to run
     foreground   a program in the user's own terminal
-    detached     a program that is not part of the launch; `release` starts it
-    release      the helper program of `detached`
+    detached     a program that is not part of the launch
     workdir      empty private directories for servers
 """

@@ -13,8 +13,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,13 +22,13 @@ from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.process.child import Tail, attach
-from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
 from acp_launch.secret.value import MAX_VALUE
 
 MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: more than a secret, with or without its line end
 CHUNK = 64 * 1024  # bytes, the size of a pipe
+LOOK_EVERY = 0.01  # seconds between two looks whether it has exited
 LEFTOVER = 16  # chunks of stderr read after the end: more than a pipe holds, less than a flood
 
 # A listing of our children (every kill makes some) must not meet a process that is started but not yet registered, nor
@@ -138,19 +137,21 @@ class _OutputReader:
 
     def listen(self, deadline: float) -> bool:
         """Read until the program has exited or printed enough; False if the deadline came first."""
-        with _exit_of(self._spawned) as exited:
-            poll = _watching(self._spawned.stdout, self._spawned.stderr, exited)
-            while len(self.out) < MOST:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                ready = {descriptor for descriptor, _ in poll.poll(1000 * _step(left, exited))}
-                for descriptor in ready - {exited}:
-                    if not self._read(descriptor):
-                        poll.unregister(descriptor)
-                if exited in ready or (exited == NO_PIDFD and _has_exited(self._spawned)):
-                    self._read_leftover()
-                    break
+        poll = select.poll()
+        for descriptor in (self._spawned.stdout, self._spawned.stderr):
+            poll.register(descriptor, select.POLLIN)
+        while len(self.out) < MOST:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for descriptor, _ in poll.poll(1000 * min(left, LOOK_EVERY)):
+                if not self._read(descriptor):
+                    poll.unregister(descriptor)
+            with _one_at_a_time:
+                has_exited = self._spawned.poll() is not None
+            if has_exited:
+                self._read_leftover()
+                break
         return True
 
     def _read(self, descriptor: int) -> bool:
@@ -176,32 +177,3 @@ class _OutputReader:
         for _ in range(LEFTOVER):
             if not self._read(self._spawned.stderr):
                 break
-
-
-def _watching(*descriptors: int) -> "select.poll":
-    poll = select.poll()
-    for descriptor in descriptors:
-        if descriptor != NO_PIDFD:
-            poll.register(descriptor, select.POLLIN)
-    return poll
-
-
-def _step(left: float, exited: int) -> float:
-    """Return the seconds to wait: without a pidfd the exit has to be polled."""
-    return min(left, LOOK_EVERY) if exited == NO_PIDFD else left
-
-
-@contextmanager
-def _exit_of(spawned: Spawned) -> Iterator[int]:
-    """Yield a descriptor that is readable once the program has exited, or `NO_PIDFD`."""
-    descriptor = open_process(spawned.process)
-    try:
-        yield NO_PIDFD if descriptor is None else descriptor  # its guard has reaped it, and will report it
-    finally:
-        if descriptor is not None and descriptor != NO_PIDFD:
-            os.close(descriptor)
-
-
-def _has_exited(spawned: Spawned) -> bool:
-    with _one_at_a_time:
-        return spawned.poll() is not None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+_MOUNT = "/sys/fs/cgroup"
 _KILL, _MEMBERS = "cgroup.kill", "cgroup.procs"
 _PREFIX = "acp-launch-"  # of its name, before the launch's id
 
@@ -74,14 +74,14 @@ def of_launch(launch: str) -> Cgroup | None:
     )
     if inside is None or ".." in inside:  # our own group is outside of what we can see
         return None
-    mount = next((mount for mount in _MOUNTS if os.path.exists(f"{mount}/cgroup.controllers")), None)  # noqa: PTH110
-    return Cgroup(Path(mount + inside.rstrip("/"), _PREFIX + launch)) if mount else None
+    is_mounted = os.path.exists(f"{_MOUNT}/cgroup.controllers")  # noqa: PTH110
+    return Cgroup(Path(_MOUNT + inside.rstrip("/"), _PREFIX + launch)) if is_mounted else None
 
 
 def recorded(path: str, launch: str) -> Cgroup | None:
     """Return the group at `path`, if that can be the one of this launch."""
     group = Path(path)
-    is_one = group.name == _PREFIX + launch and ".." not in group.parts and path.startswith(_MOUNTS[0] + "/")
+    is_one = group.name == _PREFIX + launch and ".." not in group.parts and path.startswith(_MOUNT + "/")
     return Cgroup(group) if is_one else None
 
 

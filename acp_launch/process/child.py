@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 
 from acp_launch.process import watch
 from acp_launch.process.lifecycle import Ended
@@ -22,7 +22,6 @@ from acp_launch.process.pidfd import living
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import (
     Exit,
-    Rung,
     StopOutcome,
     Tree,
     end_now,
@@ -76,14 +75,39 @@ WORD = stretch(
 TURN = 8  # chunks read before the rest of the event loop has a turn
 
 
-class Output:
-    """The child's stdout, read chunk by chunk."""
+class _Pipe:
+    """Our end of a pipe, for one reader or writer at a time, which waits until it is ready."""
 
     def __init__(self, spawned: Spawned) -> None:
         self._spawned = spawned
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
+
+    async def _ready(self, stream: Literal["stdin", "stdout"]) -> None:
+        add, remove = (
+            (self._loop.add_writer, self._loop.remove_writer)
+            if stream == "stdin"
+            else (self._loop.add_reader, self._loop.remove_reader)
+        )
+        self._waiter = self._loop.create_future()
+        add(getattr(self._spawned, stream), self._wake)
+        try:
+            await self._waiter
+        finally:
+            if (descriptor := getattr(self._spawned, stream)) >= 0:  # otherwise its number may be another file's by now
+                remove(descriptor)
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Output(_Pipe):
+    """The child's stdout, read chunk by chunk."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        super().__init__(spawned)
         self._giving_up: asyncio.TimerHandle | None = None
         self._leftover: int | None = None  # bytes; counted once the end is near
         self._in_a_row = 0
@@ -97,7 +121,7 @@ class Output:
         async with self._lock:
             while (chunk := self._take()) is None:
                 self._in_a_row = 0
-                await self._readable()
+                await self._ready("stdout")
             self._in_a_row += 1
             if self._in_a_row % TURN == 0:
                 await asyncio.sleep(0)
@@ -126,32 +150,16 @@ class Output:
             self._leftover -= len(chunk)
         return chunk
 
-    async def _readable(self) -> None:
-        self._waiter = self._loop.create_future()
-        self._loop.add_reader(self._spawned.stdout, self._wake)
-        try:
-            await self._waiter
-        finally:
-            if self._spawned.stdout >= 0:  # otherwise its number may be another file's by now
-                self._loop.remove_reader(self._spawned.stdout)
-
     def _give_up(self) -> None:
         self._leftover = LEFTOVER
         self._wake()
 
-    def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
 
-
-class Input:
+class Input(_Pipe):
     """The child's stdin. Whole writes never mix: a cancelled one is completed by the next."""
 
     def __init__(self, spawned: Spawned) -> None:
-        self._spawned = spawned
-        self._loop = asyncio.get_running_loop()
-        self._lock = asyncio.Lock()
-        self._waiter: asyncio.Future[None] | None = None
+        super().__init__(spawned)
         self._owed = b""  # the rest of a write that was cancelled half way
 
     async def write(self, payload: bytes) -> None:
@@ -178,7 +186,7 @@ class Input:
         try:
             while rest:
                 if (taken := self._put(rest)) == 0:
-                    await self._writable()
+                    await self._ready("stdin")
                 rest = rest[taken:]
         except asyncio.CancelledError:
             if owed or len(rest) < len(payload):
@@ -192,19 +200,6 @@ class Input:
             return os.write(self._spawned.stdin, rest)
         except BlockingIOError:
             return 0
-
-    async def _writable(self) -> None:
-        self._waiter = self._loop.create_future()
-        self._loop.add_writer(self._spawned.stdin, self._wake)
-        try:
-            await self._waiter
-        finally:
-            if self._spawned.stdin >= 0:
-                self._loop.remove_writer(self._spawned.stdin)
-
-    def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Errors:
@@ -473,43 +468,29 @@ FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself afte
 LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
 
 
-class _Ladder:
-    """Records which rungs were taken, and when."""
-
-    def __init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
-        self.rungs: list[Rung] = []
-
-    def take(self, name: str) -> None:
-        self.rungs.append(Rung(name, self._clock() - self._began))
-
-
 async def _climb(child: Child, grace: float) -> StopOutcome:
-    ladder = _Ladder()
     if child.spawned.is_ended:
         return StopOutcome(child.exit, (), ())
-    tree = Tree(child.spawned)
+    tree, rungs = Tree(child.spawned), ["stdin closed"]
     tree.alive()
-    await _ask(child, tree, grace, ladder)
+    await _ask(child, tree, grace)
     if not child.hurry.is_set() and (left := tree.alive_for_sure()):
-        ladder.take("SIGTERM")
+        rungs.append("SIGTERM")
         terminate(left)
-        await _unless_hurried(child, until_gone(left, within=grace), within=grace)
+        await first_of(until_gone(left, within=grace), child.hurry.wait(), within=grace)
     if tree.alive_for_sure():
-        ladder.take("SIGKILL")
+        rungs.append("SIGKILL")
     survivors = await kill_tree(tree)
     # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
     child.spawned.mark_ended()
-    return StopOutcome(await child.wait_within(LAST_STATUS), tuple(ladder.rungs), tuple(survivors))
+    return StopOutcome(await child.wait_within(LAST_STATUS), tuple(rungs), tuple(survivors))
 
 
-async def _ask(child: Child, tree: Tree, grace: float, ladder: _Ladder) -> None:
-    ladder.take("stdin closed")
+async def _ask(child: Child, tree: Tree, grace: float) -> None:
     child.close_stdin()
     discard = asyncio.create_task(child.discard_output())
     try:
-        await _unless_hurried(child, _all_follow(child, tree), within=grace)
+        await first_of(_all_follow(child, tree), child.hurry.wait(), within=grace)
     finally:
         discard.cancel()
         await asyncio.wait({discard})
@@ -518,10 +499,6 @@ async def _ask(child: Child, tree: Tree, grace: float, ladder: _Ladder) -> None:
 async def _all_follow(child: Child, tree: Tree) -> None:
     await child.wait()
     await until_gone(tree.alive_for_sure(), within=FOLLOW)
-
-
-async def _unless_hurried(child: Child, work: Coroutine[Any, Any, object], *, within: float) -> None:
-    await first_of(work, child.hurry.wait(), within=within)
 
 
 async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = None) -> None:

@@ -189,7 +189,7 @@ class Outflow:
         if self._is_gathering:
             self._keep(memoryview(data))
             return
-        taken = 0 if self._kept else self._write(data)
+        taken = 0 if self._kept else _taken(self._send, data)
         if taken is None:
             self._fail()
         elif taken < len(data):
@@ -250,7 +250,7 @@ class Outflow:
         for _ in range(TURN):
             if not self._kept:
                 break
-            taken = self._write_kept()
+            taken = _taken(self._sendv, list(islice(self._kept, GATHERED)))
             if taken is None:
                 return False
             if not taken:
@@ -268,19 +268,12 @@ class Outflow:
                 return
             taken -= len(first)
 
-    def _write(self, data: bytes) -> int | None:
-        """Return how many bytes the reader took; None if it is gone."""
-        try:
-            return self._send(data)
-        except BlockingIOError:
-            return 0
-        except OSError:  # EPIPE, ECONNRESET. After any error nothing more is written
-            return None
 
-    def _write_kept(self) -> int | None:
-        try:
-            return self._sendv(list(islice(self._kept, GATHERED)))
-        except BlockingIOError:
-            return 0
-        except OSError:
-            return None
+def _taken(write: Callable[[Any], int], data: bytes | list[memoryview]) -> int | None:
+    """Return how many bytes the reader took; None if it is gone."""
+    try:
+        return write(data)
+    except BlockingIOError:
+        return 0
+    except OSError:  # EPIPE, ECONNRESET. After any error nothing more is written
+        return None

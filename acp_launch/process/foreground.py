@@ -15,13 +15,12 @@ from typing import Any
 from acp_launch import leave
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import prepare, spawn
-from acp_launch.process.child import GRACE, reaped
+from acp_launch.process import prepare
+from acp_launch.process.child import GRACE, first_of, reaped
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import LocalProgram
-from acp_launch.process.spawn import Spawned, spawn_in_our_session
-from acp_launch.process.table import Process, Table
-from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
+from acp_launch.process.spawn import spawn_in_our_session
+from acp_launch.process.tree import Exit, Tree, from_wait_status, rounds, terminate
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -44,7 +43,8 @@ async def foreground(program: LocalProgram) -> Exit:
         MachineError: stdin is not our terminal, or stderr is not shown on one.
     """
     if not available():
-        raise MachineError([_no_terminal()])
+        message = "this needs a terminal on stdin and stderr"
+        raise MachineError([Problem("", 0, 0, "", message, "run it in a terminal, without redirecting them")])
     terminal = _Terminal()
     streams = (STDIN, STDOUT if os.isatty(STDOUT) else STDERR, STDERR)
     tree: Tree | None = None
@@ -54,7 +54,7 @@ async def foreground(program: LocalProgram) -> Exit:
                 spawned = spawn_in_our_session(
                     program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
                 )
-                tree = _Tree(spawned)
+                tree = Tree(spawned)
             with reaped():
                 ended = await _until_over(tree, terminal)
         finally:
@@ -108,7 +108,8 @@ class _Terminal:
         try:
             yield
         finally:
-            self._take_back(_tidying() + (b"" if self.is_at_line_start else b"\n"))
+            tidying = b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY
+            self._take_back(tidying + (b"" if self.is_at_line_start else b"\n"))
 
     def _take_back(self, tidying: bytes = b"") -> None:
         import termios
@@ -125,18 +126,16 @@ class _Terminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _tidying() -> bytes:
-    """Return what to write after a program, however it ended."""
-    return b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY
-
-
 async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
     spawned = tree.spawned
     terminal.give(spawned.pid)
     over = asyncio.Event()
     forget = on_exit(spawned, over.set)
     try:
-        while not await _within(LOOK_EVERY, over):
+        while True:
+            await first_of(over.wait(), within=LOOK_EVERY)
+            if over.is_set():
+                break
             if prepare.IS_LINUX:
                 tree.alive()  # remembers those that leave its group, clean their environment and lose their parents
             now = prepare.table().read(spawned.pid)
@@ -146,14 +145,6 @@ async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
         forget()
     assert spawned.status is not None
     return from_wait_status(spawned.status)
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    except TimeoutError:
-        return False
 
 
 async def _end(tree: Tree) -> None:
@@ -166,40 +157,3 @@ async def _end(tree: Tree) -> None:
         for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
             block_until_gone(killed, within=ROUND)
         tree.spawned.mark_ended()
-
-
-class _Tree(Tree):
-    """A tree in our own session, where orphans have no owner (tree.py).
-
-    Those in its group, or with its mark, are its own.
-    """
-
-    def __init__(self, spawned: Spawned) -> None:
-        super().__init__(spawned)
-        self._mine: set[Process] = set()  # a dead process shows no mark
-
-    def reap(self) -> None:
-        super().reap()
-        for orphan in self._orphans(prepare.table()):
-            if orphan.is_dead and orphan.parent == os.getpid():
-                os.waitpid(orphan.pid, os.WNOHANG)
-
-    def _roots(self, table: Table) -> list[Process]:
-        return [*super()._roots(table), *self._orphans(table)]
-
-    def _orphans(self, table: Table) -> list[Process]:
-        if not prepare.IS_LINUX:
-            return []
-        ours = os.getsid(0)
-        parents = [os.getpid(), *(spawn.parent.pids() if spawn.parent else [])]
-        children = [seen for pid in parents for seen in children_of(pid, table) if seen.session == ours]
-        self._mine.update(child for child in children if self._shows(child))
-        return [child for child in children if child in self._mine and child.pid != self.spawned.pid]
-
-    def _shows(self, child: Process) -> bool:
-        return child.group == self.spawned.pid or prepare.mark_of(child.pid) == self.spawned.mark
-
-
-def _no_terminal() -> Problem:
-    message = "this needs a terminal on stdin and stderr"
-    return Problem("", 0, 0, "", message, "run it in a terminal, without redirecting them")

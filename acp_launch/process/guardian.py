@@ -42,6 +42,7 @@ import select
 import signal
 import sys
 import time
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -98,7 +99,8 @@ class GuardLine:
         try:
             while self._owed:
                 payload, descriptors = self._owed[0]
-                sent = self._end.sendmsg([payload], _ancillary(descriptors))
+                rights = _socket.SOL_SOCKET, _socket.SCM_RIGHTS, array("i", descriptors)
+                sent = self._end.sendmsg([payload], [rights] if descriptors else [])
                 if sent < len(payload):
                     self._owed[0] = (payload[sent:], ())
                 else:
@@ -142,32 +144,19 @@ class GuardLine:
         if self.is_over:
             return False
         try:
-            chunk, ancillary, _, _ = self._end.recvmsg(
+            chunk, passed, _, _ = self._end.recvmsg(
                 _CHUNK, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * _DESCRIPTOR), _CLOSE_ON_EXEC
             )
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
-            chunk, ancillary = b"", []
-        for level, kind, data in ancillary:
-            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
-                self._take(data)
+            chunk, passed = b"", []
+        for descriptor in array("i", b"".join(data for _, _, data in passed)):
+            os.set_inheritable(descriptor, False)  # where the kernel has no MSG_CMSG_CLOEXEC
+            self.descriptors.append(descriptor)
         self._read += chunk
         self.is_over = not chunk
         return bool(chunk)
-
-    def _take(self, data: bytes) -> None:
-        for start in range(0, len(data) - _DESCRIPTOR + 1, _DESCRIPTOR):
-            descriptor = int.from_bytes(data[start : start + _DESCRIPTOR], sys.byteorder)
-            os.set_inheritable(descriptor, False)  # where the kernel has no MSG_CMSG_CLOEXEC
-            self.descriptors.append(descriptor)
-
-
-def _ancillary(descriptors: Sequence[int]) -> list[tuple[int, int, bytes]]:
-    if not descriptors:
-        return []
-    data = b"".join(each.to_bytes(_DESCRIPTOR, sys.byteorder) for each in descriptors)
-    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)]
 
 
 # The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
@@ -256,10 +245,8 @@ class LaunchProcesses:
         return any(pid == seen.pid and abs(started - seen.started) <= 1 for pid, started in self._known)
 
     def _is_marked(self, seen: Process) -> bool:
-        return bool(self._mark) and seen.started >= self._since and self._carries_mark(seen.pid)
-
-    def _carries_mark(self, pid: int) -> bool:
-        return (prepare.mark_of(pid) or "").startswith(self._mark)
+        is_young = bool(self._mark) and seen.started >= self._since
+        return is_young and (prepare.mark_of(seen.pid) or "").startswith(self._mark)
 
     def _session_mates(self, listing: dict[int, Process]) -> set[int]:
         """Return the members of each session that a known process leads now, so that its number cannot be reused."""

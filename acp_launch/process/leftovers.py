@@ -26,7 +26,7 @@ from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.records import Known, RecordedLaunch, files, is_stillborn, read
+from acp_launch.process.records import Known, RecordedLaunch, files, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
 from acp_launch.waits import stretch
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import psutil
 
 PATIENCE = stretch(3.0)  # seconds for a guard that was stopped; it needs at most two for everything
-NEWBORN = 60.0  # seconds a file may lack its first line, which is written within microseconds
 
 # running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the
 # machine was started. foreign: of another container. over: of an earlier start of the machine.
@@ -92,13 +91,10 @@ def names(launch: RecordedLaunch, processes: list[Process]) -> tuple[LeftProcess
 
 def _clear(path: Path) -> ClearedLaunch | None:
     launch = read(path)
-    if launch is None:
-        _remove_stillborn(path)
-        return None
-    kind = launch_state(launch)
+    kind = launch_state(launch) if launch else None
     if kind == "over":
         _remove(path)
-    if kind != "dead":
+    if launch is None or kind != "dead":
         return None
     with _locked(path) as is_ours:
         return _end(launch) if is_ours else None
@@ -176,15 +172,6 @@ def _remove(path: Path) -> None:
         return  # the directory is not ours to write; a process with the right to it will remove it
 
 
-def _remove_stillborn(path: Path) -> None:
-    """Remove a record without a first line, once its launcher cannot be about to write it; nothing else."""
-    try:
-        if is_stillborn(path) and time.time() - path.lstat().st_mtime > NEWBORN:
-            path.unlink()
-    except OSError:
-        return  # gone, or not ours to touch
-
-
 # A launch as the tree of its processes, as it is now: the view of `ps`.
 
 
@@ -243,35 +230,33 @@ class LaunchTree(Struct, frozen=True, kw_only=True):
 
 def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
     """Return the tree of a launch, or None if it has no process on this machine any more."""
-    kind = launch_state(launch)
-    if kind == "running":
-        return _running(launch)
-    if kind in ("over", "foreign"):
-        return None
-    alive = launch_processes(launch).alive()
-    pids = {seen.pid for seen in alive}
-    members = _Snapshot(launch).members(seen.pid for seen in alive if seen.parent not in pids)
-    if not members:
-        return None
-    return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members, cwd=launch.cwd)
-
-
-def _running(launch: RecordedLaunch) -> LaunchTree | None:
-    root = _Snapshot(launch).member(launch.launcher.pid)
-    if root is None:
+    kind, snapshot = launch_state(launch), _Snapshot(launch)
+    root: TreeProcess | None = None
+    members: tuple[TreeProcess, ...] = ()
+    ended: tuple[EndedChild, ...] = ()
+    remote: tuple[OpenConnection, ...] = ()
+    if kind == "running" and (root := snapshot.member(launch.launcher.pid)) is not None:
+        members = root.children
+        ended = tuple(EndedChild(over.name, over.restarts) for over in launch.ended)
+        remote = tuple(
+            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
+            for each in launch.connections
+            if each.state != "stopped"
+        )
+    elif kind in ("ending", "dead"):
+        alive = launch_processes(launch).alive()
+        pids = {seen.pid for seen in alive}
+        members = snapshot.members(seen.pid for seen in alive if seen.parent not in pids)
+    if root is None and not members:
         return None
     return LaunchTree(
         profile=launch.profile,
         verb=launch.verb,
-        state="running",
+        state=kind,
         root=root,
-        members=root.children,
-        ended=tuple(EndedChild(over.name, over.restarts) for over in launch.ended),
-        remote=tuple(
-            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
-            for each in launch.connections
-            if each.state != "stopped"
-        ),
+        members=members,
+        ended=ended,
+        remote=remote,
         cwd=launch.cwd,
     )
 

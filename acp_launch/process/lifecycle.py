@@ -195,6 +195,7 @@ class Life(Struct, frozen=True, kw_only=True):
 
     def told(self, server: str, *, required: bool, pid: int | None = None, detail: tuple[str, ...] = ()) -> Change:
         """Return the state as a `Change` for other packages; `pid` and `detail` belong to its process."""
+        fetch = FETCHING if self.is_fetching else "" if self.fetched is None else FETCHED
         return Change(
             server=server,
             state=self.state,
@@ -204,17 +205,13 @@ class Life(Struct, frozen=True, kw_only=True):
             budget=self.budget,
             after=self.took if self.state == "ready" else self.lived,
             exit=self.exit,
-            reason=self._fetch if self.state == "starting" else self.reason,
+            reason=fetch if self.state == "starting" and fetch else self.reason,
             retry=self.pause,
             detail=detail,
             by_hand=bool(self.wish),
             is_remote=isinstance(self.restart, RemoteRestart),
             fault=self.fault,
         )
-
-    @property
-    def _fetch(self) -> str:
-        return FETCHING if self.is_fetching else FETCHED if self.fetched is not None else self.reason
 
 
 class Fetching(Struct, frozen=True):
@@ -304,30 +301,15 @@ BY_HAND = "was restarted by the user"  # for readers other than that user
 # The result of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or changes
 # nothing. A missing pair cannot happen.
 _LATE: dict[type[Event], Then] = {Answered: "", Fetching: "", Ready: "", Condemned: "", Unused: ""}
+_ALIVE: dict[type[Event], Then] = {
+    **dict.fromkeys((Awaited, Condemned, Renewed, Unused), "same"),
+    Ended: "judged",
+    Stop: "stopping",
+}
 NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
-    "starting": {
-        Awaited: "same",
-        Fetching: "same",
-        Answered: "same",
-        Ready: "ready",
-        Condemned: "same",
-        Ended: "judged",
-        Renewed: "same",
-        Unused: "same",
-        Stop: "stopping",
-    },
-    "ready": {
-        Awaited: "same",
-        Fetching: "",
-        Answered: "",
-        Ready: "",
-        Condemned: "same",
-        Ended: "judged",
-        Renewed: "same",
-        Unused: "same",
-        Stop: "stopping",
-    },
+    "starting": {**_ALIVE, Fetching: "same", Answered: "same", Ready: "ready"},
+    "ready": {**_ALIVE, Fetching: "", Answered: "", Ready: ""},
     "asleep": {
         **_LATE,
         Awaited: "same",
@@ -403,7 +385,8 @@ def _asked(life: Life, event: Awaited | Renewed | Needed | Unused | Stop, now: f
     """Record what is wanted of the server, as opposed to what its process does."""
     match event:
         case Awaited(is_so):
-            return replace(life, awaited=_awaited(life, now) if is_so else None)
+            since = now if life.awaited is None else life.awaited
+            return replace(life, awaited=since if is_so else None)
         case Renewed():
             return _wished(life)
         case Needed():
@@ -412,10 +395,6 @@ def _asked(life: Life, event: Awaited | Renewed | Needed | Unused | Stop, now: f
             return replace(life, is_unused=True)
         case Stop():
             return replace(life, is_wanted=False, wish="") if life.is_wanted else life
-
-
-def _awaited(life: Life, now: float) -> float:
-    return now if life.awaited is None else life.awaited
 
 
 def _begun(life: Life, now: float) -> Life:

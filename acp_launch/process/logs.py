@@ -14,7 +14,6 @@ from functools import cache
 from io import FileIO
 from pathlib import Path
 from urllib.parse import quote, unquote
-from zlib import crc32
 
 from msgspec import Struct
 
@@ -27,16 +26,16 @@ from acp_launch.secret.redact import Redactor, redactor
 #     20261121T121300.123Z-4711+demo.log          an agent's
 #     20261121T121300.123Z-4711+demo+github.log   its server's; github#2 for a second process of it
 #
-# Before the first `+` is the launch: when it began (UTC, so that names sort by age), its pid, and in newer files a
-# digest of its project, 32 digits (8 in those of earlier versions): 20261121T121300.123Z-4711-1a2b3c4d. Characters of
-# the two names other than letters, digits and `_.-~#` are written as `%2B`, so that a file's name can be read back.
+# Before the first `+` is the launch: when it began (UTC, so that names sort by age), its pid, and a digest of its
+# project, if it has one: 20261121T121300.123Z-4711-1a2b… Characters of the two names other than letters, digits and
+# `_.-~#` are written as `%2B`, so that a file's name can be read back.
 
 
 SUFFIX = ".log"
 OLDER = ".1"  # after the suffix of a file that was full
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
-_SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-(?:[0-9a-f]{{8}}|[0-9a-f]{{32}}))?)\+([^+]+)(?:\+([^+]+))?\.log")
+_SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-[0-9a-f]{{32}})?)\+([^+]+)(?:\+([^+]+))?\.log")
 
 
 class LogName(Struct, frozen=True):
@@ -47,21 +46,13 @@ class LogName(Struct, frozen=True):
     server: str = ""
 
     def is_of(self, project: Path) -> bool:
-        """Whether it may be a launch in `project`; the oldest files do not tell."""
-        return self.launch.count("-") < 2 or self.launch.endswith((_mark_of(project), _earlier_mark_of(project)))
+        """Whether it is a launch in `project`."""
+        return self.launch.endswith(f"-{make_digest(str(project))}")
 
 
 def launch_in(project: Path) -> str:
     """Return the name of this process's launch, which is in `project`."""
-    return this_launch() + _mark_of(project)
-
-
-def _mark_of(project: Path) -> str:
-    return f"-{make_digest(str(project))}"
-
-
-def _earlier_mark_of(project: Path) -> str:
-    return f"-{crc32(os.fsencode(project)):08x}"
+    return f"{this_launch()}-{make_digest(str(project))}"
 
 
 @cache

@@ -63,11 +63,8 @@ def open_all(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Pro
 def living(processes: Iterable[Process]) -> bool:
     """Whether any of them is still alive."""
     table = prepare.table()
-    return any(_is_living(table.read(process.pid), process) for process in processes)
-
-
-def _is_living(now: Process | None, then: Process) -> bool:
-    return now is not None and now == then and not now.is_dead
+    now = [(table.read(process.pid), process) for process in processes]
+    return any(seen is not None and seen == process and not seen.is_dead for seen, process in now)
 
 
 def block_until_gone(processes: Iterable[Process], *, within: float) -> None:

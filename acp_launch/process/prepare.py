@@ -13,6 +13,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
 from acp_launch.errors import Exhausted
@@ -48,8 +50,7 @@ def prepare() -> None:
     _baseline = _children_now()
     _make_room()
     _notice_children()
-    if IS_LINUX:
-        become_subreaper()
+    become_subreaper()
 
 
 def require_descriptors(children: int = 0) -> None:
@@ -73,7 +74,7 @@ def undo() -> None:
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-    if IS_LINUX and _baseline is not None:
+    if _baseline is not None:
         give_back_limit(os.getpid())
         become_subreaper(on=False)
 
@@ -120,17 +121,30 @@ def _notice_children() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def become_subreaper(*, on: bool = True) -> bool:
-    """Become a subreaper, or stop being one.
+def become_subreaper(*, on: bool = True) -> None:
+    """Become a subreaper, or stop being one."""
+    prctl(_SET_CHILD_SUBREAPER, int(on))
 
-    False if the kernel or a Python without ctypes cannot; orphans go to init then.
-    """
+
+def prctl(option: int, value: int | bytes) -> None:
+    """Call prctl(2), which is Linux's; elsewhere, and in a Python without ctypes, nothing happens."""
+    if IS_LINUX:
+        with suppress(ImportError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+@contextmanager
+def without_subreaper() -> Iterator[None]:
+    """Let orphans go to init, or to another subreaper above us, for the length of the block."""
+    if _baseline is not None:
+        become_subreaper(on=False)
     try:
-        import ctypes
-    except ImportError:
-        return False
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    return prctl is not None and prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0
+        yield
+    finally:
+        if _baseline is not None:
+            become_subreaper()
 
 
 # The mark in the environment of everything we start, which most of its descendants inherit. It says to which launch a

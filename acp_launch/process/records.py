@@ -21,6 +21,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,9 +37,7 @@ FOLDER = "launches"  # in the state directory
 # the disk.
 ROOM = 1024 * 1024
 LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
-MOST = 2**31 - 1  # of a pid
 _NAME = regex(r"[0-9a-f]{16}")  # as in prepare.launch_id
-_NUMBER = regex(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _ESCAPE = regex(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
 
@@ -192,11 +191,11 @@ def read(path: Path) -> RecordedLaunch | None:
     text = "" if content is None else content.decode("ascii", errors="replace")
     lines = [[_plain(field) for field in line.split("\t")] for line in text.split("\n")[:-1]]
     match lines[:1]:
-        case [["launch", id, pid, started, boot, namespace, verb, profile]] if _are_numbers(pid, started):
-            pass
+        case [["launch", id, pid, started, boot, namespace, verb, profile]] if id == path.name:
+            launcher = _known(pid, started)
         case _:
             return None
-    if id != path.name:
+    if launcher is None:
         return None
     begun = list(_knowns(lines, "child"))
     over = {known.identity for known in _knowns(lines, "ended")}
@@ -204,7 +203,7 @@ def read(path: Path) -> RecordedLaunch | None:
     return RecordedLaunch(
         path=path,
         id=id,
-        launcher=_known(pid, started),
+        launcher=launcher,
         boot=boot,
         namespace=namespace,
         verb=verb,
@@ -217,12 +216,6 @@ def read(path: Path) -> RecordedLaunch | None:
         ended=tuple(known for known in latest.values() if known.identity in over),
         connections=tuple({each.name: each for each in _connections(lines)}.values()),
     )
-
-
-def is_stillborn(path: Path) -> bool:
-    """Whether it is a file of ours whose launcher never wrote its first line."""
-    content = _content(path)
-    return content is not None and b"\n" not in content and content.startswith(b"launch\t"[: len(content)])
 
 
 def _content(path: Path) -> bytes | None:
@@ -247,30 +240,30 @@ def _text(lines: list[list[str]], kind: str) -> str:
 def _knowns(lines: list[list[str]], kind: str) -> Iterator[Known]:
     for line in lines:
         match line:
-            case [first, pid, started, *rest] if first == kind and _are_numbers(pid, started):
-                named = len(rest) == 2 and _is_pid(rest[0])
-                yield Known(int(pid), float(started), rest[1], int(rest[0])) if named else _known(pid, started)
+            case [first, pid, started, restarts, name] if first == kind:
+                known = _known(pid, started, name, restarts)
+            case [first, pid, started, *_] if first == kind:
+                known = _known(pid, started)
+            case _:
+                continue
+        if known is not None:
+            yield known
+
+
+def _known(pid: str, started: str, name: str = "", restarts: str = "0") -> Known | None:
+    """Return None for what cannot be numbers."""
+    try:
+        return Known(int(pid), float(started), name, int(restarts))
+    except ValueError:
+        return None
 
 
 def _connections(lines: list[list[str]]) -> Iterator[Connection]:
     for line in lines:
         match line:
-            case ["remote", since, restarts, state, name] if _NUMBER.fullmatch(since) and _is_pid(restarts):
-                yield Connection(name, state, int(restarts), float(since))
-
-
-def _known(pid: str, started: str) -> Known:
-    return Known(int(pid), float(started))
-
-
-def _are_numbers(pid: str, started: str) -> bool:
-    """Whether these can be a pid and a time. A longer number costs time, or overflows."""
-    return _is_pid(pid) and _NUMBER.fullmatch(started) is not None
-
-
-def _is_pid(text: str) -> bool:
-    """Whether this can be a pid, or a count of restarts."""
-    return len(text) <= 10 and _NUMBER.fullmatch(text) is not None and "." not in text and int(text) <= MOST
+            case ["remote", since, restarts, state, name]:
+                with suppress(ValueError):
+                    yield Connection(name, state, int(restarts), float(since))
 
 
 def _escaped(text: str) -> str:

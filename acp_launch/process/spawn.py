@@ -10,8 +10,8 @@ preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -55,10 +55,10 @@ def exhausted(error: BaseException) -> Exhausted | None:
 
 def _exec_failure(error: OSError, command: Path) -> tuple[str, str]:
     match error.errno:
+        case errno.ENOENT if not command.exists():
+            return "there is no such file", "check that it is still installed"
         case errno.ENOENT:
-            return _not_found(command)
-        case errno.EACCES:
-            return _not_allowed(command)
+            return "its interpreter, or the loader it was built for, does not exist", "install a build for this system"
         case errno.ENOEXEC:
             return "it is not a program for this machine, and not a script with a #! line", "name its interpreter first"
         case errno.E2BIG:
@@ -69,35 +69,6 @@ def _exec_failure(error: OSError, command: Path) -> tuple[str, str]:
             return PROCESSES
         case _:
             return _reason(error), ""
-
-
-def _not_found(command: Path) -> tuple[str, str]:
-    if not command.exists():
-        return "there is no such file", "check that it is still installed"
-    if interpreter := _interpreter(command):
-        return f"its interpreter {interpreter} does not exist", "install the interpreter, or correct the #! line"
-    return "the loader it was built for does not exist", "install a build for this system"
-
-
-def _not_allowed(command: Path) -> tuple[str, str]:
-    if command.is_dir():
-        return "it is a directory", "name the program inside it"
-    if not os.access(command, os.X_OK):
-        return "it is not executable", f"chmod +x {command}"
-    if interpreter := _interpreter(command):
-        return f"its interpreter {interpreter} may not be executed", "correct the #! line"
-    return "permission denied", ""
-
-
-def _interpreter(script: Path) -> str:
-    """Return the interpreter after `#!`, without arguments; empty if it is not a script that we can read."""
-    try:
-        with script.open("rb") as file:
-            first = file.readline(4096)
-    except OSError:
-        return ""
-    words = first[2:].split() if first.startswith(b"#!") else []
-    return os.fsdecode(words[0]) if words else ""
 
 
 def _reason(error: OSError) -> str:
@@ -124,7 +95,6 @@ class Spawned(Struct, eq=False):
     started: float
     status: int | None = None
     is_fostered: bool = False  # a guard is its parent and reports its status
-    is_awaited_elsewhere: bool = False  # a thread waits in waitpid for it and will set `status`
     is_ended: bool = False  # its whole tree has ended, or could not be killed
     name: str = ""  # its name in `ps`
     restarts: int = 0
@@ -141,7 +111,7 @@ class Spawned(Struct, eq=False):
         """Return the wait status, reaping the process if it has died; None while it lives."""
         if self.status is None and self.is_fostered and parent is not None:
             parent.drain()
-        if self.status is None and not (self.is_fostered or self.is_awaited_elsewhere):
+        if self.status is None and not self.is_fostered:
             self.settle(_reap(self.pid))
         return self.status
 
@@ -266,7 +236,8 @@ def require_platform() -> None:
         MachineError: this is such a platform.
     """
     if sys.platform == "win32":
-        raise MachineError([_not_on_windows()])
+        message = "running agents is not supported on Windows yet"
+        raise MachineError([Problem("", 0, 0, "", message, "run it inside WSL")])
 
 
 def spawn(
@@ -287,21 +258,14 @@ def spawn(
         AgentError: it could not be started; nothing is left behind.
         MachineError: this platform cannot run agents.
     """
-    require_platform()
-    prepare.prepare()
-    mark = prepare.fresh_mark()
-    with ExitStack() as undo:
-        try:
-            theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
-            spawned = _started(argv, {**env, prepare.MARK_VARIABLE: mark}, cwd, theirs, leads=True)
-        except (OSError, ValueError) as error:
-            raise explain(error, argv, cwd) from error
+    with _explained(argv, cwd), ExitStack() as undo:
+        theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
+        spawned = _begin(argv, env, cwd, theirs, leads=True, name=name or Path(argv[0]).name, restarts=restarts)
         for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()
     spawned.stdin, spawned.stdout, spawned.stderr = ours
-    spawned.restarts = restarts
-    return _introduced(spawned, name or Path(argv[0]).name, mark)
+    return spawned
 
 
 def spawn_in_our_session(
@@ -311,18 +275,41 @@ def spawn_in_our_session(
 
     `streams` are our descriptors that become its stdin, stdout and stderr; there are no pipes. Raises as `spawn` does.
     """
+    with _explained(argv, cwd):
+        return _begin(argv, env, cwd, streams, leads=False, name=name)
+
+
+@contextmanager
+def _explained(argv: Sequence[str], cwd: Path) -> Iterator[None]:
+    """Prepare this process for children, and explain why the one of the block cannot be started."""
     require_platform()
     prepare.prepare()
-    mark = prepare.fresh_mark()
     try:
-        spawned = _started(argv, {**env, prepare.MARK_VARIABLE: mark}, cwd, streams, leads=False)
+        yield
     except (OSError, ValueError) as error:
         raise explain(error, argv, cwd) from error
-    return _introduced(spawned, name, mark)
 
 
-def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
-    spawned.name, spawned.mark = name, mark
+def _begin(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    streams: Sequence[int],
+    *,
+    leads: bool,
+    name: str,
+    restarts: int = 0,
+) -> Spawned:
+    """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
+    mark = prepare.fresh_mark()
+    env = {**env, prepare.MARK_VARIABLE: mark}
+    spawned = parent.start(argv, env, cwd, streams, leads=leads) if parent is not None else None
+    if spawned is None:
+        pid = _start(argv, env, cwd, streams, leads=leads)
+        seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
+        prepare.give_back_limit(pid)
+        spawned = register(pid, seen.started if seen else 0, is_fostered=False)
+    spawned.name, spawned.mark, spawned.restarts = name, mark, restarts
     for observer in observers:
         observer.began(spawned)
     return spawned
@@ -352,16 +339,6 @@ def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
         undo.callback(os.close, end)
     os.set_blocking(ours, False)
     return [nothing, theirs, theirs], [-1, ours, -1]
-
-
-def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> Spawned:
-    """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
-    if parent is not None and (spawned := parent.start(argv, env, cwd, streams, leads=leads)):
-        return spawned
-    pid = _start(argv, env, cwd, streams, leads=leads)
-    seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
-    prepare.give_back_limit(pid)
-    return register(pid, seen.started if seen else 0, is_fostered=False)
 
 
 def register(pid: int, began: float, *, is_fostered: bool) -> Spawned:
@@ -398,10 +375,6 @@ def _reap(pid: int) -> int | None:
     return status if reaped else None
 
 
-def _not_on_windows() -> Problem:
-    return Problem("", 0, 0, "", "running agents is not supported on Windows yet", "run it inside WSL")
-
-
 # What other processes can see of this one, as far as the kernel lets us decide (Linux).
 
 
@@ -416,10 +389,7 @@ def hide() -> None:
     Root keeps access. Children are not affected, because exec resets it. Linux only. Agents run as the same user, and
     the variables that hold secrets are in our environment.
     """
-    if prepare.IS_LINUX:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    prepare.prctl(_SET_DUMPABLE, 0)
 
 
 def rename(title: str) -> None:
@@ -428,7 +398,7 @@ def rename(title: str) -> None:
         import ctypes
 
         text = title.encode()
-        ctypes.CDLL(None).prctl(_SET_NAME, text, 0, 0, 0)  # takes 15 bytes of it
+        prepare.prctl(_SET_NAME, text)  # takes 15 bytes of it
         begin, end = _block(_ARGUMENTS)
         if 0 < begin < end:
             ctypes.memset(begin, 0, end - begin)

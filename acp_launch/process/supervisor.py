@@ -36,7 +36,6 @@ from acp_launch.process.child import GRACE, first_of
 from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
 from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
-from acp_launch.process.table import Process
 from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import RemoteRestart, Restart
 
@@ -59,28 +58,17 @@ class Watcher(Protocol):
         """
 
 
-# Clocks: the event loop's, or a test's own.
-
-
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
+    """The event loop, or a test's own."""
+
     def time(self) -> float:
         """Return seconds since any moment; they never go back."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
-
-
-class LoopClock:
-    """The clock of the running event loop."""
-
-    def time(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(delay, callback)
 
 
 class Alarm:
@@ -98,7 +86,6 @@ class Alarm:
 
 
 LAST_WORDS = 10  # lines of stderr that go with a change
-LOOP_CLOCK = LoopClock()
 
 
 class Supervisor:
@@ -118,14 +105,14 @@ class Supervisor:
         emit: Callable[[Change], None],
         log: Callable[[bytes], None] | None = None,
         grace: float = GRACE,
-        clock: Clock = LOOP_CLOCK,
+        clock: Clock | None = None,
         download: float = DOWNLOAD,
         begins_asleep: bool = False,
     ) -> None:
         self.child: Running | None = None  # the current process
         self._program, self._required, self.grace = program, required, grace
         self._watcher, self._emit, self._log = watcher, emit, log
-        self._clock = clock
+        self._clock = clock = clock or asyncio.get_running_loop()
         self._overdue = Alarm(clock, self._is_overdue)
         self._looking = Alarm(clock, self._look)
         self._may_fetch = program.may_fetch
@@ -319,8 +306,10 @@ class Supervisor:
             await first_of(child.wait(), child.stop(grace=self.grace))
         self._lose(child.end or lifecycle.Ended("could not be killed"))
         self._outcome = await child.stop(grace=self.grace)
-        if self._outcome.survivors and self._step(lifecycle.Stuck(_survived(self._outcome.survivors))):
-            self._tell_lost()
+        if self._outcome.survivors:
+            pids = ", ".join(str(process.pid) for process in self._outcome.survivors)
+            if self._step(lifecycle.Stuck(f"cannot kill processes that it left behind: {pids}")):
+                self._tell_lost()
 
     def _let_go(self, child: Running) -> None:
         """Tell the watcher, once, that a living process's pipes are about to be closed."""
@@ -406,25 +395,13 @@ class Supervisor:
         if not was_final:
             self._tell_lost()
 
-    def _tell(self) -> None:
-        change = self._life.told(self._program.name, required=self._required, pid=self.pid)
+    def _tell(self, detail: tuple[str, ...] = ()) -> Change:
+        change = self._life.told(self._program.name, required=self._required, pid=self.pid, detail=detail)
         self._emit(change)
-        _record(change)
+        for observer in observers if change.is_remote else ():
+            observer.connected(change.server, change.state, change.restarts)
+        return change
 
     def _tell_lost(self, detail: tuple[str, ...] = ()) -> None:
         self.child = None
-        change = self._life.told(self._program.name, required=self._required, detail=detail)
-        self._emit(change)
-        _record(change)
-        self._watcher.lost(change)
-
-
-def _record(change: Change) -> None:
-    if change.is_remote:
-        for observer in observers:
-            observer.connected(change.server, change.state, change.restarts)
-
-
-def _survived(survivors: tuple[Process, ...]) -> str:
-    pids = ", ".join(str(process.pid) for process in survivors)
-    return f"cannot kill processes that it left behind: {pids}"
+        self._watcher.lost(self._tell(detail))

@@ -91,13 +91,12 @@ class ProcTable:
             return self._scan().get(pid, []) if _lives(pid) else []
         for thread in threads:
             text = _content(f"/proc/{pid}/task/{thread}/children")
-            if text is None and _is_there(f"/proc/{pid}/task/{thread}"):
+            if text is None and os.path.exists(f"/proc/{pid}/task/{thread}"):  # noqa: PTH110
                 return self._scan().get(pid, [])
             found.update(int(child) for child in (text or b"").split())
         return sorted(found)
 
     def _scan(self) -> dict[int, list[int]]:
-
         if self._by_parent is None:
             self._by_parent = {}
             for process in self.all().values():
@@ -128,10 +127,6 @@ def _lives(pid: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_there(path: str) -> bool:
-    return os.path.exists(path)  # noqa: PTH110
 
 
 # Processes from psutil, for macOS and the BSDs.

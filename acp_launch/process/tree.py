@@ -87,6 +87,8 @@ class Tree:
         mark = prepare.mark_of(orphan.pid)
         if mark == self.spawned.mark or any(mark == other.mark for other in others):
             return mark == self.spawned.mark
+        if orphan.group == self.spawned.pid:  # it was started in our session, as a login is
+            return True
         return orphan.session in self._sessions or (not others and not _may_be_unrelated(orphan))
 
 
@@ -126,14 +128,11 @@ def _may_be_unrelated(child: Process) -> bool:
 
     The children of a guard are always ours.
     """
-    if child.parent != os.getpid() or is_unreaped(child) or not _may_adopt_unrelated():
+    adopts_unrelated = os.getpid() == 1 or any(not before.is_dead for before in prepare.baseline())
+    if child.parent != os.getpid() or is_unreaped(child) or not (prepare.IS_LINUX and adopts_unrelated):
         return False
     sessions = {met.session for met in _seen_below} | {spawned.pid for spawned in live()}
     return child not in _seen_below and child.session not in sessions and not prepare.has_our_mark(child.pid)
-
-
-def _may_adopt_unrelated() -> bool:
-    return prepare.IS_LINUX and (os.getpid() == 1 or any(not before.is_dead for before in prepare.baseline()))
 
 
 def adopted(table: Table) -> list[Process]:
@@ -321,7 +320,12 @@ def end_now(spawned: Spawned) -> list[Process]:
     """
     if spawned.is_ended:
         return []
-    survivors = _kill_blocking(Tree(spawned))
+    tree, deadline, survivors = Tree(spawned), time.monotonic() + BOUND, list[Process]()
+    for killed in rounds(tree):
+        if time.monotonic() > deadline:
+            survivors = tree.alive()
+            break
+        block_until_gone(killed, within=ROUND)
     if spawned.is_fostered and spawned.status is None and spawn.parent is not None and not survivors:
         spawn.parent.await_word(spawned, within=BOUND)
     spawned.mark_ended()
@@ -333,15 +337,6 @@ def end_all_now() -> None:
     """Call `end_now` for everything that was spawned and has not ended."""
     for spawned in live():
         end_now(spawned)
-
-
-def _kill_blocking(tree: Tree) -> list[Process]:
-    deadline = time.monotonic() + BOUND
-    for killed in rounds(tree):
-        if time.monotonic() > deadline:
-            return tree.alive()
-        block_until_gone(killed, within=ROUND)
-    return []
 
 
 # How a process ended, as a value and as words.
@@ -376,19 +371,13 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class Rung(Struct, frozen=True):
-    """One step of the ladder that stops a child; `after` is in seconds since the start."""
-
-    name: str
-    after: float
-
-
 class StopOutcome(Struct, frozen=True):
     """The result of stopping a process.
 
-    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty.
+    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty. `rungs`
+    are the steps of the ladder that were taken.
     """
 
     exit: Exit | None
-    rungs: tuple[Rung, ...]
+    rungs: tuple[str, ...]
     survivors: tuple[Process, ...]

@@ -2,16 +2,15 @@
 Waits for the end of processes, in the event loop.
 
 The news comes from the guard that is their parent, or through their pid; never through their pipes, which a grandchild
-may hold open. With pidfds every wait ends within microseconds of the fact; without, each child of ours needs a thread.
+may hold open. With pidfds every wait ends within microseconds of the fact; without, children of ours are polled.
 """
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Iterable
 
 from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, living, open_all, open_pid
-from acp_launch.process.spawn import STATUS_LOST, Spawned
+from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
 
 
@@ -24,7 +23,7 @@ def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
         return _wait_for_word(spawned, call)
     descriptor = open_pid(spawned.pid) if spawned.status is None else None  # unreaped: the pid is certainly its own
     if descriptor == NO_PIDFD:
-        return _wait_in_thread(spawned, call)
+        return _look_every_now_and_then(spawned, call)
     if descriptor is None:
         return asyncio.get_running_loop().call_soon(call).cancel
     return _wait_in_loop(spawned, descriptor, call)
@@ -72,30 +71,6 @@ def _wait_in_loop(spawned: Spawned, descriptor: int, call: Callable[[], None]) -
     return forget
 
 
-def _wait_in_thread(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
-    loop = asyncio.get_running_loop()
-    wanted = [True]
-
-    def in_loop() -> None:
-        if wanted:
-            wanted.clear()
-            call()
-
-    def wait() -> None:
-        spawned.settle(_wait_for(spawned.pid))
-        if wanted and not loop.is_closed():
-            loop.call_soon_threadsafe(in_loop)
-
-    spawned.is_awaited_elsewhere = True
-    # A daemon: if the process outlives even SIGKILL (uninterruptible sleep), the interpreter can still exit.
-    try:
-        threading.Thread(target=wait, name=f"waitpid {spawned.pid}", daemon=True).start()
-    except RuntimeError:  # no thread either
-        spawned.is_awaited_elsewhere = False
-        return _look_every_now_and_then(spawned, call)
-    return wanted.clear
-
-
 def _look_every_now_and_then(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
     wanted = [True]
@@ -110,13 +85,6 @@ def _look_every_now_and_then(spawned: Spawned, call: Callable[[], None]) -> Call
 
     loop.call_soon(look)
     return wanted.clear
-
-
-def _wait_for(pid: int) -> int:
-    try:
-        return os.waitpid(pid, 0)[1]
-    except ChildProcessError:
-        return STATUS_LOST
 
 
 async def until_gone(processes: Iterable[Process], *, within: float) -> bool:

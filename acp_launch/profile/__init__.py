@@ -8,8 +8,7 @@ the format, then `load` for the way from file to profile.
     values     templates, numbers, addresses, headers: what one value may be
     discover   a name to a file; the text of a file
     layers     those files, what `extends` may say, and how they merge
-    parse      each file as YAML, and all of them merged and checked
-    check      a document to a `Profile`; `rules` has what types cannot express
+    check      each file as YAML, all of them merged, a document to a `Profile`; `rules` has what types cannot express
     load       all files that a profile is made of, and all of this, with a cache of profiles without problems
     leaks      credentials written in a profile
     trust      which profiles of projects the user accepted, and what a variable can do
@@ -17,5 +16,4 @@ the format, then `load` for the way from file to profile.
     scaffold   the text of a new profile
     agents     published agents: how to start, install and log in to each
     schema     the format as JSON Schema
-    progress   a notice when reading takes long
 """

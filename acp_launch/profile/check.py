@@ -25,33 +25,17 @@ from acp_launch.document.faults import (
     unknown_key,
 )
 from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
-from acp_launch.document.shape import Shape, build
+from acp_launch.document.shape import Shape, build, shape_at
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, dotted, errors, likeliest
 from acp_launch.profile.agents import AGENTS
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, dropping, merge, ruling, without_rules
 from acp_launch.profile.model import (
-    Agent,
-    Backoff,
-    Client,
     HttpServer,
-    Match,
     McpServer,
-    OAuth,
-    Permissions,
     Profile,
-    RemoteBackoff,
-    RemoteRestart,
-    RemoteTimeouts,
-    Restart,
-    Rule,
-    ServerTimeouts,
-    Session,
     SseServer,
     StdioServer,
-    Timeouts,
-    Tools,
-    Workspace,
 )
 from acp_launch.profile.rules import broken
 from acp_launch.regex import regex
@@ -67,33 +51,6 @@ _USERS = ("secrets", "max_line")
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
 _ADDRESS = dict.fromkeys(("url", "headers", "env_headers", "oauth", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
-_REMOTE: Mapping[tuple[str, ...], type[Shape]] = {
-    ("restart",): RemoteRestart,
-    ("restart", "backoff"): RemoteBackoff,
-    ("timeouts",): RemoteTimeouts,
-    ("tools",): Tools,
-    ("oauth",): OAuth,
-}
-_SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
-    Profile: {
-        ("agent",): Agent,
-        ("agent", "timeouts"): Timeouts,
-        ("workspace",): Workspace,
-        ("session",): Session,
-        ("permissions",): Permissions,
-        ("permissions", "rules", "*"): Rule,
-        **{("permissions", "rules", "*", answer): Match for answer in ("allow", "deny", "ask")},
-        ("client",): Client,
-    },
-    StdioServer: {
-        ("restart",): Restart,
-        ("restart", "backoff"): Backoff,
-        ("timeouts",): ServerTimeouts,
-        ("tools",): Tools,
-    },
-    HttpServer: _REMOTE,
-    SseServer: _REMOTE,
-}
 _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("cmd", "executable", "program"), "command"),
     **dict.fromkeys(("arguments", "argv"), "args"),
@@ -108,7 +65,7 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     """Describe a pydantic error; `shape` was validated at `path`."""
     inner, value = error["loc"], error["input"]
     if error["type"] in UNKNOWN_KEY:
-        return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
+        return _unknown_key((*path, *inner), shape_at(shape, inner[:-1]))
     fault = described(error, path)
     if shape is Profile and inner == ("agent",) and isinstance(value, str):
         known = AGENTS.get(value.strip())
@@ -117,16 +74,11 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     return fault
 
 
-def _shape(shape: type[Shape], inner: KeyPath) -> type[Shape]:
-    return _SHAPES.get(shape, {}).get(tuple("*" if isinstance(step, int) else step for step in inner), shape)
-
-
 def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
     """Whether a required key is missing only because it is misspelt, which is already reported."""
-    missing = fault.message in (REQUIRED, NO_VERSION)
-    return missing and any(
-        other.path[:-1] == fault.path[:-1] and other.fix == f"write {fault.path[-1]}" for other in others
-    )
+    *above, key = fault.path or ("",)
+    is_written = any([*other.path[:-1]] == above and other.fix == f"write {key}" for other in others)
+    return fault.message in (REQUIRED, NO_VERSION) and is_written
 
 
 def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
@@ -206,14 +158,9 @@ def _validate(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault])
 def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
     """Point at the text itself where a text stands for a list of one."""
     for step in fault.path[len(path) : -1]:
-        value = _member(value, step)
+        known = dict(enumerate(value)) if isinstance(value, list) else value
+        value = known.get(step) if isinstance(known, dict) else None
     return replace(fault, path=fault.path[:-1]) if isinstance(value, str) else fault
-
-
-def _member(value: Plain, step: str | int) -> Plain:
-    if isinstance(value, list):
-        return value[step] if isinstance(step, int) and step < len(value) else None
-    return value.get(step) if isinstance(value, dict) else None
 
 
 def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
@@ -336,7 +283,9 @@ def parse_layer(layer: Layer) -> ParsedLayer:
         return ParsedLayer(layer, problems=tuple(problems))
     wrong = list(_extends(document, layer))
     faults = [*version(document.root), *wrong]
-    follow = () if wrong else tuple(_entries(document))
+    entries = () if wrong else _extends_entries(document.root.get(EXTENDS))
+    places = [(entry, document.where(path)) for path, entry in entries]
+    follow = tuple(Extends(entry, at.line, at.column, EXTENDS) for entry, at in places)
     return ParsedLayer(layer, follow, document, (*problems, *placed(document, faults)))
 
 
@@ -348,12 +297,6 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
         yield Fault((EXTENDS,), what, "move it to the profile", at_key=True)
     else:
         yield from extends_faults(document.root[EXTENDS])
-
-
-def _entries(document: Document) -> Iterator[Extends]:
-    for path, entry in _extends_entries(document.root.get(EXTENDS)):
-        place = document.where(path)
-        yield Extends(entry, place.line, place.column, EXTENDS)
 
 
 def merge_layers(gathered: LayerSet) -> MergedProfile:

@@ -111,7 +111,7 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
     if overlaid := overlaid_by(name):
         raise UsageError(f'"{name}" is an overlay, not a profile', fix=f"name the profile: {overlaid}")
     user = users(settings)
-    if _is_path(name):
+    if "/" in name or os.sep in name or name.endswith(SUFFIXES):
         path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
         return replace(_at_path(path), user=user)
     for directory, origin, project in _places(start, user):
@@ -201,28 +201,23 @@ def _is_lock(file: Path) -> bool:
 
 def parents(*, start: Path, settings: Settings) -> list[Found]:
     """List the files near `start` that are only parents of other profiles."""
-    user = users(settings)
-    return [
-        Found(file.stem, file, project, origin, user=user)
-        for directory, origin, project in _places(start, user)
-        for file in _profiles(directory)
-        if file.stem.startswith(PARENT)
-    ]
+    return [found for found in _everything(start, settings) if found.name.startswith(PARENT)]
 
 
 def discover(*, start: Path, settings: Settings) -> list[Found]:
     """List every profile that can be named from `start`, the nearest first, including shadowed ones."""
-    everything: list[Found] = []
-    winners: dict[str, Path] = {}
+    everything = [found for found in _everything(start, settings) if not found.name.startswith(PARENT)]
+    winners = {found.name: found.file for found in reversed(everything)}
+    return [
+        found if winners[found.name] == found.file else replace(found, shadowed_by=winners[found.name])
+        for found in everything
+    ]
+
+
+def _everything(start: Path, settings: Settings) -> Iterator[Found]:
     user = users(settings)
     for directory, origin, project in _places(start, user):
-        for file in _profiles(directory):
-            if file.stem.startswith(PARENT):
-                continue
-            found = Found(file.stem, file, project, origin, winners.get(file.stem), user)
-            everything.append(found)
-            winners.setdefault(file.stem, file)
-    return everything
+        yield from (Found(file.stem, file, project, origin, user=user) for file in _profiles(directory))
 
 
 def project_of(start: Path) -> Path:
@@ -238,10 +233,6 @@ def built_in() -> Path:
     package = Path(acp_launch.__file__).parent
     installed = package / "profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or os.sep in name or name.endswith(SUFFIXES)
 
 
 def _at_path(file: Path) -> Found:

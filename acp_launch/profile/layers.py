@@ -219,20 +219,15 @@ def _over(below: Node | None, above: Node, path: KeyPath, idle: list[Problem]) -
         place, new = above.entries[key]
         if new.value is not None:
             node.put(key, place, _over(kept, new, (*path, key), idle))
-    for key, place, new in _fresh(under, above):
-        if new.value is not None or _is_value((*path, key)):
-            node.put(key, place, _over(None, new, (*path, key), idle))
+    for key in [key for key in above.entries if key not in under]:
+        place, new = above.entries[key]
+        where = (*path, key)
+        pattern = (*where[:1], "*", *where[2:]) if where[0] == "mcp_servers" else where
+        if new.value is not None or pattern in NULLABLE:
+            node.put(key, place, _over(None, new, where, idle))
         elif len(idle) < MAX_IDLE:
-            idle.append(_idle((*path, key), place, list(under)))
+            idle.append(_idle(where, place, list(under)))
     return node
-
-
-def _fresh(under: dict[str, tuple[Place, Node]], above: Node) -> Iterator[tuple[str, Place, Node]]:
-    return ((key, place, new) for key, (place, new) in above.entries.items() if key not in under)
-
-
-def _is_value(path: KeyPath) -> bool:
-    return (*path[:1], "*", *path[2:]) in NULLABLE if path[0] == "mcp_servers" else path in NULLABLE
 
 
 def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:

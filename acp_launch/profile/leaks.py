@@ -65,7 +65,8 @@ class _Text(Struct, frozen=True):
 
 def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a credential; a warning if it only might be one."""
-    taken = set(_SECRET.findall("\n".join(_all_texts(root))))
+    everything = (text.text for key in ("agent", "mcp_servers") for text in _texts(root.get(key), (key,)))
+    taken = set(_SECRET.findall("\n".join(everything)))
     for owner, texts in _program_texts(root):
         movable = [replace(text, seen=tuple(each for each in text.seen if not _is_login(text, each))) for text in texts]
         names = _names(owner, movable, taken)
@@ -178,10 +179,6 @@ def _texts(value: Plain, path: KeyPath, name: str = "") -> Iterator[_Text]:
             yield from _texts(item, (*path, index), option_before(value, index))
 
 
-def _all_texts(root: Mapping[str, Plain]) -> Iterator[str]:
-    return (text.text for key in ("agent", "mcp_servers") for text in _texts(root.get(key), (key,)))
-
-
 def option_before(arguments: Sequence[Plain], index: int) -> str:
     """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
     option = arguments[index - 1] if index else None
@@ -245,7 +242,7 @@ def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
 
 
 def _next_step(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
-    if _is_command(text.path):  # a command cannot come from a secret
+    if text.path[1 if text.path[0] == "agent" else 2] == "command":  # it cannot come from a secret
         return "pass it in env"
     reference = f"${{secret:{names[_credential(text, found)]}}}"
     # References do not nest, so a default is replaced with its reference.
@@ -253,10 +250,6 @@ def _next_step(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> s
     is_whole = (0, len(text.text)) in (*around, (found.start, found.end))
     place = "here" if is_whole else "in place of the reference" if around else "in its place"
     return f'write "{reference}" {place}' if is_whole else f"write {reference} {place}"
-
-
-def _is_command(path: KeyPath) -> bool:
-    return path[:2] == ("agent", "command") or (path[0] == "mcp_servers" and path[2:3] == ("command",))
 
 
 def _describe(found: Sighting) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace as with_
@@ -29,10 +29,6 @@ from acp_launch.profile.model import Profile
 from acp_launch.profile.values import LITERAL
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.waits import reading
-
-if TYPE_CHECKING:
-    from acp_launch.document.yaml import Document
-
 
 __all__ = ["Loaded", "examine", "inspect", "load", "read", "shown"]
 
@@ -94,7 +90,7 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
     return seen.loaded, problems
 
 
-class _Inspection(Struct, frozen=True):
+class Inspection(Struct, frozen=True):
     """The result of loading. `parts` are the files that could be read; `leaks` is None if they were not looked for."""
 
     loaded: Loaded | None = None
@@ -103,7 +99,7 @@ class _Inspection(Struct, frozen=True):
     leaks: tuple[Problem, ...] | None = None
 
 
-def _inspection(found: Found, cache: Path | None) -> _Inspection:
+def _inspection(found: Found, cache: Path | None) -> Inspection:
     seen = _without_lock(found, cache)
     lock, problems = read_lock(found)
     if problems:
@@ -111,13 +107,11 @@ def _inspection(found: Found, cache: Path | None) -> _Inspection:
     return with_(seen, loaded=with_(seen.loaded, lock=lock)) if seen.loaded and lock is not None else seen
 
 
-def _without_lock(found: Found, cache: Path | None) -> _Inspection:
+def _without_lock(found: Found, cache: Path | None) -> Inspection:
     if cache is not None and _is_foreign(cache, found.project):
         cache = None  # the project could have written the entry
     if cache is not None and (known := recall(cache, found)):
-        label, layers = shown(found.file), known.layers
-        loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged, known.vacant)
-        return _Inspection(loaded, (), tuple(map(ParsedLayer, layers)), known.leaks)
+        return known
     return _parse(found, cache)
 
 
@@ -126,7 +120,7 @@ def _is_foreign(cache: Path, project: Path) -> bool:
     return lies_in(cache, grounds(project))
 
 
-def _parse(found: Found, cache: Path | None) -> _Inspection:
+def _parse(found: Found, cache: Path | None) -> Inspection:
     from acp_launch.profile.check import merge_layers, parse_layer
 
     def parse_in_time(layer: Layer) -> ParsedLayer:
@@ -137,29 +131,22 @@ def _parse(found: Found, cache: Path | None) -> _Inspection:
     made = merge_layers(gathered)
     problems = _discreet(ordered(made.problems, gathered.layers))
     if made.profile is None or made.document is None or errors(problems):
-        return _Inspection(None, problems, gathered.parts)
+        return Inspection(None, problems, gathered.parts)
     document, label = made.document, shown(found.file)
     layers, vacant = gathered.layers, gathered.vacant
     loaded = Loaded(found, made.profile, document.positions, label, problems, layers, document.root, vacant)
     if cache is None or problems:
-        return _Inspection(loaded, problems, gathered.parts)
-    return _Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts, document))
+        return Inspection(loaded, problems, gathered.parts)
+    return Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts))
 
 
-def _keep_unless_leaky(
-    cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document"
-) -> tuple[Problem, ...]:
+def _keep_unless_leaky(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...]) -> tuple[Problem, ...]:
     """Cache the profile, unless its text contains a credential, since caches get copied. Returns its credentials."""
     from acp_launch.profile.check import exposed
 
     leaks = exposed(parts)
     if not errors(leaks):
-        keep(
-            cache,
-            loaded.found,
-            parts,
-            CachedProfile(loaded.profile, document.positions, loaded.merged, leaks),
-        )
+        keep(cache, loaded, parts, leaks)
     return leaks
 
 
@@ -179,37 +166,24 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 CODE = ("profile/*.py", *(f"secret/{name}.py" for name in ("reference", "detect", "value")))
 
 
-class CachedProfile(Struct, frozen=True):
-    """The cache entry of a profile without problems. `leaks` are warnings of `validate`."""
-
-    profile: Profile
-    positions: Positions
-    merged: Mapping[str, Plain]
-    leaks: tuple[Problem, ...]
-    layers: tuple[Layer, ...] = ()
-    vacant: tuple[Path, ...] = ()
-
-
-def recall(directory: Path, found: Found) -> CachedProfile | None:
+def recall(directory: Path, found: Found) -> Inspection | None:
     """Return the cached profile; None for a miss."""
     return _json_cache(directory).recall(found.file, _path_text(found.file), partial(_restore, found))
 
 
-def keep(directory: Path, found: Found, parts: Sequence[ParsedLayer], known: CachedProfile) -> None:
-    """Cache a profile, if the directory is writable. Files are numbered in the entry, because their names in messages
-    depend on the working directory."""
+def keep(directory: Path, loaded: Loaded, parts: Sequence[ParsedLayer], leaks: Iterable[Problem]) -> None:
+    """Cache a profile, if the directory is writable. `leaks` are warnings of `validate`. Files are numbered in the
+    entry, because their names in messages depend on the working directory."""
     labels = {part.layer.label: index for index, part in enumerate(parts)}
     answer = {
-        "parts": [_part(part) for part in parts],
-        "merged": known.merged,
-        "places": [[list(path), labels[file], *rest] for path, (file, *rest) in known.positions.table.items()],
-        "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in known.leaks],
+        "parts": [
+            [_path_text(part.layer.file), part.layer.text, [each.entry for each in part.extends]] for part in parts
+        ],
+        "merged": loaded.merged,
+        "places": [[list(path), labels[file], *rest] for path, (file, *rest) in loaded.positions.table.items()],
+        "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in leaks],
     }
-    _json_cache(directory).keep(found.file, _path_text(found.file), answer)
-
-
-def _part(part: ParsedLayer) -> list[Any]:
-    return [_path_text(part.layer.file), part.layer.text, [extends.entry for extends in part.extends]]
+    _json_cache(directory).keep(loaded.found.file, _path_text(loaded.found.file), answer)
 
 
 def _path_text(file: Path) -> str:
@@ -221,7 +195,7 @@ def _json_cache(directory: Path) -> JsonCache:
     return JsonCache(directory / "profiles", CODE)
 
 
-def _restore(found: Found, answer: Any) -> CachedProfile:
+def _restore(found: Found, answer: Any) -> Inspection:
     """Rebuild a cached profile. Raises what `JsonCache.recall` takes for a miss."""
     texts = {file: (text, entries) for file, text, entries in answer["parts"]}
 
@@ -232,16 +206,17 @@ def _restore(found: Found, answer: Any) -> CachedProfile:
         return ParsedLayer(layer, tuple(Extends(entry) for entry in entries))
 
     gathered = gather(found, known)
-    if gathered.problems or [_path_text(layer.file) for layer in gathered.layers] != list(texts):
+    layers, merged = gathered.layers, answer["merged"]
+    if gathered.problems or [_path_text(layer.file) for layer in layers] != list(texts):
         raise ValueError("other files")
-    labels = [layer.label for layer in gathered.layers]
+    labels = [layer.label for layer in layers]
     table: Table = {tuple(path): (labels[file], *rest) for path, file, *rest in answer["places"]}
     if () not in table:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
-    profile = build(Profile, answer["merged"])
-    positions = Positions(table)
-    return CachedProfile(profile, positions, answer["merged"], leaks, gathered.layers, gathered.vacant)
+    profile, positions = build(Profile, merged), Positions(table)
+    loaded = Loaded(found, profile, positions, shown(found.file), (), layers, merged, gathered.vacant)
+    return Inspection(loaded, (), tuple(map(ParsedLayer, layers)), leaks)
 
 
 # The files of a profile in merge order: its parents, itself, and the user's overlay. `gather` reads them.

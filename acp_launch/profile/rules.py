@@ -24,7 +24,6 @@ from acp_launch.profile.values import (
     URL_FIX,
     USER_FIX,
     VARIABLE_HEADER,
-    HeaderSpelling,
     header_fault,
     header_name_fault,
     host,
@@ -174,7 +173,7 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """
     agent = _mapping_at(root, "agent")
     command = agent.get("command")
-    found = started(command, [arg for _, arg in _texts_at(agent, "args")]) if isinstance(command, str) else None
+    found = started(command, [arg for _, arg in _items((), agent.get("args"))]) if isinstance(command, str) else None
     if found is None or not found.takes:
         return
     what = f"{found.title} takes MCP servers over {' and '.join(found.takes)} only, as far as is known"
@@ -209,17 +208,11 @@ def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _inherit_env(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    for index, name in _texts_at(program, "inherit_env"):
+    names = program.get("inherit_env")
+    for where, name in _items((*path, "inherit_env"), names if isinstance(names, list) else None):
         if not re.fullmatch(INHERITED_NAME, name):
             what = f'"{shorten(name)}" is neither a variable\'s name nor a PREFIX_* pattern'
-            yield Fault((*path, "inherit_env", index), what, "write NAME or PREFIX_*")
-
-
-def _texts_at(owner: Mapping[str, Plain], key: str) -> Iterator[tuple[int, str]]:
-    items = owner.get(key)
-    for index, item in enumerate(items if isinstance(items, list) else []):
-        if isinstance(item, str):
-            yield index, item
+            yield Fault(where, what, "write NAME or PREFIX_*")
 
 
 def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
@@ -228,9 +221,9 @@ def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
     tools = _mapping_at(server, "tools")
     for key in ("allow", "deny"):
-        for index, glob in _texts_at(tools, key):
+        for where, glob in _items((*path, "tools", key), tools.get(key)):
             if not glob.strip():
-                yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
+                yield Fault(where, "the tool's name is empty", "write a name, or a glob: get_*")
     if server.get("share") is True and server.get("session_elevation", "off") != "off":
         what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
         yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)
@@ -257,15 +250,14 @@ def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fa
 
 
 def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    command, args = program.get("command"), program.get("args")
+    command = program.get("command")
     if isinstance(command, str) and not command.strip():
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
     if isinstance(command, str):
         yield from _not_from_secrets((*path, "command"), command, "a command")
         yield from _command_line((*path, "command"), command)
-    for index, argument in enumerate(args if isinstance(args, list) else []):
-        if isinstance(argument, str):
-            yield from _visible_secrets((*path, "args", index), argument, "in ps")
+    for where, argument in _items((*path, "args"), program.get("args")):
+        yield from _visible_secrets(where, argument, "in ps")
     for name in _mapping_at(program, "env"):
         yield from _environment_name((*path, "env", name), name)
 
@@ -288,10 +280,9 @@ def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
     if isinstance(cwd := workspace.get("cwd"), str):
         yield from _not_from_secrets(("workspace", "cwd"), cwd, "a directory")
-    further = workspace.get("additional_directories")
-    for index, directory in enumerate(further if isinstance(further, list) else []):
-        if isinstance(directory, str):
-            yield from _not_from_secrets(("workspace", "additional_directories", index), directory, "a directory")
+    further = "additional_directories"
+    for where, directory in _items(("workspace", further), workspace.get(further)):
+        yield from _not_from_secrets(where, directory, "a directory")
 
 
 def _not_from_secrets(path: KeyPath, text: str, what: str) -> Iterator[Fault]:
@@ -344,7 +335,7 @@ def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if "command" in server:
         return
     headers, env = _mapping_at(server, "headers"), _mapping_at(server, "env")
-    sent = variable_headers(env, _header_spelling(server))
+    sent = variable_headers(env, server.get("env_headers"))
     if isinstance(url := server.get("url"), str):
         yield from _visible_secrets((*path, "url"), url, "in a url")
         if fault := url_fault(url):
@@ -461,17 +452,6 @@ def _remote_variable(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:
         yield Fault(path, what, "use letters, digits and _", at_key=True)
     if isinstance(value, str) and (fault := header_fault(value)):
         yield Fault(path, f"it is sent as a header, and {fault}", HEADER_FIX)
-
-
-def _header_spelling(server: Mapping[str, Plain]) -> HeaderSpelling:
-    """Return how the headers of variables are spelled; `check` reports what else is written there."""
-    match server.get("env_headers"):
-        case "dashes":
-            return "dashes"
-        case "off":
-            return "off"
-        case _:
-            return "exact"
 
 
 def _twice(path: KeyPath, headers: Mapping[str, Plain], sent: Mapping[str, str]) -> Iterator[Fault]:

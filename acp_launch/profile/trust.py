@@ -127,8 +127,9 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     lines = _content(loaded)
     if doubts := tuple(_doubts(foreign, real(boundary(loaded.found.file)))):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
-    before = None if _is_projects(settings.state, project) else _acceptance_of(loaded, settings, project)
-    if before is None:
+    file = _profile_path(loaded)
+    before = None if _is_projects(settings.state, project) else _read(_place(settings, project, file))
+    if before is None or (before.project, before.file) != (str(project), str(file)):
         return TrustState(label=label, how="new", now=lines)
     is_same = before.digest == digest(str(project), lines)
     return TrustState(label=label, how="accepted" if is_same else "changed", now=lines, before=before)
@@ -192,12 +193,6 @@ def _is_projects(directory: Path, project: Path) -> bool:
     return lies_in(directory, (project, *grounds(project)))
 
 
-def _acceptance_of(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
-    """Read the acceptance of this very file; None if there is none."""
-    found = _read(_place(settings, project, _profile_path(loaded)))
-    return found if found and (found.project, found.file) == (str(project), str(_profile_path(loaded))) else None
-
-
 def _profile_path(loaded: Loaded) -> Path:
     """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
     return real(loaded.found.file.parent) / loaded.found.file.name
@@ -222,18 +217,12 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
         what = "" if path == target else f"lies in {path.name or path}, which "
         if _is_anothers(status):
             yield f"{what}belongs to another user (uid {status.st_uid})"
-        elif _can_be_written_by_all(status.st_mode):
+        elif status.st_mode & stat.S_IWOTH and not (path != target and status.st_mode & stat.S_ISVTX):  # as /tmp has
             yield f"{what}can be written by all users"
 
 
 def _is_anothers(status: os.stat_result) -> bool:
     return hasattr(os, "getuid") and status.st_uid not in (0, os.getuid())
-
-
-def _can_be_written_by_all(mode: int) -> bool:
-    """Whether every user can change it. The sticky bit (/tmp) protects the files of a directory, but is no use on a
-    file."""
-    return bool(mode & stat.S_IWOTH) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
 
 
 def _place(settings: Settings, project: Path, file: Path) -> Path:

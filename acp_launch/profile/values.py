@@ -68,14 +68,6 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_factor(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MOST
-
-
 TRUTH = Scalar("true or false", "write true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
 COUNT = Scalar(
     "a whole number from 0 up", "write a number such as 5, or 0 for none", _is_count, {"type": "integer", "minimum": 0}
@@ -95,7 +87,7 @@ PORT = Scalar(
 FACTOR = Scalar(
     f"a number from 1 to {MOST}",
     "write a number such as 2, or 1 for equal pauses",
-    _is_factor,
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MOST,
     {"type": "number", "minimum": 1, "maximum": MOST},
 )
 SETTING = Scalar(
@@ -107,7 +99,9 @@ SETTING = Scalar(
 INHERIT = Scalar(
     "all, minimal or a list of names",
     "write all, minimal, or names: [PATH, LC_*]",
-    lambda value: value in ("all", "minimal") if isinstance(value, str) else _is_texts(value),
+    lambda value: (
+        value in ("all", "minimal") or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+    ),
     {"anyOf": [{"enum": ["all", "minimal"], "type": "string"}, {"items": {"type": "string"}, "type": "array"}]},
 )
 FILES = Scalar(
@@ -118,15 +112,11 @@ FILES = Scalar(
 )
 
 
-def _is_unattended(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(_UNATTENDED, value) is not None
-
-
 _UNATTENDED = r"deny|allow-reads|wait (?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)"
 UNATTENDED = Scalar(
     "wait and a duration, deny or allow-reads",
     "write wait 30m, deny or allow-reads",
-    _is_unattended,
+    lambda value: isinstance(value, str) and re.fullmatch(_UNATTENDED, value) is not None,
     {"type": "string", "pattern": f"^(?:{_UNATTENDED})$", "examples": ["wait 30m", "deny", "allow-reads"]},
 )
 
@@ -359,7 +349,7 @@ def scope_fault(scope: str) -> str:
     return "" if SCOPE.fullmatch(scope) else f'"{shorten(scope)}" is not one scope'
 
 
-def variable_headers(names: Iterable[str], spelling: HeaderSpelling) -> dict[str, str]:
+def variable_headers(names: Iterable[str], spelling: Any) -> dict[str, str]:
     """Return the header in which a remote server gets each of these variables; none if they are not sent."""
     if spelling == "off":
         return {}

@@ -182,6 +182,7 @@ WIDTH = 100  # columns; a longer list or small mapping gets several lines
 STEP = 2  # columns of indentation
 _PLAIN = regex(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
 _OLD_WORDS = {"yes", "no", "on", "off", "y", "n"}  # truth values to readers of YAML 1.1
+_OLD_NUMBER = regex(r"\+?[0-9][0-9_,.:-]*")  # numbers and dates to them: `1_000`, `12:30`, `2026-01-31`
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -244,12 +245,7 @@ def _is_plain(text: str, in_flow: bool) -> bool:
         return False
     if in_flow and re.search(r"[,\[\]{}]|:(?=[\"'])", text):
         return False
-    return isinstance(scalar(text), str) and text.lower() not in _OLD_WORDS and not _is_old_number(text)
-
-
-def _is_old_number(text: str) -> bool:
-    """Whether YAML 1.1 reads a text as a number or a date: `1_000`, `12:30`, `2026-01-31`."""
-    return re.fullmatch(r"[-+]?[0-9][0-9_,.:-]*", text) is not None and not text.startswith("-")
+    return isinstance(scalar(text), str) and text.lower() not in _OLD_WORDS and not _OLD_NUMBER.fullmatch(text)
 
 
 def _quote(text: str, *, always_double: bool = False) -> str:
@@ -356,7 +352,8 @@ class YamlText:
         return self._with(begin, node.end - 1 if is_blank else begin, entry)
 
     def _add_lines(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
-        written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
+        single = ("".join(mark if mark.isprintable() else " " for mark in comment) for comment in comments)
+        written = [f"{' ' * node.column}# {comment}".rstrip() for comment in single]
         written += lines(key, value, column=node.column, level=level, step=self._step)
         if level > 1:
             return self._below(node.parts[-1], written)
@@ -450,11 +447,6 @@ class YamlText:
 def _is_vacant(span: Span, step: str | int) -> bool:
     """Whether a value is empty, so that one with a part called `step` may replace it."""
     return span.is_null or (span.kind == "mapping" and not span.parts and isinstance(step, str))
-
-
-def _one_line(comment: str) -> str:
-    """Replace unprintable characters in a comment, since a line break would end it."""
-    return "".join(mark if mark.isprintable() else " " for mark in comment)
 
 
 def _nest(path: KeyPath, depth: int, value: Plain) -> Plain:

@@ -104,16 +104,12 @@ def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
 
 
 def _variables(items: object) -> tuple[Variable, ...]:
-    found = (_variable(mapping(item)) for item in sequence(items))
-    return tuple(variable for variable in found if variable is not None)
-
-
-def _variable(said: dict[str, Any]) -> Variable | None:
-    """Return None if the name is not one that a shell, or a profile, could set."""
-    name = said.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return None
-    return Variable(name, text(said.get("label")), said.get("secret") is not False, said.get("optional") is True)
+    """Return those with a name that a shell, or a profile, could set."""
+    return tuple(
+        Variable(said["name"], text(said.get("label")), said.get("secret") is not False, said.get("optional") is True)
+        for said in map(mapping, sequence(items))
+        if _NAME.fullmatch(text(said.get("name")))
+    )
 
 
 def _strings(value: object) -> tuple[str, ...] | None:
@@ -197,20 +193,13 @@ def read_negotiated(result: Raw) -> Negotiated:
 
 
 def _capabilities(said: dict[str, Any]) -> Capabilities:
-    session = mapping(said.get("sessionCapabilities"))
-    mcp = mapping(said.get("mcpCapabilities"))
-    prompt = mapping(said.get("promptCapabilities"))
+    session, mcp, prompt = (mapping(said.get(f"{each}Capabilities")) for each in ("session", "mcp", "prompt"))
     return Capabilities(
         load=said.get("loadSession") is True,
-        resume=isinstance(session.get("resume"), dict),
-        list=isinstance(session.get("list"), dict),
-        close=isinstance(session.get("close"), dict),
-        delete=isinstance(session.get("delete"), dict),
+        **{name: isinstance(session.get(name), dict) for name in ("resume", "list", "close", "delete")},
         additional_directories=isinstance(session.get("additionalDirectories"), dict),
-        http=mcp.get("http") is True,
-        sse=mcp.get("sse") is True,
-        image=prompt.get("image") is True,
-        audio=prompt.get("audio") is True,
+        **{name: mcp.get(name) is True for name in ("http", "sse")},
+        **{name: prompt.get(name) is True for name in ("image", "audio")},
         embedded_context=prompt.get("embeddedContext") is True,
         logout=isinstance(mapping(said.get("auth")).get("logout"), dict),
     )
@@ -348,16 +337,15 @@ class Offers(Struct, frozen=True, kw_only=True):
     @property
     def methods(self) -> frozenset[str]:
         """The agent's requests that are served; any other is answered with "method not found" (C-68)."""
-        served: set[str] = set()
-        if self.read_files:
-            served.add("fs/read_text_file")
-        if self.write_files:
-            served.add("fs/write_text_file")
-        if self.terminals:
-            served |= {f"terminal/{verb}" for verb in ("create", "output", "release", "wait_for_exit", "kill")}
-        if self.forms or self.urls:
-            served.add("elicitation/create")
-        return frozenset(served)
+        verbs = ("create", "output", "release", "wait_for_exit", "kill") if self.terminals else ()
+        served = {
+            "fs/read_text_file": self.read_files,
+            "fs/write_text_file": self.write_files,
+            "elicitation/create": self.forms or self.urls,
+        }
+        return frozenset(name for name, is_served in served.items() if is_served) | {
+            f"terminal/{verb}" for verb in verbs
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the `clientCapabilities` of `initialize`. An empty `elicitation` offers nothing, so it is left out."""

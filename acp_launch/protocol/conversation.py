@@ -14,7 +14,6 @@ until `session/new` is answered (C-43). Unknown messages are ignored (C-8, C-9, 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw, Struct, field
 
 from acp_launch.errors import AgentError, LocalProtocolError
@@ -136,7 +135,6 @@ ELICITATION = "elicitation/create"
 OURS = "_acp-launch/"  # begins the methods of our own (ACP "extensibility")
 
 NOTHING: tuple[Event, ...] = ()
-_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 class _Session(Struct):
@@ -261,8 +259,8 @@ class Conversation:
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
         if not self._able().list:
             raise LocalProtocolError("the agent does not advertise session/list")  # C-34
-        wanted = {"cwd": cwd, "cursor": cursor}
-        return self._peer.call("session/list", {key: value for key, value in wanted.items() if value is not None})
+        params = ({} if cwd is None else {"cwd": cwd}) | ({} if cursor is None else {"cursor": cursor})
+        return self._peer.call("session/list", params)
 
     def end(self, how: Literal["close", "delete"], session_id: str) -> Call:
         able = self._able()
@@ -402,8 +400,7 @@ class Conversation:
         return NOTHING
 
     def _cancel_request(self, message: Notified) -> Sequence[Event]:
-        named = jsonrpc.read(_members, message.params)
-        wanted = named.get("requestId") if named else None
+        wanted = jsonrpc.member(message.params, "requestId")
         return (Withdrawn(wanted.copy(), message.line),) if wanted is not None and self._peer.owes(wanted) else NOTHING
 
     def _end_prompt(self, message: Answered) -> Sequence[Event]:

@@ -52,6 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -124,6 +125,21 @@ def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
         return None
 
 
+def members(raw: Raw) -> dict[str, Raw] | None:
+    """Return the members of an object as they are written; None if it is not one."""
+    return read(_members, raw)
+
+
+def member(raw: Raw, *path: str) -> Raw | None:
+    """Return the value at `path` of a part of a message; None if there is none."""
+    for name in path:
+        found = (members(raw) or {}).get(name)
+        if found is None:
+            return None
+        raw = found
+    return raw
+
+
 def fault(raw: Raw) -> Fault:
     """Read an `error` member of any shape."""
     return read(_fault, raw) or _tolerated_fault(bytes(raw))
@@ -168,7 +184,6 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
 # Lines in a byte stream, independent of its chunks (ACP v1 "transports", stdio).
 
 
-LONG = 1024 * 1024  # bytes
 _NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 
 
@@ -179,8 +194,7 @@ class LineTooLong(Exception):  # noqa: N818 - not an error of ours
 class LineFramer:
     """Splits bytes into lines, in time linear in the bytes.
 
-    A line is joined once, when its newline comes. A long one is collected in one buffer instead, because many chunks
-    would leave memory fragmented.
+    A line is joined once, when its newline comes.
     """
 
     def __init__(self, *, limit: int, skip: Callable[[LineTooLong], None] | None = None) -> None:
@@ -190,7 +204,6 @@ class LineFramer:
         self._limit, self._skip = limit, skip
         self._is_skipping = False
         self._parts: list[bytes] = []
-        self._long = bytearray()
         self._held = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -226,20 +239,17 @@ class LineFramer:
             self._forget()
             self._is_skipping = True
             self._refuse()
-        elif self._held > LONG:
-            self._long += b"".join([*self._parts, part])
-            self._parts = []
         elif part:
             self._parts.append(part)
 
     def _whole(self) -> bytes:
         """Return the collected line and drop it: otherwise a long one would be held twice."""
-        line = bytes(self._long) if self._long else b"".join(self._parts)
+        line = b"".join(self._parts)
         self._forget()
         return line
 
     def _forget(self) -> None:
-        self._parts, self._long, self._held = [], bytearray(), 0
+        self._parts, self._held = [], 0
 
     def _refuse(self) -> None:
         error = LineTooLong(f"a line of more than {self._limit:,} bytes")
@@ -314,20 +324,20 @@ class Peer:
         self._settled = b""  # the request answered since the last message, if any
 
     def call(self, method: str, params: object) -> Call:
-        number = self._next
-        self._next += 1
-        self._asked[str(number).encode()] = (number, method)
+        number = self._number(method)
         return Call(number, method, as_line(request(number, method, params)))
+
+    def _number(self, method: str) -> int:
+        self._next += 1
+        self._asked[str(self._next - 1).encode()] = (self._next - 1, method)
+        return self._next - 1
 
     def pass_on(self, method: str, line: bytes) -> Call:
         """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
         from acp_launch.protocol import splice  # for an editor alone
 
-        number = self._next
-        self._next += 1
-        written = str(number).encode()
-        self._asked[written] = (number, method)
-        return Call(number, method, as_line(splice.with_id(line, Raw(written))))
+        number = self._number(method)
+        return Call(number, method, as_line(splice.with_id(line, Raw(str(number).encode()))))
 
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""

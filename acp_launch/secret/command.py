@@ -103,7 +103,8 @@ class CommandStore:
         return self._answered(captured.out)
 
     def _answered(self, out: bytes) -> Outcome:
-        value = _without_line_end(out)
+        # The one line end that programs print after a value. Further ones are part of it.
+        value = out[:-2] if out.endswith(b"\r\n") else out.removesuffix(b"\n")
         if len(value) > MAX_VALUE:
             return self._too_large()
         try:
@@ -147,18 +148,14 @@ def _leads_elsewhere(name: str, argv: Sequence[str]) -> bool:
     return is_option or not {".", ".."}.isdisjoint(name.split("/"))
 
 
-def _without_line_end(out: bytes) -> bytes:
-    """Remove the one line end that programs print after a value. Further ones are part of it."""
-    return out[:-2] if out.endswith(b"\r\n") else out.removesuffix(b"\n")
-
-
 _STYLE = regex(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a credential would hide its shape
 
 
 def _last(err: Sequence[str]) -> str:
     """Return the end of stderr as part of a sentence, without control characters and secrets."""
-    lines = [_visible(line.strip()[:LINE_LENGTH]) for line in _discreet(err)]
-    return f": {' / '.join(lines)}" if lines else ""
+    text = " / ".join(line.strip()[:LINE_LENGTH] for line in _discreet(err))
+    shown = "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
+    return f": {shown}" if shown else ""
 
 
 def _discreet(err: Sequence[str]) -> list[str]:
@@ -167,10 +164,6 @@ def _discreet(err: Sequence[str]) -> list[str]:
     if "-----BEGIN" in text:
         text = masked(text)
     return [masked(line) for line in [line for line in text.split("\n") if line.strip()][-LINES:]]
-
-
-def _visible(text: str) -> str:
-    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
 def sentence(error: LaunchError) -> str:

@@ -45,7 +45,8 @@ def forms(text: str) -> frozenset[str]:
     """
     if not is_maskable(text):
         return frozenset()
-    lines = {line for line in map(str.strip, text.splitlines()) if _is_telling(line)}
+    stripped = (line for line in map(str.strip, text.splitlines()) if len(line) >= SHORTEST_LINE)
+    lines = {line for line in stripped if not _ARMOUR.fullmatch(line)}
     if len(text) > LARGE:
         return frozenset(_of_large(text, lines))
     wholes = {text, text.strip(), text.replace("\n", "\r\n"), text.replace("\r\n", "\n")}
@@ -71,10 +72,6 @@ def _pieces(text: str) -> Iterator[str]:
 def in_json(text: str) -> str:
     """Return `text` as inside JSON that escapes no more than it must."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _is_telling(line: str) -> bool:
-    return len(line) >= SHORTEST_LINE and not _ARMOUR.fullmatch(line)
 
 
 def _written(text: str) -> Iterator[str]:

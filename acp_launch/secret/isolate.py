@@ -355,12 +355,3 @@ def found(text: str, source: str) -> Outcome:
         reason = f"the value has {held:,} bytes; a secret may have at most {MAX_VALUE:,}"
         return Outcome("too large", source, None, reason, "store a shorter value under this name")
     return Outcome("found", source, Secret(text))
-
-
-def failed(fault: StoreFault, source: str) -> Outcome:
-    return Outcome(fault.state, source, None, fault.reason, fault.fix)
-
-
-def not_text_fault(name: str) -> ItemFault:
-    reason = "the stored value is not UTF-8 text"
-    return ItemFault("unavailable", reason, fix=f"acp-launch secret set {name}")

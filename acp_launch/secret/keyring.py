@@ -27,9 +27,7 @@ from acp_launch.secret.isolate import (
     ItemFault,
     attempt,
     error_text,
-    failed,
     found,
-    not_text_fault,
     sentence,
     storable_text,
     type_only,
@@ -254,10 +252,10 @@ class Keyring:
         try:
             text = attempt(
                 lambda: backend.get_password(SERVICE, name),
-                lambda error: not_text_fault(name) if isinstance(error, UnicodeError) else self._fault(error),
+                lambda error: _not_text(name) if isinstance(error, UnicodeError) else self._fault(error),
             )
         except ItemFault as fault:
-            return failed(fault, self.label)
+            return Outcome(fault.state, self.label, None, fault.reason, fault.fix)
         if text is None:
             return Outcome("missing", self.label)
         if not isinstance(text, str):
@@ -291,6 +289,10 @@ class Keyring:
             return StoreFault("denied", f"the {label} refused the change: {told}", fix=other_choice)
         reason = f"the {label} does not work here: {told}"
         return StoreFault("unavailable", reason, fix=other_choice, is_absent=is_absent)
+
+
+def _not_text(name: str) -> ItemFault:
+    return ItemFault("unavailable", "the stored value is not UTF-8 text", fix=f"acp-launch secret set {name}")
 
 
 def _prevent_dialogs(backend: Any) -> None:

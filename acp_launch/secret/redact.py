@@ -217,10 +217,6 @@ _TOKEN = regex(
     rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]',
     re.DOTALL,
 )
-# All up to a string without an end.
-_WHOLE = regex(rb'(?:[^"]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
-_NUMBER = regex(rb"[0-9.eE+-]*+$")
-_LONGEST_ESCAPE = 6  # characters: \\u0041
 _LEAST_DIGITS = 6  # of a secret number; shorter numbers occur everywhere
 
 
@@ -321,24 +317,6 @@ class Redactor:
             return data
         redacted = _TOKEN.sub(_Rewriter(self).token, data)
         return data if redacted == data else redacted
-
-    def cut_json(self, data: bytes) -> bytes:
-        """Redact the beginning of a JSON text that was cut anywhere, without the beginning of a form at its end."""
-        tables = self.tables
-        if tables is None:
-            return data
-        while b"\\" in data[-_LONGEST_ESCAPE:]:  # it may be cut within an escape
-            data = data[:-_LONGEST_ESCAPE]
-        found = _WHOLE.match(data)
-        at = found.end() if found else 0
-        whole, said = self.raw_json(data[:at]), _said(data[at:] + b'"') if data[at:] else None
-        if said is not None:
-            text = tables.text.masked(said, MASK)
-            whole += _quoted(text[: len(text) - tables.text.held(text)])[:-1]
-        elif not data[at:]:
-            whole = whole[: found.start()] if (found := _NUMBER.search(whole)) else whole
-        plain = tables.data.masked(whole, _DATA_MASK)
-        return plain[: len(plain) - tables.data.held(plain)]
 
 
 class _Rewriter:

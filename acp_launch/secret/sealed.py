@@ -147,7 +147,7 @@ def parse(data: bytes) -> Sealed:
         raise Broken("cut off" if _OPENING.startswith(data) else "foreign")
     if not data.endswith(b"}\n"):
         raise Broken("cut off")
-    if _version(data) > VERSION:
+    if _decoded(data, _Version).version > VERSION:
         raise Broken("newer")
     sealed = _decoded(data, Sealed)
     if _encoded(sealed) != data or _checksum(sealed) != sealed.crc32 or not _is_usable(sealed):
@@ -195,10 +195,6 @@ def _is_usable(sealed: Sealed) -> bool:
 
 class _Version(Struct):
     version: int
-
-
-def _version(data: bytes) -> int:
-    return _decoded(data, _Version).version
 
 
 def _decoded(data: bytes, kind: type[T]) -> T:

@@ -246,8 +246,10 @@ class SealedFile:
             self._source.prepare(there)
 
     def read(self, names: Sequence[str]) -> dict[str, Outcome]:
-        entries = self._entries(self._sealed())
-        return {name: self._outcome(entries.get(name)) for name in names}
+        entries, missing = self._entries(self._sealed()), Outcome("missing", self.label)
+        return {
+            name: Outcome("found", self.label, entries[name].value) if name in entries else missing for name in names
+        }
 
     def write(self, name: str, secret: Secret) -> None:
         storable_text(secret)
@@ -271,9 +273,6 @@ class SealedFile:
         if there is not None and not self._source.is_at_hand:
             return None
         return {name: entry.set for name, entry in self._entries(there).items()}
-
-    def _outcome(self, entry: Entry | None) -> Outcome:
-        return Outcome("found", self.label, entry.value) if entry else Outcome("missing", self.label)
 
     def _sealed(self) -> Sealed | None:
         with explained(self._path, "read"):

@@ -9,25 +9,21 @@ from typing import Any
 import pytest
 
 from acp_launch.checks import machine
-from acp_launch.checks.machine import MIB, disk, more_processes, open_files, room
+from acp_launch.checks.machine import MIB, disk, open_files, room
 
 CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
 
 
 @pytest.mark.parametrize(
-    ("free", "files", "verdict", "text", "code"),
+    ("free", "verdict", "text", "code"),
     [
-        (200 * MIB, None, "ok", "200 MiB free", 0),
-        (99 * MIB, 5000, "warning", "99 MiB free", 0),
-        (MIB, 5000, "problem", "1.0 MiB free", 3),
-        (200 * MIB, 7, "warning", "room for only 7 more files", 0),
-        (200 * MIB, 0, "problem", "no room for another file", 3),
+        (200 * MIB, "ok", "200 MiB free", 0),
+        (99 * MIB, "warning", "99 MiB free", 0),
+        (MIB, "problem", "1.0 MiB free", 3),
     ],
 )
-def test_a_disk_that_fills_up_is_told_before_it_is_full(
-    free: int, files: int | None, verdict: str, text: str, code: int
-) -> None:
-    check = room("state", free, files)
+def test_a_disk_that_fills_up_is_told_before_it_is_full(free: int, verdict: str, text: str, code: int) -> None:
+    check = room("state", free)
     assert (check.verdict, check.text, check.code) == (verdict, text, code)
     assert check.fix == ("" if verdict == "ok" else CHOOSE)
 
@@ -46,11 +42,6 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert few.fix == "raise the hard limit to 256 or more"
     none = open_files(20, 20)
     assert (none.verdict, none.code, none.fix) == ("problem", 3, few.fix)
-
-
-def test_processes_are_short_when_few_more_can_be_started() -> None:
-    assert [more_processes(left).verdict for left in (None, 5000, 10, -3)] == ["ok", "ok", "warning", "warning"]
-    assert more_processes(-3).text == "0 more"
 
 
 def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,14 +173,9 @@ def test_what_cannot_be_installed_says_why_and_leaves_nothing(agents: Launcher, 
     assert "(not verified)" in agents("agents", "list").out.decode()
 
 
-def test_an_id_that_the_copy_of_the_index_does_not_list_is_a_warning(agents: Launcher) -> None:
+def test_an_id_that_the_copy_of_the_index_does_not_list_is_told_with_the_likeliest(agents: Launcher) -> None:
     agents.write({"agent": {"registry": "npx-agnt"}})
-    assert agents("validate", "p").err == "", "without a copy nothing is known"
     answer(agents, "search")
-    done = agents("validate", "p")
-    said = 'agent.registry: warning: the registry has no agent "npx-agnt"; did you mean "npx-agent"?'
-    assert (done.code, said in done.err) == (0, True), done.err
-    assert agents("validate", "p", "--strict").code == 2
     refused = agents("run", "p", "hello")
     assert (refused.code, "fix: write npx-agent" in refused.err) == (3, True)
 

@@ -44,7 +44,7 @@ class Session:
         """Send a message; log in as often as the server wants, within bounds, and send it again."""
         for _ in range(LOGINS):
             answer = await self._posted(message)
-            challenge = read_challenges(answer.headers.get_list("www-authenticate"))
+            challenge = read_challenges(", ".join(answer.headers.get_list("www-authenticate")))
             if answer.status_code != 401 and not (answer.status_code == 403 and challenge.wants_more):
                 answer.raise_for_status()
                 self._session = answer.headers.get("mcp-session-id", self._session)

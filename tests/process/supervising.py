@@ -12,7 +12,7 @@ from typing import Any
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
 from acp_launch.process.program import LocalProgram, Program, Running
-from acp_launch.process.supervisor import Clock, LoopClock, Supervisor, Timer
+from acp_launch.process.supervisor import Clock, Supervisor, Timer
 from acp_launch.profile.model import Restart
 from tests.looped import P, looped
 from tests.patience import PATIENCE
@@ -92,7 +92,7 @@ class Watched:
             emit=self._emit,
             log=log,
             grace=grace,
-            clock=clock or LoopClock(),
+            clock=clock,
         )
 
     @property

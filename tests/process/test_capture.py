@@ -11,9 +11,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from acp_launch.errors import AgentError, LaunchError
-from acp_launch.process import capture as module
 from acp_launch.process.capture import MOST, CaptureResult, capture, captured
-from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
 from tests.looped import looped
@@ -29,14 +27,7 @@ def shell(script: str, limit: float = PATIENCE) -> CaptureResult:
     return capture(["sh", "-c", script], limit, env=ENV, cwd=Path("/"))
 
 
-@pytest.fixture(params=["pidfd", "no pidfd"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without what only Linux has."""
-    if request.param == "no pidfd":
-        monkeypatch.setattr(module, "open_process", lambda process: NO_PIDFD)
-
-
-def test_what_a_program_prints_and_how_it_ends(either_way: None) -> None:
+def test_what_a_program_prints_and_how_it_ends() -> None:
     heard = shell("printf out; echo one >&2; echo two >&2; exit 3")
     assert (heard.out, heard.err, heard.ending, heard.timed_out) == (b"out", ("one", "two"), Exit(3, None), False)
 
@@ -69,19 +60,19 @@ def test_a_program_that_cannot_start_is_said_and_leaves_nothing(tmp_path: Path) 
     assert "could not be started in" in raised.value.message
 
 
-def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(either_way: None) -> None:
+def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept() -> None:
     heard = shell("trap '' TERM; echo out; echo err >&2; while :; do sleep 1000; done", 5 * BRIEF)
     assert (heard.out, heard.err, heard.timed_out) == (b"out\n", ("err",), True)
     assert str(heard.ending) == "was killed by SIGKILL"
 
 
-def test_pipes_that_are_closed_do_not_mean_the_end(either_way: None) -> None:
+def test_pipes_that_are_closed_do_not_mean_the_end() -> None:
     assert shell("exec >&- 2>&-; sleep 1000", BRIEF).timed_out
     assert shell("exec >&- 2>&-; exit 5").ending == Exit(5, None)
 
 
 @pytest.mark.parametrize("temper", ["setsid", "daemon", "respawn", "hold", "follow"])
-def test_nothing_that_it_started_survives(temper: str, alive: Liveness, either_way: None) -> None:
+def test_nothing_that_it_started_survives(temper: str, alive: Liveness) -> None:
     heard = capture(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/"))
     assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
     assert heard.out == (b"last words\n" if temper == "hold" else b"")
@@ -93,7 +84,7 @@ def test_a_program_that_has_stopped_itself_is_killed_too() -> None:
     assert shell("kill -STOP $$", BRIEF).timed_out
 
 
-def test_a_program_that_prints_too_much_is_stopped_there(either_way: None) -> None:
+def test_a_program_that_prints_too_much_is_stopped_there() -> None:
     heard = shell("exec yes")
     assert (len(heard.out), heard.timed_out) == (MOST, False)
     assert len(capture(program("chatty", str(MOST - 1)), PATIENCE, env=ENV, cwd=Path("/")).out) == MOST - 1
@@ -105,7 +96,7 @@ def test_the_largest_secret_and_its_line_end_are_heard_whole() -> None:
     assert len(heard.out) == MAX_VALUE + 2
 
 
-def test_a_megabyte_on_stderr_does_not_block_and_its_end_is_kept(either_way: None) -> None:
+def test_a_megabyte_on_stderr_does_not_block_and_its_end_is_kept() -> None:
     heard = capture(program("chatty"), PATIENCE, env=ENV, cwd=Path("/"))
     assert (heard.out, len(heard.err), set(heard.err)) == (b"", 50, {"x" * 99})
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import resource
-import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -286,8 +285,8 @@ async def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
         assert child.stderr_tail() == ["err"]
 
 
-def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS, and kernels before 5.3."""
+def test_without_pidfds_the_exit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS."""
     monkeypatch.delattr(os, "pidfd_open")
     assert pidfd.open_pid(os.getpid()) == pidfd.NO_PIDFD
 
@@ -295,21 +294,6 @@ def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatc
         await child.write(b"\n")
         assert await child.wait() == Exit(3, None)
         assert child.stderr_tail() == ["first", "last words"]
-
-    with_child(program("crasher", "exit", "3"), use)
-
-
-def test_without_pidfds_and_threads_it_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-
-    async def use(child: Child) -> None:
-        await child.write(b"\n")
-        assert await child.wait() == Exit(3, None)
 
     with_child(program("crasher", "exit", "3"), use)
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -188,22 +187,6 @@ def test_a_record_of_another_container_is_left_to_it(tmp_path: Path) -> None:
     assert file.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"lau", b"launch\t00112233"])
-def test_an_unfinished_record_is_removed_only_when_it_is_old(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "launches" / MINE
-    file.parent.mkdir()
-    file.write_bytes(content)
-    assert clear(tmp_path) == []
-    assert file.exists()
-    make_old(file)
-    assert clear(tmp_path) == []
-    assert not file.exists()
-
-
-def make_old(file: Path) -> None:
-    os.utime(file, (time.time() - leftovers.NEWBORN - 1,) * 2, follow_symlinks=False)
-
-
 def test_what_is_no_record_of_ours_is_never_removed(tmp_path: Path) -> None:
     directory = tmp_path / "launches"
     directory.mkdir()
@@ -215,8 +198,6 @@ def test_what_is_no_record_of_ours_is_never_removed(tmp_path: Path) -> None:
     (directory / "3333333333333333").mkdir()
     os.mkfifo(directory / "4444444444444444")
     there = set(directory.iterdir())
-    for file in there:
-        make_old(file)
     assert clear(tmp_path) == []
     assert set(directory.iterdir()) == there
     assert (tmp_path / "precious").exists()

@@ -119,8 +119,8 @@ async def test_a_program_that_cannot_be_started_is_tried_three_times_and_says_wh
         required=False,
         restarts=2,
         budget=2,
-        reason=f"{command} could not be started: its interpreter /no/such/interpreter does not exist; "
-        "install the interpreter, or correct the #! line",
+        reason=f"{command} could not be started: its interpreter, or the loader it was built for, does not exist; "
+        "install a build for this system",
     )
 
 

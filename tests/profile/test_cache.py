@@ -72,8 +72,9 @@ def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) ->
     document, _ = parse(EVERYTHING, str(file))
     assert document is not None
     load(found(file), cache=tmp_path)
-    recalled = cache.recall(tmp_path, found(file))
-    assert recalled is not None
+    seen = cache.recall(tmp_path, found(file))
+    assert seen is not None and seen.loaded is not None
+    recalled = seen.loaded
     assert recalled.merged == document.root
     paths = [
         *document.positions.table,

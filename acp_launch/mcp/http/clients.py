@@ -77,12 +77,9 @@ def make_client(url: str) -> "httpx2.AsyncClient":
     import httpx2
 
     try:
-        is_secure = url.startswith("https:")
-        context = (
-            _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-            if is_secure
-            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if url.startswith("https:"):
+            context = _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     except (OSError, ssl.SSLError) as error:
         how = "could not be reached: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
         raise SetUp(how, f"correct that variable, or unset it ({error})") from None
@@ -120,7 +117,9 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
     if tls := next((below for below in chain if isinstance(below, ssl.SSLError)), None):
         return _describe_tls(tls, where)
     if isinstance(error, httpx2.ProxyError):
-        return Failure(f"could not be reached through the proxy: {_quote_status(error)}", PROXY, was_sent=False)
+        said = str(error)  # it begins with the status of a refusal; other texts may hold the proxy's address
+        why = said[:60] if said[:3].isdigit() else "it does not let us through"
+        return Failure(f"could not be reached through the proxy: {why}", PROXY, was_sent=False)
     if isinstance(error, httpx2.ConnectTimeout):
         return _fail_unsent(f": no connection within {connect:g} s", where)
     if isinstance(error, httpx2.ConnectError):
@@ -189,12 +188,6 @@ def _describe_tls(error: ssl.SSLError, where: str) -> Failure:
         fix = f"the port may be one for http:// ({where})"
         return Failure("does not speak TLS at this address", fix, was_sent=False, is_final=True)
     return _fail_unsent(f": TLS failed ({(reason or 'the connection was cut').replace('_', ' ').lower()})", where)
-
-
-def _quote_status(error: BaseException) -> str:
-    """Return the status with which a proxy refused; its other texts may hold its address."""
-    said = str(error)
-    return said[:60] if said[:3].isdigit() else "it does not let us through"
 
 
 def advice(server: str, reason: str) -> tuple[str, str]:

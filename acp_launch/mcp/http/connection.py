@@ -19,8 +19,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
-from msgspec.json import Decoder
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.mcp import era as eras
@@ -56,6 +55,7 @@ from acp_launch.mcp.http.wire import (
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.acp import decoded, mapping, text
 from acp_launch.protocol.jsonrpc import SERVER_LOST, Envelope, LineTooLong, key
 from acp_launch.waits import stretch
 
@@ -80,13 +80,6 @@ HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIEN
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
 MARK = eras.VERSION.encode()
-
-
-class _Introduction(Struct):
-    version: str = field(default="", name="protocolVersion")
-
-
-_introduction = Decoder(_Introduction)
 
 
 class RemoteSession(Struct):
@@ -358,7 +351,7 @@ class RemoteConnection:
             self._close(stream)
             self._begin_sse()
         else:
-            self._finish(self._turn_away(stream, f"answered {phrase(status)}{self._site.quote(body)}"))
+            self.stop(self._turn_away(stream, f"answered {phrase(status)}{self._site.quote(body)}"))
 
     # HTTP+SSE.
 
@@ -394,7 +387,7 @@ class RemoteConnection:
         found, is_near = self._site.join(self._url, data.decode(errors="replace").strip())
         if not is_near:
             how = f"wants its messages to be sent elsewhere, to {self._site.name_of(found)}"
-            self._finish(Ended(how, follows="never", fault="protocol"))
+            self.stop(Ended(how, follows="never", fault="protocol"))
             return
         is_first = not self._endpoint
         self._endpoint = found
@@ -414,7 +407,7 @@ class RemoteConnection:
                 self.verify()
         else:
             self._ports.remember_era("")
-            self._finish(self._turn_away(stream, how))
+            self.stop(self._turn_away(stream, how))
 
     # Answers, by the number of their stream. A stream that was dropped gets no more.
 
@@ -434,7 +427,7 @@ class RemoteConnection:
         elif status in (429, 503):
             stream.retry = retry_after(headers)
         elif status in (401, 403):
-            stream.answer.challenge = read_challenges([headers.get("www-authenticate", "")])
+            stream.answer.challenge = read_challenges(headers.get("www-authenticate", ""))
 
     def take(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""
@@ -469,7 +462,7 @@ class RemoteConnection:
         how = f"sent an answer of more than {self._limits.max_line:,} bytes"
         self._fail(stream, how)
         if stream.role in ("endpoint", "probe"):
-            self._finish(Ended(how, jitter=JITTER))
+            self.stop(Ended(how, jitter=JITTER))
         else:
             self._drop(stream)
 
@@ -499,7 +492,7 @@ class RemoteConnection:
         elif not failure.was_sent:
             self._miss_server(stream, failure)
         elif stream.role in ("sign", "probe"):
-            self._finish(ended_by(failure))
+            self.stop(ended_by(failure))
         elif stream.answer.events is not None or stream.is_resuming or stream.role != "line":
             self._end_events(stream, failure.how)
         else:
@@ -508,7 +501,7 @@ class RemoteConnection:
     def _give_up(self, stream: RequestStream, how: str, fix: str = "") -> None:
         """Fail the requests of a stream, or the connection if it has never worked."""
         if stream.id is not None and not self.is_met:
-            self._finish(Ended(how, reason=fix, jitter=JITTER))
+            self.stop(Ended(how, reason=fix, jitter=JITTER))
             return
         self._fail(stream, how)
         self._close(stream)
@@ -521,14 +514,14 @@ class RemoteConnection:
         stream = self._streams.get(number)
         if stream is None:
             if self.phase == "parting":
-                self._finish(self._end)
+                self.stop(self._end)
         elif stream.is_waiting:
             if not self._is_closed:  # else it goes to the next connection
                 stream.retry = None
                 self._send(stream)
         elif stream.role == "endpoint" and not self._endpoint:
             how = f"opened an event stream, but did not say within {QUICK:g} s where to send"
-            self._finish(Ended(how, jitter=JITTER))
+            self.stop(Ended(how, jitter=JITTER))
         elif stream.role == "listen" or stream.is_resuming:
             self._listen_again(stream)
 
@@ -610,8 +603,7 @@ class RemoteConnection:
             if message.error is not UNSET and jsonrpc.fault(message.error).code == eras.UNSUPPORTED:
                 self._judge("modern")
             return
-        read = jsonrpc.read(_introduction, message.result)
-        self._session.version = (read.version if read else "") or VERSIONS[0]
+        self._session.version = text(mapping(decoded(message.result)).get("protocolVersion")) or VERSIONS[0]
         if self.era not in ("sse", "modern"):
             self._judge("legacy")
 
@@ -640,14 +632,14 @@ class RemoteConnection:
             if self.is_met:
                 self._fail(stream, how)
             else:
-                self._finish(self._turn_away(stream, how), also=stream)
+                self.stop(self._turn_away(stream, how), also=stream)
         if self.phase != "over":
             self._close(stream)
 
     def _end_events(self, stream: RequestStream, how: str) -> None:
         """Handle the end of an event stream, however it came."""
         if stream.role == "endpoint":
-            self._finish(Ended(how, jitter=JITTER))
+            self.stop(Ended(how, jitter=JITTER))
         elif stream.role == "listen":
             self._rest(stream)
         elif stream.role == "probe":
@@ -697,7 +689,7 @@ class RemoteConnection:
             self._lose_session(stream)
         elif not self.is_met and stream.id is not None and not stream.is_resuming and not self._is_of_other_era(stream):
             how = f"answered {phrase(status)}{self._site.quote(body)}"
-            self._finish(self._turn_away(stream, how), also=stream)
+            self.stop(self._turn_away(stream, how), also=stream)
         else:
             self._refuse_request(stream, f"answered {phrase(status)}{self._site.quote(body)}")
             self._close(stream)
@@ -745,7 +737,7 @@ class RemoteConnection:
         """Answer the request of a stream with the server's own error, under the request's id."""
         self._take_line(stream, one_line(body), is_direct=True)
         if (id := self._take_request(stream)) is not None:  # the error has no id
-            self._ports.receive(_with_id(id, error))
+            self._ports.receive(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(id), bytes(error)))
 
     def _turn_away(self, stream: RequestStream, how: str) -> Ended:
         """Describe the end of a connection that has never worked."""
@@ -766,7 +758,7 @@ class RemoteConnection:
         if not (fix := self._fix(stream)) and self._site.refusal:
             what, fix = self._site.refusal
         why = ": ".join(filter(None, (what, fix or "check its `headers`")))
-        self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
+        self.stop(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
     def _is_login_wanted(self, stream: RequestStream) -> bool:
         site = self._site
@@ -786,7 +778,7 @@ class RemoteConnection:
             self._rest(stream)
         elif not self.is_met:
             ended = ended_by(failure)
-            self._finish(replace(ended, fault="credentials") if failure.is_final else ended, also=stream)
+            self.stop(replace(ended, fault="credentials") if failure.is_final else ended, also=stream)
         elif stream.role != "line":
             self._forget(stream)
         else:
@@ -815,7 +807,7 @@ class RemoteConnection:
         elif self.is_met:
             self._refuse_or_fail(stream, how)
         else:
-            self._finish(Ended(how, reason=fix, follows="never"), also=stream)
+            self.stop(Ended(how, reason=fix, follows="never"), also=stream)
 
     # The session that the server has forgotten, and servers that cannot be reached.
 
@@ -921,7 +913,7 @@ class RemoteConnection:
     def _part_if_all_know(self) -> None:
         lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
         if all(stream.answer.status for stream in lines):
-            self._finish(self._end)
+            self.stop(self._end)
 
     def leave(self) -> bool:
         """Begin to end the session; return whether there is one that the server should be told about."""
@@ -940,11 +932,7 @@ class RemoteConnection:
         headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
         self._ask(self._stream("delete", b"", headers, verb="DELETE", patience=DELETE))
 
-    def stop(self, ended: Ended) -> None:
-        """End the connection from our side."""
-        self._finish(ended)
-
-    def _finish(self, ended: Ended, *, also: RequestStream | None = None) -> None:
+    def stop(self, ended: Ended, *, also: RequestStream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
         if self.phase == "over":
             return
@@ -966,11 +954,6 @@ class RemoteConnection:
         if text not in self._has_noted and len(self._has_noted) < 100:
             self._has_noted.add(text)
             self._ports.note(text)
-
-
-def _with_id(id: Raw, error: Raw | UnsetType) -> bytes:
-    assert error is not UNSET
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(id), bytes(error))
 
 
 def _too_few(challenge: Challenge) -> str:

@@ -107,9 +107,9 @@ class Challenge(Struct, frozen=True, kw_only=True):
 NONE = Challenge()
 
 
-def read_challenges(headers: Iterable[str]) -> Challenge:
-    """Read the `WWW-Authenticate` headers of an answer. What cannot be read is left out."""
-    text, said = ", ".join(headers)[:CHALLENGES], dict[str, str]()
+def read_challenges(header: str) -> Challenge:
+    """Read the `WWW-Authenticate` of an answer. What cannot be read is left out."""
+    text, said = header[:CHALLENGES], dict[str, str]()
     for found in _PARAMETER.finditer(text):
         value = found["plain"] if found["quoted"] is None else _ESCAPED.sub(r"\1", found["quoted"])
         said.setdefault(found[1].lower(), value)

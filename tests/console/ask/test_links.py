@@ -93,13 +93,11 @@ def test_where_there_is_no_browser_it_can_be_opened_by_hand() -> None:
     ]
 
 
-def test_a_browser_that_cannot_be_started_is_said_and_the_consent_stands(tmp_path: Path) -> None:
-    broken = tmp_path / "browser"
-    broken.write_text("no program")
-    broken.chmod(0o755)
+def test_a_browser_that_cannot_be_started_is_said_and_the_consent_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detached, "start", lambda argv, env: "no room")
     person = Scripted("o")
-    assert visited(person, "https://example.com/", {"BROWSER": str(broken)}) == "accept"
-    assert person.of_tone("warning") == [f"{broken} did not start (Exec format error). Open the address by hand."]
+    assert visited(person, "https://example.com/", {"BROWSER": "/bin/true"}) == "accept"
+    assert person.of_tone("warning") == ["/bin/true did not start (no room). Open the address by hand."]
 
 
 @pytest.mark.parametrize(
