@@ -188,7 +188,7 @@ _ABOUT = _words(
     " mode method scheme strategy policy provider backend store manager name user username email id ids header prefix"
     " format encoding algorithm alg issuer audience realm region scope scopes expiry expires expiration timeout"
     " lifetime limit budget length size count window interval enabled disabled required optional version command cmd"
-    " helper var env project flow grant status check label field usage"
+    " helper var env project flow grant status check label field usage service"
 )
 _RULES_OUT = _words("public publishable pub max min num no use is has enable disable require allow skip")
 

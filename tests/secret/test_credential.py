@@ -408,6 +408,7 @@ def test_a_misspelt_default_is_masked_like_one(written: str, shown: str) -> None
         "add: version: 1",
         'expected an http or https url, found "localhost:8080/a..."',
         "mcp_servers.github.env.GITHUB_TOKEN",
+        "Unable to initialize SecretService: Environment variable DBUS_SESSION_BUS_ADDRESS is unset",
     ],
 )
 def test_a_message_without_a_credential_stays_as_it_is(message: str) -> None:
