@@ -41,10 +41,3 @@ NAMED: dict[str, Callable[[str], object]] = {
 def test_names_whose_checksums_collide_have_files_of_their_own(named: Callable[[str], object]) -> None:
     assert crc32(A.encode()) == crc32(B.encode())
     assert named(A) != named(B)
-
-
-def test_logs_of_an_earlier_version_are_still_of_their_project() -> None:
-    project = Path("/work/demo")
-    name = logs.read(f"20261121T121300.123Z-4711-{crc32(b'/work/demo'):08x}+demo.log")
-    assert name is not None
-    assert (name.is_of(project), name.is_of(Path("/work/other"))) == (True, False)

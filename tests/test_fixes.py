@@ -28,6 +28,7 @@ FOREIGN = {
     "--package",
     "--upgrade",
     "--list-backends",
+    "--title",  # toad
     *("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel"),  # npm
     *("--prefix", "--quiet", "--no-input", "--disable-pip-version-check"),  # npm, uv and pip
     *("--no-deps", "--generate-hashes", "--hash"),  # uv

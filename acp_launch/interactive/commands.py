@@ -131,7 +131,7 @@ class ColonCommand(Struct, frozen=True):
 
 
 def prompt_of(text: str) -> str:
-    """Return the text to send: `::x` stands for `:x`."""
+    """Return the text to send: `::help` stands for `:help`."""
     return text[1:] if text.startswith(SIGIL * 2) else text
 
 

@@ -117,7 +117,7 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
             '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
             '.acp-launch/p.yaml:1:56: agent.env.A: cannot read secret "a": the keyring backend'
             " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails\n"
-            "    fix: unset PYTHON_KEYRING_BACKEND, or name another one there\n",
+            "    fix: export ACP_LAUNCH_SECRET_A=..., or unset PYTHON_KEYRING_BACKEND, or name another one there\n",
         ),
     ],
 )
