@@ -179,7 +179,9 @@ class _Flow:
                 raise Refused(how, f"{ASK}, or correct mcp_servers.{self._wanted.name}.oauth.issuer")
             return resource, found
         if not named and challenge is None:
-            raise Refused(f"{asked} does not ask for a login", "it needs none; remove `oauth` from its entry, if it is there")
+            raise Refused(
+                f"{asked} does not ask for a login", "it needs none; remove `oauth` from its entry, if it is there"
+            )
         raise Refused(f"{asked} has no metadata for a login", "ask the operator of the MCP server")
 
     async def _find(self, places: list[str], server: str, read: Callable[[Mapping[str, Any]], T | None]) -> T | None:

@@ -106,13 +106,7 @@ def _open(path: Path) -> int:
 
 
 def _take(descriptor: int, name: str) -> None:
-    try:
-        is_ours = take_lock(descriptor)
-    except ModuleNotFoundError as error:
-        raise SessionError(
-            f'cannot lock session "{name}": this system has no flock', fix="use Linux, macOS or WSL"
-        ) from error
-    if not is_ours:
+    if not take_lock(descriptor):
         raise SessionError(
             f'session "{name}" is in use by {_read_note(descriptor)}',
             fix="wait for it, end it, or use another --session",

@@ -64,19 +64,7 @@ def load(store: AnswerStore) -> Answers:
         StateError: the file cannot be read, or is damaged.
     """
     with _explain(store):
-        return _read(store) if _may_be_there(store) else ()
-
-
-def _may_be_there(store: AnswerStore) -> bool:
-    """Whether the file may exist, by the readable part of its name: the rest
-    needs OpenSSL, and most profiles have no file."""
-    begin = f"{of_profile(store.profile)}-"
-    try:
-        return any(file.name.startswith(begin) for file in (store.state / "permissions").iterdir())
-    except FileNotFoundError:
-        return False
-    except OSError:  # reading it reports the fault
-        return True
+        return _read(store)
 
 
 def keep(store: AnswerStore, answer: Remembered) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-import sys
 import time
 from pathlib import Path
 
@@ -155,12 +154,6 @@ def test_a_file_where_the_locks_should_be_is_explained(tmp_path: Path) -> None:
     assert caught.value.message.endswith(": File exists")
     assert str(tmp_path / "locks") in caught.value.fix
     assert (tmp_path / "locks").read_text() == "mine"
-
-
-def test_a_system_without_flock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(SessionError, match="this system has no flock"):
-        hold(tmp_path, KEY).__enter__()
 
 
 def test_a_refusal_leaves_no_descriptor_open(tmp_path: Path) -> None:
