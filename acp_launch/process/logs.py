@@ -46,8 +46,8 @@ class LogName(Struct, frozen=True):
     server: str = ""
 
     def is_of(self, project: Path) -> bool:
-        """Whether it is a launch in `project`."""
-        return self.launch.endswith(f"-{make_digest(str(project))}")
+        """Whether it may be a launch in `project`; a name without a project does not tell."""
+        return self.launch.count("-") < 2 or self.launch.endswith(f"-{make_digest(str(project))}")
 
 
 def launch_in(project: Path) -> str:
