@@ -32,7 +32,7 @@ def states(events: list[Json], name: str = "web") -> list[str]:
     return [event["state"] for event in events if event["type"] == "server" and event["name"] == name]
 
 
-@pytest.mark.parametrize("era", ["legacy", "sse", "dual", "modern"])
+@pytest.mark.parametrize("era", ["sse", "modern"])
 def test_an_agent_that_takes_only_stdio_servers_has_a_remote_one(stage: Stage, era: str) -> None:
     with tempered(era=era) as server, stage.play(servers={"web": remote(server)}) as play:
         assert "echo" in play.agent.tools("web")
