@@ -84,9 +84,10 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
         "    it offers: API key (key)\n"
         "    fix: acp-launch login p\n",
     )
-    if moment == "new":
-        return
-    launch.profile("auth", moment, "none")
+
+
+def test_an_agent_that_wants_a_login_and_has_no_ways_says_where_to_log_in(launch: Launcher) -> None:
+    launch.profile("auth", "prompt", "none")
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         6,

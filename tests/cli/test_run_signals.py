@@ -11,7 +11,7 @@ import pytest
 from acp_launch.session.client import GRACE
 from acp_launch.waits import seconds
 from tests.cli.launcher import Launcher, Running, alive
-from tests.patience import AS_USERS_WAIT, PATIENCE
+from tests.patience import PATIENCE
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
@@ -223,7 +223,7 @@ def test_a_killed_launcher_frees_its_session_at_once(launch: Launcher) -> None:
 
 def test_a_reader_who_stopped_reading_does_not_make_ctrl_c_deaf(launch: Launcher) -> None:
     launch.profile("flood", "20000", "1000")  # 20 MB: the agent is not read either once the pipes are full
-    with launch.start("run", "p", "hi", "--output", "json", **AS_USERS_WAIT) as running:
+    with launch.start("run", "p", "hi", "--output", "json", ACP_LAUNCH_TEST_PATIENCE="1") as running:
         running.shows("initialized")
         running.hears("session/prompt")
         running.gets_stuck()
