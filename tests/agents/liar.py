@@ -1,8 +1,8 @@
 """Says one thing and does another.
 
 argv: `version N` answers that protocol version; `load`, `resume`, `list`, `close`, `delete` advertise a method and then
-refuse it with -32601; `no-session` answers session/new without an id; `null-result` answers it with null; `twice`
-answers every request two times; `stop` ends a turn without a stop reason; `text-version` answers version "1".
+refuse it with -32601; `no-session` answers session/new without an id; `twice` answers every request two times; `stop`
+ends a turn without a stop reason; `text-version` answers version "1".
 """
 
 import sys
@@ -24,9 +24,7 @@ def initialize(request: script.Message) -> None:
 
 
 def new(request: script.Message) -> None:
-    if lie == "null-result":
-        script.answer(request, None)
-    elif lie == "no-session":
+    if lie == "no-session":
         script.answer(request, {})
     else:
         script.new(request)

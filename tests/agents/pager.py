@@ -1,7 +1,6 @@
 """`session/list` in pages with opaque cursors. argv: PAGES (default 3) of 2 sessions each.
 
-`loop` repeats the first cursor for ever; `empty` sends empty pages with new cursors for ever. A cursor it did not send
-is -32602.
+`empty` sends empty pages with new cursors for ever. A cursor it did not send is -32602.
 """
 
 import sys
@@ -26,9 +25,9 @@ def listed(request: script.Message) -> None:
 
 
 def following(page: int) -> dict[str, str]:
-    if "loop" not in arguments and "empty" not in arguments and page + 1 >= pages:
+    if "empty" not in arguments and page + 1 >= pages:
         return {}
-    cursor = "=same/again+=" if "loop" in arguments else f"=opaque/{page}+="
+    cursor = f"=opaque/{page}+="
     issued[cursor] = page + 1
     return {"nextCursor": cursor}
 

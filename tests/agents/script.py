@@ -13,9 +13,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NoReturn
 
-Message = dict[str, Any]
+TYPE_CHECKING = False  # to import typing takes a sixth of what such a program needs to start
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+Message = dict[str, "Any"]
 Answer = Callable[[Message], None]
 
 _backlog: deque[Message] = deque()
@@ -156,7 +159,7 @@ def serve(answers: dict[str, Answer] | None = None) -> None:
             refuse(message, -32601, f"no method {method}")
 
 
-def hang() -> NoReturn:
+def hang() -> "NoReturn":
     """Never end by ourselves, without using the processor."""
     while True:
         signal.pause()

@@ -206,6 +206,12 @@ class Launcher:
         comes from the fork server where Python's start does not matter."""
         if out == subprocess.PIPE and not needs_a_process(arguments):
             return self.within(*arguments, stdin=stdin, **env)
+        return self.forked(*arguments, stdin=stdin, out=out, **env)
+
+    def forked(
+        self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
+    ) -> Ended:
+        """Run acp-launch as a process from the fork server: it may start programs, whatever its verb."""
         run = _forked if forkserver.suits({**self.env, **env}) else _started
         return self._apart(run, arguments, stdin, out, env)
 

@@ -128,10 +128,11 @@ def test_continue_without_a_profile_needs_no_question_where_there_is_one_session
     assert turns(launch, "hello") == 2
 
 
-def test_continue_of_a_profile_with_a_prompt_is_the_latest_without_a_question(several: Launcher) -> None:
-    done = several("run", "review", "--continue", "more")
-    assert done.code == 0
+def test_the_latest_of_a_profile_and_the_only_one_of_a_name_need_no_question(several: Launcher) -> None:
+    assert several("run", "review", "--continue", "more").code == 0
     assert turns(several, "Fix the logs") == 2
+    assert several("run", "--session", "fix-42", "--no-replay", stdin=b"more").code == 0
+    assert turns(several, "Fix the logs") == 3
 
 
 def test_continue_of_a_profile_in_an_interactive_session_offers_its_sessions(several: Launcher) -> None:
@@ -146,20 +147,17 @@ def test_continue_of_a_profile_in_an_interactive_session_offers_its_sessions(sev
         assert terminal.ends() == 0
 
 
-@pytest.mark.parametrize("arguments", [["session"], ["run", "--continue"]])
-def test_without_a_terminal_the_sessions_are_listed_with_the_command(several: Launcher, arguments: list[str]) -> None:
-    done = several(*arguments, stdin=b"hi")
-    assert done.code == 2
-    heading, *rows = done.out.decode().splitlines()
-    assert heading.split()[:3] == ["NAME", "PROFILE", "TITLE"]
-    assert [row.split()[0] for row in rows] == ["fix-42", "review", "docs"]
-    assert done.err == (
-        "acp-launch: there are 3 sessions, and no terminal to choose one on\n"
-        "    fix: name one: acp-launch run review --session fix-42\n"
-    )
-
-
-def test_a_dumb_terminal_gets_the_list_and_the_command(several: Launcher) -> None:
+def test_without_a_terminal_to_choose_on_the_sessions_are_listed_with_the_command(several: Launcher) -> None:
+    for arguments in (["session"], ["run", "--continue"]):
+        done = several(*arguments, stdin=b"hi")
+        assert done.code == 2
+        heading, *rows = done.out.decode().splitlines()
+        assert heading.split()[:3] == ["NAME", "PROFILE", "TITLE"]
+        assert [row.split()[0] for row in rows] == ["fix-42", "review", "docs"]
+        assert done.err == (
+            "acp-launch: there are 3 sessions, and no terminal to choose one on\n"
+            "    fix: name one: acp-launch run review --session fix-42\n"
+        )
     with on_terminal("session", cwd=several.project, env={**several.env, "TERM": "dumb"}) as terminal:
         assert terminal.ends() == 2
     assert "fix: name one: acp-launch run review --session fix-42" in terminal.text
@@ -183,12 +181,6 @@ def test_a_session_of_a_command_line_cannot_be_resumed_from_the_list(launch: Lau
         terminal.types(ENTER)
         assert terminal.ends() == 3
         assert 'the session "hello there" was made with --agent' in terminal.shown
-
-
-def test_a_session_of_one_profile_alone_is_found_by_its_name(several: Launcher) -> None:
-    done = several("run", "--session", "fix-42", "--no-replay", stdin=b"more")
-    assert done.code == 0
-    assert turns(several, "Fix the logs") == 2
 
 
 def test_no_sessions_are_said(launch: Launcher) -> None:

@@ -137,7 +137,7 @@ def helped(launch: Launcher, *words: str, columns: int) -> str:
 GROUPS = ["", "profile", "secret", "session", "mcp", "permission"]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 132])
+@pytest.mark.parametrize("columns", [60, 132])
 @pytest.mark.parametrize("group", GROUPS)
 def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_terminal(
     group: str, columns: int, launch: Launcher

@@ -318,15 +318,16 @@ def test_roots_are_declared_to_be_inspected_and_else_as_the_profile_says(launch:
     assert answer(launch, "client")["capabilities"] == {"roots": {"listChanged": True}}
 
 
-@pytest.mark.parametrize("verb", ["inspect", "tools", "call"])
-def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher, verb: str) -> None:
+def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher) -> None:
     profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
-    assert failure(launch, verb, "p") == (
-        2,
-        "acp-launch: no MCP server is given: p has notes, files\n    fix: name one; acp-launch mcp list p lists them\n",
-    )
+    for verb in ("inspect", "tools", "call"):
+        assert failure(launch, verb, "p") == (
+            2,
+            "acp-launch: no MCP server is given: p has notes, files\n"
+            "    fix: name one; acp-launch mcp list p lists them\n",
+        )
     profile(launch)
-    assert failure(launch, verb, "p") == (
+    assert failure(launch, "tools", "p") == (
         2,
         "acp-launch: p has no MCP servers\n    fix: add some under mcp_servers in the profile\n",
     )

@@ -123,10 +123,10 @@ script.serve({{"session/new": new, "session/prompt": prompt}})
 """
 
 
-@pytest.mark.parametrize("output", ["text", "quiet", "json"])
-def test_no_run_shows_an_agent_raw(launch: Launcher, output: str) -> None:
+def test_no_run_shows_an_agent_raw(launch: Launcher) -> None:
     launch.scripted(SCRIPT)
-    assert_tame(on_a_terminal(launch, "run", "p", "hi", "--output", output, "--session", "one"))
+    for output, name in (("quiet", "none"), ("json", "other"), ("text", "one")):
+        assert_tame(on_a_terminal(launch, "run", "p", "hi", "--output", output, "--session", name))
     for verb in ("session list", "session list --json", "session show one", "permission log", "logs p"):
         assert_tame(on_a_terminal(launch, *verb.split()))
 

@@ -244,7 +244,7 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["n", CTRL_D, CTRL_C])
+@pytest.mark.parametrize("key", ["n", CTRL_C])
 def test_an_agent_that_died_may_be_left(tmp_path: Path, key: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.interactive.commands import ALIASES
 from tests.cli.test_run_interactive import ENTER, after, asks, leaves, sitting
 from tests.interactive.screen import Terminal
 
@@ -32,8 +33,16 @@ def is_done(terminal: Terminal, prompt: str) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("word", ["exit", "quit", ":q", ":exit", ":wq"])
+@pytest.mark.parametrize("word", ["exit", ":wq"])
 def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> None:
+    assert {name for name, command in ALIASES.items() if command == ":quit"} == {
+        "exit",
+        "quit",
+        ":exit",
+        ":q",
+        ":q!",
+        ":wq",
+    }
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(word + ENTER)
@@ -115,13 +124,16 @@ def test_the_first_session_of_a_user_says_what_the_first_keys_do_and_no_other(tm
 
 
 @pytest.mark.slow
-def test_nothing_is_said_about_keys_where_it_cannot_be_remembered(tmp_path: Path) -> None:
+def test_nothing_is_said_about_keys_where_that_cannot_be_remembered_nor_of_coming_back_without_a_turn(
+    tmp_path: Path,
+) -> None:
     seen = Path(os.environ["ACP_LAUNCH_STATE_DIR"]) / "interactive"
     seen.mkdir(parents=True)
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         assert FIRST not in terminal.shown
         leaves(terminal)
+        assert "resume:" not in "\n".join(terminal.all), "the session had no turn"
 
 
 @pytest.mark.sample(1)
@@ -145,14 +157,6 @@ def test_leaving_says_how_to_come_back(tmp_path: Path, arguments: tuple[str, ...
         asks(terminal, "history")
         assert any("the session had 1 turn" in row for row in after(terminal, "history"))
         leaves(terminal)
-
-
-@pytest.mark.slow
-def test_nothing_is_said_of_coming_back_to_a_session_without_a_turn(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        leaves(terminal)
-        assert "resume:" not in "\n".join(terminal.all)
 
 
 @pytest.mark.slow

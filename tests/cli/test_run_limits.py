@@ -29,7 +29,7 @@ def ends(launch: Launcher, *arguments: str, prefix: tuple[str, ...]) -> tuple[in
     return done.code, done.out.decode(), done.err
 
 
-@pytest.mark.parametrize("descriptors", [8, 12, 18, 19, 20, 30, 46])
+@pytest.mark.parametrize("descriptors", [8, 46])
 def test_too_few_descriptors_are_told_before_anything_starts(launch: Launcher, descriptors: int) -> None:
     launch.profile("polite", mcp_servers={"notes": DEMO_SERVER})
     code, out, err = ends(launch, "run", "p", "hi", prefix=limited(f"-n {descriptors}"))
@@ -60,10 +60,9 @@ def test_a_soft_limit_is_raised_and_does_not_stop_a_run(launch: Launcher) -> Non
 
 
 @pytest.mark.parametrize("verb", ["list", "validate", "plan p", "ps", "session list", "logs", "doctor"])
-@pytest.mark.parametrize("descriptors", [7, 12])
-def test_verbs_that_start_nothing_do_with_few(launch: Launcher, verb: str, descriptors: int) -> None:
+def test_verbs_that_start_nothing_do_with_few(launch: Launcher, verb: str) -> None:
     launch.profile("polite")
-    code, _, err = ends(launch, *verb.split(), prefix=limited(f"-n {descriptors}"))
+    code, _, err = ends(launch, *verb.split(), prefix=limited("-n 7"))
     assert code in (0, 3), err
 
 
@@ -98,8 +97,9 @@ def summary(events: bytes) -> tuple[set[str], str]:
     return {event["type"] for event in found} - {"waiting"}, "".join(chunk.get("text", "") for chunk in chunks)
 
 
-@pytest.mark.parametrize("output", ["text", "quiet", "json"])
-@pytest.mark.parametrize("stderr", ["/dev/full", "a reader that has gone"])
+@pytest.mark.parametrize(
+    ("stderr", "output"), [("/dev/full", "json"), ("a reader that has gone", "text"), ("/dev/full", "quiet")]
+)
 def test_the_answer_comes_where_stderr_cannot_be_written(launch: Launcher, output: str, stderr: str) -> None:
     redirected = 'exec "$@" 2>/dev/full' if stderr == "/dev/full" else 'exec "$@" 2> >(:)'
     shell = shutil.which("bash")

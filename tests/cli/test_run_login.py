@@ -40,7 +40,7 @@ def test_a_user_logs_in_again_from_within_a_session(home: Launcher) -> None:
 
 def test_a_server_that_has_turned_out_to_want_a_login_is_logged_in_to_and_started(home: Launcher) -> None:
     with authority() as server, browsing(home):
-        profile(home, server, oauth=False, required=False)
+        profile(home, server, oauth=False, required=False, timeouts={"start": "3s"})
         with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
             terminal.until("it wants a login")
             terminal.types(":login web" + ENTER)

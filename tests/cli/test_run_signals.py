@@ -223,7 +223,7 @@ def test_a_killed_launcher_frees_its_session_at_once(launch: Launcher) -> None:
 
 def test_a_reader_who_stopped_reading_does_not_make_ctrl_c_deaf(launch: Launcher) -> None:
     launch.profile("flood", "20000", "1000")  # 20 MB: the agent is not read either once the pipes are full
-    with launch.start("run", "p", "hi", "--output", "json") as running:
+    with launch.start("run", "p", "hi", "--output", "json", ACP_LAUNCH_TEST_PATIENCE="1") as running:
         running.shows("initialized")
         running.hears("session/prompt")
         running.gets_stuck()

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,8 @@ ANSWERS = {
 }
 
 
-@pytest.mark.sample(9, 15)
-@pytest.mark.parametrize("output", ["text", "json", "quiet"])
-@pytest.mark.parametrize("prompt", ANSWERS)
+@pytest.mark.sample(6)
+@pytest.mark.parametrize(("prompt", "output"), [*zip(ANSWERS, cycle(("json", "text", "quiet")), strict=False)])
 def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) -> None:
     launch.profile("torn", client={"fs": True, "terminal": True})
     done = launch("run", "p", "--approve", "all", "--output", output, prompt)

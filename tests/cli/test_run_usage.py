@@ -144,7 +144,7 @@ def with_pipe(launch: Launcher, content: bytes, *words: str) -> tuple[int, bytes
     return done.code, done.out, done.err
 
 
-@pytest.mark.parametrize("arguments", [["run", "p", "hi"], ["run", "p", "hi", "-o", "json"], ["list"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["run", "p", "hi"], ["list"]])
 def test_a_closed_stdout_is_named_and_nothing_starts(launch: Launcher, arguments: list[str]) -> None:
     launch.profile("polite")
     done = closed(launch, ">&-", *arguments)

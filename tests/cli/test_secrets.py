@@ -558,7 +558,7 @@ def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch
     asking = (["check", "p"], ["check", "p", "--json"])
     looking = (["validate", "p", "--secrets"], ["plan", "p", "--secrets", "--json"], ["run", "p", "hi"])
     for arguments in (*(["secret", *words] for words in asking), *looking):
-        done = launch.apart(*arguments)
+        done = launch.forked(*arguments)
         assert done.code == 3
         assert "the-value-of-it" not in done.out.decode() + done.err
         assert "told ***" in done.out.decode() + done.err
@@ -629,7 +629,7 @@ def test_the_store_is_not_touched_by_what_only_looks(launch: Launcher, tripwire:
 
 def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, tripwire: Path) -> None:
     assert "found" not in launch("plan", "one").out.decode()
-    done = launch.apart("plan", "one", "--secrets")
+    done = launch.forked("plan", "one", "--secrets")
     assert done.code == 0, done.err
     assert "secrets" in done.out.decode()
     assert [line.split() for line in done.out.decode().splitlines() if "command (sh)" in line] == [
@@ -639,16 +639,16 @@ def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, 
 
 
 def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
-    done = launch.apart("plan", "two", "--secrets")
+    done = launch.forked("plan", "two", "--secrets")
     assert done.code == 3
     assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
-    answer = json.loads(launch.apart("plan", "one", "--secrets", "--json").out)
+    answer = json.loads(launch.forked("plan", "one", "--secrets", "--json").out)
     assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
 
 
 def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tripwire: Path) -> None:
     assert launch("validate", "one", "two").code == 0
-    done = launch.apart("validate", "one", "two", "--secrets")
+    done = launch.forked("validate", "one", "two", "--secrets")
     assert done.code == 3
     assert done.out.decode().splitlines() == [
         ".acp-launch/one.yaml: ok",
@@ -658,4 +658,4 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
     ]
     assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
-    assert launch.apart("validate", "one", "--secrets").code == 0
+    assert launch.forked("validate", "one", "--secrets").code == 0

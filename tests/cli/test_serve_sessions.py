@@ -302,22 +302,26 @@ def test_a_session_that_is_loaded_twice_on_one_connection_stays_one(launch: Laun
     assert len(names(launch)) == 1
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_the_title_is_the_agents_or_the_first_prompt(launch: Launcher, is_told: bool) -> None:
-    told = (
-        'script.update(script.session_of(request), "session_info_update", title="Their title")' if is_told else "pass"
-    )
-    launch.scripted(f"""
+def test_the_title_is_the_agents_or_the_first_prompt(launch: Launcher) -> None:
+    launch.scripted("""
 def prompt(request):
-    {told}
+    if script.said(request) == "theirs":
+        script.update(script.session_of(request), "session_info_update", title="Their title")
     script.end(request)
-script.serve({{"session/prompt": prompt}})
+script.serve({"session/prompt": prompt})
 """)
     with serving(launch) as editor:
         editor.begin()
-        editor.prompt(editor.open(), "my words")
-    (shown,) = json.loads(launch("session", "list", "--json").out)["sessions"]
-    assert shown["title"] == ("Their title" if is_told else "my words")
+        session = editor.open()
+        editor.prompt(session, "my words")
+        assert [each["title"] for each in sessions(launch)] == ["my words"]
+        editor.prompt(session, "theirs")
+    assert [each["title"] for each in sessions(launch)] == ["Their title"]
+
+
+def sessions(launch: Launcher) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(launch("session", "list", "--json").out)["sessions"]
+    return found
 
 
 def _until(editor: Editor, holds: Any) -> None:

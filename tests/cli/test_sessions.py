@@ -20,7 +20,6 @@ from tests.session.stores import FIX
     ("count", "remark"),
     [
         (50, ""),
-        (51, "1 more is older; --all shows every session\n"),
         (1100, "1,050 more are older; --all shows every session\n"),
     ],
 )
@@ -180,7 +179,6 @@ def test_an_agent_is_asked_for_its_sessions_page_by_page(launch: Launcher) -> No
 @pytest.mark.parametrize(
     ("temper", "code", "said"),
     [
-        (["pager", "loop"], 5, "the agent's list of sessions has no end: it has more than 1,000 pages"),
         (["pager", "empty"], 5, "the agent's list of sessions has no end: it has more than 1,000 pages"),
         (["polite"], 3, "test-agent does not list its sessions"),
     ],
@@ -257,11 +255,11 @@ def test_on_a_terminal_pruning_asks(launch: Launcher) -> None:
         assert names(launch) == left
 
 
-@pytest.mark.parametrize("age", ["30", "soon", "", "1.5d", "-3d", "3y"])
-def test_what_is_no_age_is_refused(launch: Launcher, age: str) -> None:
+def test_what_is_no_age_is_refused(launch: Launcher) -> None:
     kept(launch, old=31)
-    done = launch("session", "prune", f"--older-than={age}", "--yes")
-    assert (done.code, f'--older-than: expected an age, found "{age}"' in done.err) == (2, True)
+    for age in ("30", "soon", "", "1.5d", "-3d", "3y"):
+        done = launch("session", "prune", f"--older-than={age}", "--yes")
+        assert (done.code, f'--older-than: expected an age, found "{age}"' in done.err) == (2, True)
     assert names(launch) == ["old"]
 
 

@@ -20,26 +20,23 @@ from tests.cli.launcher import AGENTS, Launcher, command
 from tests.patience import PATIENCE
 
 
-@pytest.mark.parametrize("output", ["text", "json", "quiet"])
-def test_a_prompt_to_a_host_shows_what_a_run_of_its_own_shows(launch: Launcher, output: str) -> None:
+def test_a_prompt_to_a_host_shows_what_a_run_of_its_own_shows(launch: Launcher) -> None:
     """But for the events of the start."""
     launch.profile("polite")
-    alone = launch("run", "p", "hi", "-o", output)
+    outputs = ("json", "text", "quiet")
+    alone = {output: launch("run", "p", "hi", "-o", output) for output in outputs}
     with up(launch) as host:
-        done = host.run("hi", "-o", output)
-        again = host.run("hi", "-o", output)
-        assert host.methods == ["initialize", *["session/new", "session/prompt"] * 2]
-    assert (done.code, done.err) == (alone.code, alone.err)
-    assert (again.code, again.err) == (alone.code, alone.err)
-    if output == "json":
-        kinds = [event["type"] for event in alone.events]
-        assert [event["type"] for event in done.events] == kinds
-        skip = {"session", "initialized"}
-        assert [event for event in done.events if event["type"] not in skip] == [
-            event for event in alone.events if event["type"] not in skip
-        ]
-    else:
-        assert done.out == again.out == alone.out
+        done = {output: host.run("hi", "-o", output) for output in outputs}
+        assert host.methods == ["initialize", *["session/new", "session/prompt"] * 3]
+    for output in outputs:
+        assert (done[output].code, done[output].err) == (alone[output].code, alone[output].err)
+    assert (done["text"].out, done["quiet"].out) == (alone["text"].out, alone["quiet"].out)
+    events, expected = done["json"].events, alone["json"].events
+    assert [event["type"] for event in events] == [event["type"] for event in expected]
+    skip = {"session", "initialized"}
+    assert [each for each in events if each["type"] not in skip] == [
+        each for each in expected if each["type"] not in skip
+    ]
 
 
 def test_a_session_goes_on_in_the_same_agent_and_is_found_without_the_host(launch: Launcher) -> None:

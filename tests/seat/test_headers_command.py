@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,6 @@ def test_a_command_that_fails_in_a_session_is_named_in_the_error_of_the_call(sta
     ("script", "how"),
     [
         ("echo 'not signed in' >&2; exit 3", "exited with status 3: not signed in"),
-        ("kill -9 $$", "was killed by SIGKILL"),
         ("echo TOKEN", "did not print a JSON object of strings; it must print one JSON object"),
         ("head -c 1000000 /dev/zero", "printed more than 64 KiB; it must print one JSON object"),
         ("sleep 1000 & sleep 1000", "did not answer within 1 s"),
@@ -204,17 +202,18 @@ def test_a_program_that_is_not_there_is_said_so(launch: Launcher, mint: Mint) ->
     assert str(mint.program) in done.err
 
 
-@pytest.mark.parametrize("verb", [("tools",), ("call", "add", '{"a": 1, "b": 2}'), ("inspect",)])
-def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint, verb: Sequence[str]) -> None:
+def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint) -> None:
+    words = ("mcp", "tools", "p", "web")
+    verbs = (words, ("mcp", "call", "p", "web", "add", '{"a": 1, "b": 2}'), ("mcp", "inspect", "p", "web"))
     with tempered(bearer="old-token-1") as server:
         mint.gives("old-token-1")
         mint.serves(server.url)
         launch.profile("polite", mcp_servers={"web": remote(server, required=False)})
-        words = ("mcp", verb[0], "p", "web", *verb[1:])
-        done = launch(*words)
-        assert done.code == 0, done.err
-        assert sent(server) == {"Bearer old-token-1"}
-        assert len(mint.calls) == 1
+        for number, verb in enumerate(verbs, 1):
+            done = launch(*verb)
+            assert done.code == 0, done.err
+            assert sent(server) == {"Bearer old-token-1"}
+            assert len(mint.calls) == number
         server.do("change", settings={"bearer": "another"})
         refused = launch(*words)
         assert refused.code == 6

@@ -108,24 +108,21 @@ def test_a_header_of_the_profile_is_sent_in_place_of_a_login_that_it_does_not_na
         assert sent(server) == {"Bearer own"}
 
 
-@pytest.mark.parametrize("how", ["never", "only a record", "expired", "damaged"])
-def test_a_run_without_a_login_ends_before_anything_starts(launch: Launcher, how: str) -> None:
-    with tempered(bearer=ACCESS) as server, tempered(bearer=ACCESS) as other:
+def test_a_run_without_a_login_ends_before_anything_starts(launch: Launcher) -> None:
+    ways = ("never", "recorded", "expired", "damaged")
+    with tempered(bearer=ACCESS) as server:
         sealed(launch)
-        if how == "only a record":
-            log_in(launch, server.url, ACCESS, is_stored=False)
-        elif how == "expired":
-            log_in(launch, server.url, ACCESS, expires=time.time() - 1)
-        elif how == "damaged":
-            login = log_in(launch, server.url, ACCESS)
-            sealed(launch).write(login.item, Secret("{}"))
-        launch.profile("polite", mcp_servers={"web": remote(server), "other": remote(other)})
+        urls = {way: f"{server.url}/{way}" for way in ways}
+        log_in(launch, urls["recorded"], ACCESS, is_stored=False)
+        log_in(launch, urls["expired"], ACCESS, expires=time.time() - 1)
+        login = log_in(launch, urls["damaged"], ACCESS)
+        sealed(launch).write(login.item, Secret("{}"))
+        launch.profile("polite", mcp_servers={way: remote(url) for way, url in urls.items()})
         done = launch("run", "p", "hi", "--output", "json")
-        assert (server.requests, other.requests) == ([], [])
+        assert server.requests == []
     assert (done.code, done.heard) == (6, [])
-    assert done.err.count("is not logged in") == 2, "all of them at once"
-    assert "acp-launch mcp login p web" in done.err
-    assert "acp-launch mcp login p other" in done.err
+    assert done.err.count("is not logged in") == len(ways), "all of them at once"
+    assert all(f"acp-launch mcp login p {way}" in done.err for way in ways)
     assert "nothing was started" in done.err
     assert done.event("error")["exitCode"] == 6
     blind(launch, done, ACCESS)
@@ -316,21 +313,21 @@ def test_a_server_that_has_turned_out_to_want_a_login_uses_one_that_is_done_sinc
     blind(stage.launch, done, ACCESS)
 
 
-@pytest.mark.parametrize("verb", [("tools",), ("call", "add", '{"a": 1, "b": 2}'), ("inspect",)])
-def test_the_verbs_of_mcp_use_the_login(launch: Launcher, verb: tuple[str, ...]) -> None:
+def test_the_verbs_of_mcp_use_the_login(launch: Launcher) -> None:
+    words = ("mcp", "tools", "p", "web")
     with tempered(bearer=ACCESS) as server:
         launch.profile("polite", mcp_servers={"web": remote(server, required=False)})
-        words = ("mcp", verb[0], "p", "web", *verb[1:])
         sealed(launch)
         without = launch(*words)
         assert (without.code, server.requests) == (6, []), "whether it is required or not"
         assert NOT_LOGGED_IN in without.err
         assert "acp-launch mcp login p web" in without.err
         log_in(launch, server.url, ACCESS)
-        done = launch(*words)
-        assert done.code == 0, done.err
-        assert sent(server) == {f"Bearer {ACCESS}"}
-        blind(launch, done, ACCESS)
+        for verb in (words, ("mcp", "call", "p", "web", "add", '{"a": 1, "b": 2}'), ("mcp", "inspect", "p", "web")):
+            done = launch(*verb)
+            assert done.code == 0, done.err
+            assert sent(server) == {f"Bearer {ACCESS}"}
+            blind(launch, done, ACCESS)
         server.do("change", settings={"bearer": "another"})
         ended = launch(*words)
         assert ended.code == 6

@@ -32,7 +32,7 @@ def states(events: list[Json], name: str = "web") -> list[str]:
     return [event["state"] for event in events if event["type"] == "server" and event["name"] == name]
 
 
-@pytest.mark.parametrize("era", ["legacy", "sse", "dual", "modern"])
+@pytest.mark.parametrize("era", ["sse", "modern"])
 def test_an_agent_that_takes_only_stdio_servers_has_a_remote_one(stage: Stage, era: str) -> None:
     with tempered(era=era) as server, stage.play(servers={"web": remote(server)}) as play:
         assert "echo" in play.agent.tools("web")
@@ -221,10 +221,9 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_is
     assert states(done.events) == ["starting", "ready", "resting", "starting", "ready"]
 
 
-@pytest.mark.parametrize("kinds", ["none", "stdio"])
-def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher, kinds: str) -> None:
+def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher) -> None:
     demo = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}
-    launch.profile("polite", mcp_servers={} if kinds == "none" else {"demo": demo})
+    launch.profile("polite", mcp_servers={"demo": demo})
     done = launch.apart("run", "p", "hi", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}

@@ -4,8 +4,6 @@ import hashlib
 import json
 import signal
 
-import pytest
-
 from tests.seat.stage import Stage, message
 
 LIES = ["wrong_id", "other_type", "both", "neither", "null_id", "list", "no_jsonrpc", "number", "twice", "half"]
@@ -33,8 +31,8 @@ def test_banners_and_a_flood_of_stderr_are_no_part_of_the_conversation(stage: St
     assert notes == ["chatty writes lines to stdout that are not messages: 'Welcome to the chatty server!'"]
 
 
-@pytest.mark.parametrize("amount", [10_000_000, 50_000_000])
-def test_a_result_of_many_bytes_arrives_as_it_was(stage: Stage, amount: int) -> None:
+def test_a_result_of_many_bytes_arrives_as_it_was(stage: Stage) -> None:
+    amount = 10_000_000
     content = [{"type": "text", "text": "m" * amount}]
     with stage.play(servers={"bigmouth": stage.server("bigmouth")}) as play:
         answer = play.agent.do("call", "bigmouth", "talk", bytes=amount)

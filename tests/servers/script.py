@@ -10,18 +10,19 @@ closes that line when the process dies, and not a moment earlier. `LIVENESS_NAME
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
 
-from tests.patience import PATIENCE
+TYPE_CHECKING = False  # to import these takes a third of what such a program needs to start
+if TYPE_CHECKING:
+    import socket
+    from typing import Any, NoReturn
 
-Message = dict[str, Any]
+Message = dict[str, "Any"]
 Answer = Callable[[Message], None]
 
-_lines: list[socket.socket] = []
+_lines: "list[socket.socket]" = []
 _writing = threading.Lock()
 _answered = threading.Condition()
 _answers: dict[str, Message] = {}
@@ -37,6 +38,10 @@ def hello(name: str) -> None:
         line.close()
     _lines.clear()
     if port := os.environ.get("LIVENESS"):
+        import socket
+
+        from tests.patience import PATIENCE
+
         line = socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE)
         line.settimeout(None)
         _lines.append(line)
@@ -91,7 +96,7 @@ def apart(answer: Answer, request: Message) -> None:
     threading.Thread(target=answer, args=(request,), daemon=True).start()
 
 
-def read() -> tuple[Any, bytes] | None:
+def read() -> "tuple[Any, bytes] | None":
     """The next message or batch and the line it came in; None at the end of input. What is no JSON is skipped."""
     while line := sys.stdin.buffer.readline():
         try:
@@ -128,7 +133,7 @@ def serve(answers: dict[str, Answer]) -> None:
             take(with_line(message, line), methods)
 
 
-def hang() -> NoReturn:
+def hang() -> "NoReturn":
     """Never end by ourselves, without using the processor."""
     while True:
         signal.pause()
