@@ -200,6 +200,24 @@ def test_a_resumed_stream_that_the_server_cannot_be_reached_for_fails_its_reques
     assert wire.connection.unsent == []
 
 
+def test_when_the_session_is_gone_no_other_stream_is_asked_for_without_one() -> None:
+    wire = opened()
+    first, second = (wire.say("tools/call", number) for number in (1, 2))
+    for stream in (first, second):
+        wire.connection.begin_answer(stream, 200, STREAM)
+        wire.connection.take(stream, b"id: 7\ndata:\n\n")
+        wire.connection.fail(stream, BROKEN)
+    wire.wake_up(first)
+    wire.reply(first, 404, {})
+    sent = len(wire.sent)
+    wire.wake_up(second)
+    assert len(wire.sent) == sent
+    said = [(each["id"], each["error"]["message"]) for each in wire.delivered]
+    how = "has closed the session during tools/call, whose outcome is unknown"
+    assert [(id, how in text) for id, text in said] == [(1, True), (2, True)]
+    assert [end.how for end in wire.ends] == ["has closed the session"]
+
+
 def test_when_the_session_is_gone_other_requests_are_waited_for_and_tell_whether_they_had_an_effect() -> None:
     """M-28."""
     wire = opened()

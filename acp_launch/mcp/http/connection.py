@@ -288,6 +288,10 @@ class RemoteConnection:
         self._ports.timer(stream.number, pause)
 
     def _listen_again(self, stream: RequestStream) -> None:
+        if self.phase == "parting":  # without the session there is nothing to ask for
+            self._fail(stream, self._end.how)
+            self._close(stream)
+            return
         again = self._get("listen", stream.last_event).request
         patience = None if stream.role == "listen" else QUICK
         stream.request = replace(again, stream=stream.number, patience=patience)
