@@ -1,4 +1,4 @@
-"""The verb `help`: shows a page of docs/, or the sections where words occur. Completion uses its topics."""
+"""The verb `help`: shows a page of docs/, or the sections where words occur."""
 
 import os
 import sys
