@@ -144,5 +144,5 @@ def test_every_command_of_a_session_that_is_spoken_of_is_one() -> None:
         for text in told(path)
         for word in re.findall(r"(?<![\w:]):[a-z]+(?![\w:])", text)
     }
-    assert spoken <= {*COMMANDS, *ALIASES}
+    assert spoken <= {*COMMANDS, *ALIASES, ":x"}  # x stands for what is filled in
     assert {":help", ":switch", ":servers"} <= spoken
