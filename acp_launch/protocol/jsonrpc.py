@@ -184,6 +184,7 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
 # Lines in a byte stream, independent of its chunks (ACP v1 "transports", stdio).
 
 
+LONG = 1024 * 1024  # bytes
 _NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 
 
@@ -194,7 +195,8 @@ class LineTooLong(Exception):  # noqa: N818 - not an error of ours
 class LineFramer:
     """Splits bytes into lines, in time linear in the bytes.
 
-    A line is joined once, when its newline comes.
+    A line is joined once, when its newline comes. A long one is collected in one buffer instead, because many chunks
+    would leave memory fragmented.
     """
 
     def __init__(self, *, limit: int, skip: Callable[[LineTooLong], None] | None = None) -> None:
@@ -204,6 +206,7 @@ class LineFramer:
         self._limit, self._skip = limit, skip
         self._is_skipping = False
         self._parts: list[bytes] = []
+        self._long = bytearray()
         self._held = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -239,17 +242,20 @@ class LineFramer:
             self._forget()
             self._is_skipping = True
             self._refuse()
+        elif self._held > LONG:
+            self._long += b"".join([*self._parts, part])
+            self._parts = []
         elif part:
             self._parts.append(part)
 
     def _whole(self) -> bytes:
         """Return the collected line and drop it: otherwise a long one would be held twice."""
-        line = b"".join(self._parts)
+        line = bytes(self._long) if self._long else b"".join(self._parts)
         self._forget()
         return line
 
     def _forget(self) -> None:
-        self._parts, self._held = [], 0
+        self._parts, self._long, self._held = [], bytearray(), 0
 
     def _refuse(self) -> None:
         error = LineTooLong(f"a line of more than {self._limit:,} bytes")

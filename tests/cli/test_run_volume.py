@@ -74,7 +74,8 @@ def test_one_line_of_48_megabytes_comes_through_in_bounded_memory(
         assert last["update"]["content"]["text"] == "done"
     else:
         assert (tmp_path / "out").stat().st_size == 48 * MIB + len("done\n")
-    assert peak < 48 * 2 + 50, "the line, what is made of it, and no second copy of that"
+    copies = 3 if output == "json" else 2  # the `result` event has the answer, too
+    assert peak < 48 * copies + 50, "the line, what is made of it, and no second copy of that"
 
 
 @pytest.mark.slow
@@ -86,7 +87,7 @@ def test_a_hundred_thousand_updates_arrive_in_order_and_in_little_memory(launch:
     assert len(texts) == 100_001
     assert set(texts[:-1]) == {"x" * 150}
     assert texts[-1] == "done"
-    assert peak <= 60
+    assert peak <= 60 + 15, "and the answer, for the `result` event"
     assert measured(launch, tmp_path / "out", "run", "p", "hi", "--output", "quiet") <= 60
 
 
