@@ -8,9 +8,10 @@ characters become escapes, which mean the same.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acp_launch.console.draw.outside import Halves
 from acp_launch.console.problems import summary
-from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices, Quiet
+from acp_launch.console.stream.outlet import JOINED, Outlet
+from acp_launch.console.stream.text import SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -21,11 +22,37 @@ from acp_launch.session.observer import FileServed, Permission, SessionReady, Te
 from acp_launch.session.state import KINDS
 
 
-class _FinalMessage(Quiet):
-    """Collects the final message, which is the same on a terminal and in a pipe."""
+class _FinalMessage:
+    """Collects the final message of a turn, as `quiet` does, but in less time, since every update comes here."""
 
-    def _safe(self, text: str) -> str:
-        return text
+    def __init__(self) -> None:
+        self._texts: list[bytearray | str] = []  # short chunks are joined, a long one stays as it is
+        self._message_id = ""
+        self._is_over = True  # the next chunk begins a new message
+
+    def take(self, update: Updated) -> None:
+        if update.kind == "agent_message_chunk":
+            text, message_id = acp.read_chunk(update.update)
+            if self._is_over or (message_id and message_id != self._message_id):
+                self._texts, self._is_over, self._message_id = [], False, message_id or self._message_id
+            self._add(text)
+        elif update.kind not in SAME_MESSAGE:
+            self._is_over = True
+
+    def _add(self, text: str) -> None:
+        if len(text) > JOINED:
+            self._texts.append(text)
+            return
+        latest = self._texts[-1] if self._texts else ""
+        if isinstance(latest, str):
+            self._texts.append(latest := bytearray())
+        latest += text.encode("utf-8", "surrogatepass")
+
+    def end(self) -> str:
+        """Return the message; the next chunk begins another."""
+        parts, self._texts, self._is_over = self._texts, [], True
+        text = "".join(part if isinstance(part, str) else part.decode("utf-8", "surrogatepass") for part in parts)
+        return Halves().whole(text)
 
 
 class Ndjson:
@@ -33,7 +60,7 @@ class Ndjson:
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
-        self._message = _FinalMessage(outlet)
+        self._message = _FinalMessage()
         self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
         self._session = ""
         self._heads: dict[str, bytes] = {}
@@ -54,7 +81,7 @@ class Ndjson:
         type = "replay" if update.replay else "outside" if update.outside and update.kind in WORDS else "update"
         self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
         if type == "update":
-            self._message.update(update)
+            self._message.take(update)
         if self._denied and update.kind in KINDS and _is_completed(update):
             self._denied = None
 
@@ -96,9 +123,8 @@ class Ndjson:
 
     def ended(self, turn: TurnEnd) -> None:
         denied, by = self._denied or (turn.denied or None, None)
-        members = {"stopReason": turn.stop_reason, "text": self._message.text(), "usage": turn.usage}
+        members = {"stopReason": turn.stop_reason, "text": self._message.end(), "usage": turn.usage}
         self.emit("result", {**members, "denied": denied, "deniedBy": by, "result": turn.result})
-        self._message.begin()
         self._denied = None
 
     def failed(self, error: LaunchError) -> None:

@@ -411,10 +411,6 @@ class Quiet(Messages):
             self._texts.append(latest := bytearray())
         latest += text.encode()
 
-    def text(self) -> str:
-        """Return the final message so far."""
-        return "".join(text if isinstance(text, str) else text.decode() for text in self._texts)
-
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         """Report only failed servers that were not reported when they failed."""
         if when == "opened":
