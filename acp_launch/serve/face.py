@@ -299,19 +299,12 @@ class EditorFace(EditorLines):
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
             if self._hangs is not None:
                 raise connection.excused(self._hangs)
-            if now() >= spoke + FIRST_WORD and not has_told:
-                has_told = self._tell_excuse(connection)
+            if self._passed and now() >= spoke + FIRST_WORD and not has_told:
+                has_told = connection.tell_excuse()
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
                     raise connection.excused(WaitExpired(f"no activity from the agent within {seconds(limit)}"))
-
-    def _tell_excuse(self, connection: Connection) -> bool:
-        """Say what explains the silence of an agent that has to answer; return whether anything does."""
-        excuse = connection.excuse() if self._passed else None
-        if excuse is not None:
-            self.observer.note(f"{excuse.message}: {excuse.fix}")
-        return excuse is not None
 
     # What sessions need.
 

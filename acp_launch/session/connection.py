@@ -270,9 +270,7 @@ class Connection:
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
         limit = self._budget.clamped(waited, limit)
-        if (excuse := self.excuse()) is not None:
-            self.observer.note(f"{excuse.message}: {excuse.fix}")
-        elif limit < inf:  # a wait without one is known to the user
+        if not self.tell_excuse() and limit < inf:  # a wait without one is known to the user
             self.observer.waiting(what, waited, limit)
 
     def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
@@ -350,6 +348,13 @@ class Connection:
             told = f"command: {command}"
             error.detail = (told, *(line for line in error.detail if line != told))
         return self.excused(error)
+
+    def tell_excuse(self) -> bool:
+        """Tell the user what else than the agent explains its silence; return whether anything does."""
+        excuse = self.excuse()
+        if excuse is not None:
+            self.observer.note(f"{excuse.message}: {excuse.fix}")
+        return excuse is not None
 
     def excused(self, error: L) -> L:
         """Let what explains the silence take the place of the error that blames the agent."""
