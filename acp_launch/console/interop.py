@@ -12,7 +12,7 @@ from typing import Literal
 from acp_launch.console import stdout
 from acp_launch.console.ask import terminal
 from acp_launch.console.draw.difflines import changes
-from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.console.stderr import DIM, YELLOW, harmless_line, say
 from acp_launch.console.stdout import columns
 from acp_launch.interop.drafts import Draft, Token
 from acp_launch.interop.merge import Step
@@ -29,7 +29,7 @@ NAMED = 6  # entries of one file
 
 def discreet(text: str) -> str:
     """Return `text` safe for a terminal and for a bug report."""
-    return harmless(masked(redactor.text(text)), keep="")
+    return harmless_line(masked(redactor.text(text)))
 
 
 def note(text: str) -> None:
@@ -188,8 +188,8 @@ def agent(known: Sequence[KnownAgent], installed: Iterable[str]) -> str:
 def place(project: Path, user: Path) -> bool:
     """Ask where to save the profile. True means: for this user only."""
     say("Where should the profile be saved?", style="1")
-    say(harmless(f"  1. {project}, shared with the project", keep=""))
-    say(harmless(f"  2. {user}, for you only, in every project", keep=""))
+    say(harmless_line(f"  1. {project}, shared with the project"))
+    say(harmless_line(f"  2. {user}, for you only, in every project"))
     return choice("Location", ("1", "2")) == "2"
 
 
@@ -199,7 +199,7 @@ def name(suggested: str, fault: Callable[[str], str]) -> str:
         answer = ask("Name of the profile", suggested)
         if not (wrong := fault(answer)):
             return answer
-        say(harmless(wrong, keep=""), style=YELLOW)
+        say(harmless_line(wrong), style=YELLOW)
 
 
 def servers(found: Sequence[tuple[str, Sequence[str]]], otherwise: Literal["all", "none"]) -> list[int]:
@@ -233,7 +233,7 @@ def ask(prompt: str, default: str) -> str:
     Raises:
         InputEnded: at the end of input.
     """
-    line = terminal.ask_line(harmless(f"{prompt} [{default}]: ", keep=""))
+    line = terminal.ask_line(harmless_line(f"{prompt} [{default}]: "))
     if not line:
         raise InputEnded
     return line.strip() or default

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.console import stdout
-from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.console.stderr import DIM, YELLOW, harmless_line, say
 from acp_launch.console.stdout import columns
 from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.secret.detect import masked
@@ -95,7 +95,7 @@ def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
         return
     rows = [(each.name, masked(each.url) or "?", describe_state(each, now), _scopes(each)) for each in states]
     for line in columns([("NAME", "URL", "LOGIN", "SCOPES"), *rows] if rows else []):
-        stdout.line(harmless(line, keep=""))
+        stdout.line(harmless_line(line))
 
 
 def say_none(which: str) -> None:
@@ -225,4 +225,4 @@ def _moment(when: float | None) -> str:
 
 
 def _say(text: str, *, style: str = "") -> None:
-    say(harmless(text, keep=""), style=style)
+    say(harmless_line(text), style=style)

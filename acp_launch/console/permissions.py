@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from acp_launch.console.sessions import ago
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import columns, fit
 from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import OVERRULED, Remembered, Verdict
@@ -26,7 +26,7 @@ def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
     if verbose:
         rows = [(f"  {rule.answer}", str(rule), _match(why)) for rule, why in considered]
         lines += columns(rows) if rows else ["no rules"]
-    return "\n".join(harmless(line, keep="") for line in lines)
+    return "\n".join(map(harmless_line, lines))
 
 
 def _match(why: str) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -72,7 +72,7 @@ def show(
 def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:
     """Return the plan as text. `verbose` lists the inherited variables instead of counting them; `logins` are the
     states of logins, in words."""
-    return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose, logins or {}))
+    return "\n".join(map(harmless_line, _lines(plan, verbose, logins or {})))
 
 
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
@@ -228,10 +228,7 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
     if any(map(is_bridged, plan.servers)) and (plan.mcp != "auto" or wanted_transport(plan) == "http"):
         yield f"  mcp        {_over(plan)}{_at(plan, ('agent', 'mcp'))}"
     for server in plan.servers:
-        if isinstance(server, StdioPlan):
-            yield from _stdio_lines(server, plan, verbose)
-        else:
-            yield from _remote_lines(server, plan, verbose, logins.get(server.name, ""))
+        yield from _server_lines(server, plan, verbose, logins.get(server.name, ""))
 
 
 def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
@@ -259,16 +256,21 @@ def _services(client: Client) -> str:
     return ", ".join([*files, *(["runs commands"] if client.terminal else [])]) + " for the agent"
 
 
-def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+def _server_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool, login: str) -> Iterator[str]:
     path = ("mcp_servers", server.name)
+    if isinstance(server, StdioPlan):
+        kind, given = "stdio", "starts this server and gets its secrets"
+        lines = [*_program_lines(server, path, plan, verbose), f"  directory  {_directory(server, plan)}"]
+    else:
+        kind, given = server.type, "connects to this server and gets its address, headers and secrets"
+        lines = [*_remote_lines(server, plan, verbose, login)]
     declared = _at(plan, (*path, "type"), (*path, "required"))
-    yield f"mcp server {server.name} (stdio{'' if server.required else ', not required'}){declared}"
-    yield from _program_lines(server, path, plan, verbose)
-    yield f"  directory  {_directory(server, plan)}"
-    if not server.bridge:
-        yield f"  bridge     none: the agent starts this server and gets its secrets{_at(plan, (*path, 'bridge'))}"
-        return
-    yield from _bridged_lines(server, plan)
+    yield f"mcp server {server.name} ({kind}{'' if server.required else ', not required'}){declared}"
+    yield from lines
+    if server.bridge:
+        yield from _bridged_lines(server, plan)
+    else:
+        yield f"  bridge     none: the agent {given}{_at(plan, (*path, 'bridge'))}"
 
 
 def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
@@ -319,8 +321,6 @@ def _tools(tools: Tools) -> str:
 
 def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: str) -> Iterator[str]:
     path = ("mcp_servers", server.name)
-    declared = _at(plan, (*path, "type"), (*path, "required"))
-    yield f"mcp server {server.name} ({server.type}{'' if server.required else ', not required'}){declared}"
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
     yield from _value_lines("variables", server.env, verbose)
@@ -335,11 +335,6 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         yield f"  login      {login}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
-    if server.bridge:
-        yield from _bridged_lines(server, plan)
-    else:
-        given = "the agent connects to this server and gets its address, headers and secrets"
-        yield f"  bridge     none: {given}{_at(plan, (*path, 'bridge'))}"
 
 
 def _login_text(oauth: LoginPlan) -> str:

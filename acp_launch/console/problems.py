@@ -6,7 +6,7 @@ A profile may come from anywhere, so control characters and colours in a message
 
 from collections.abc import Iterator, Sequence
 
-from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, paint, say
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, paint, say
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem, count, errors
 
@@ -34,10 +34,10 @@ def summary(problems: Sequence[Problem], outcome: str) -> list[str]:
 
 def _text(problem: Problem) -> str:
     what, _, fix = str(problem).partition("\n    fix: ") if problem.fix else (str(problem), "", "")
-    place = harmless(problem.place, keep="")
-    message = harmless(what, keep="").removeprefix(place)
+    place = harmless_line(problem.place)
+    message = harmless_line(what).removeprefix(place)
     head = place + paint(message, YELLOW if problem.severity == "warning" else RED)
-    return f"{head}\n    {paint('fix:', DIM)} {harmless(fix, keep='')}" if fix else head
+    return f"{head}\n    {paint('fix:', DIM)} {harmless_line(fix)}" if fix else head
 
 
 def show_error(error: LaunchError) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.stderr import harmless, say
+from acp_launch.console.stderr import harmless_line, say
 from acp_launch.document.nodes import Plain, Positions
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
@@ -42,9 +42,9 @@ def show_reports(
         return not bad
     for report in reports:
         if report not in bad:
-            stdout.line(harmless(f"{shown(report[0].file)}: ok", keep=""))
+            stdout.line(harmless_line(f"{shown(report[0].file)}: ok"))
     for line in state_lines(secrets) if secrets else ():
-        stdout.line(harmless(f"secret {line}", keep=""))
+        stdout.line(harmless_line(f"secret {line}"))
     outcome = _outcome(bad, len(reports))
     problem_lines.show(everything, as_json=False, outcome=outcome)
     if bad and not errors(everything):
@@ -118,8 +118,8 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
 
 def as_yaml(loaded: Loaded) -> str:
     """Return the merged profile as YAML that ends in a newline."""
-    layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
-    head = [f"# {harmless(loaded.found.name, keep='')}, merged from", *layers]
+    layers = [f"#   {harmless_line(layer.label)}" for layer in loaded.layers]
+    head = [f"# {harmless_line(loaded.found.name)}, merged from", *layers]
     path = ("permissions", "rules")
     rules = acp.sequence(acp.mapping(loaded.merged.get(path[0])).get(path[1]))
     if len({loaded.positions.where((*path, index)).file for index in range(len(rules))}) > 1:
@@ -146,4 +146,4 @@ def _yaml_lines(mapping: Mapping[str, Plain], path: KeyPath, positions: Position
 
 def _origin(path: KeyPath, positions: Positions) -> str:
     at = positions.where(path)
-    return harmless(f"# {at.file}:{at.line}", keep="")
+    return harmless_line(f"# {at.file}:{at.line}")

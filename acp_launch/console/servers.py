@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.console import stdout
-from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, put, say, share
+from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, harmless_line, put, say, share, tell
 from acp_launch.console.stdout import columns
 from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
@@ -45,7 +45,7 @@ ERAS = {"legacy": "of the legacy era", "modern": "of the modern era", "sse": "ov
 
 def say_downloading(name: str) -> None:
     """Tell that a server is being downloaded by its package runner."""
-    say(f"acp-launch: mcp server {harmless(name, keep='')} is {DOWNLOADING}", style=DIM)
+    tell(f"mcp server {name} is {DOWNLOADING}", style=DIM)
 
 
 class ServerMessages:
@@ -62,16 +62,16 @@ class ServerMessages:
         """Print progress only on a terminal."""
         if sys.stderr.isatty():
             of = f"/{progress.total:g}" if progress.total else ""
-            message = f": {harmless(progress.message, keep='')}" if progress.message else ""
+            message = f": {harmless_line(progress.message)}" if progress.message else ""
             say(f"{self._name}: {progress.done:g}{of}{message}", style=DIM)
 
     def said(self, said: LogMessage) -> None:
         if self._verbose:
             who = f"{self._name}: {said.level or 'log'}" + (f" ({said.logger})" if said.logger else "")
-            say(f"{harmless(who, keep='')}: {harmless(said.text)}", style=DIM)
+            say(f"{harmless_line(who)}: {harmless(said.text)}", style=DIM)
 
     def note(self, text: str) -> None:
-        say(f"acp-launch: {harmless(text, keep='')}", style=YELLOW)
+        tell(text, style=YELLOW)
 
     def stderr(self, data: bytes) -> None:
         if self._verbose:
@@ -110,9 +110,9 @@ async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: 
         return
     await _answer(_lines(columns([row for tool in tools for row in _tool_rows(tool)])))
     if hidden:
-        say(f"acp-launch: {count(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
+        tell(f"{count(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
     elif not tools:
-        say(f"acp-launch: the MCP server {name} has no tools", style=DIM)
+        tell(f"the MCP server {name} has no tools", style=DIM)
 
 
 async def show_result(result: ToolResult, *, as_json: bool) -> None:
@@ -227,7 +227,7 @@ def _seconds(amount: float) -> str:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{harmless(line, keep='')}\n" for line in lines)
+    return "".join(f"{harmless_line(line)}\n" for line in lines)
 
 
 def _json(answer: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from acp_launch.console import stdout
-from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stderr import DIM, harmless_line, say
 from acp_launch.console.stdout import columns
 from acp_launch.secret.detect import masked
 from acp_launch.settings.origin import DirectoryOrigin, SettingOrigin
@@ -36,10 +36,10 @@ def show(
         *((f"directory: {each.name}", each.path, each.source) for each in directories),
     ]
     for line in columns(rows, width=width, ends=[1], starts=[2]):
-        stdout.line(harmless(line, keep=""))
+        stdout.line(harmless_line(line))
     there = "" if file.exists() else ", which does not exist yet"
     edit = "to edit it: acp-launch config edit; about all settings: acp-launch help settings"
-    say(harmless(f"the file is {file}{there}; {edit}", keep=""), style=DIM)
+    say(harmless_line(f"the file is {file}{there}; {edit}"), style=DIM)
 
 
 def _text(value: Any) -> str:

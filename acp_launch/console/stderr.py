@@ -40,7 +40,7 @@ def say(text: str, *, style: str = "") -> None:
 
 def tell(text: str, *, style: str = "") -> None:
     """Write a line of acp-launch's own that may quote others, which cannot control the terminal by it."""
-    say(harmless(f"acp-launch: {text}", keep=""), style=style)
+    say(harmless_line(f"acp-launch: {text}"), style=style)
 
 
 def add_mark(text: str, style: str) -> str:
@@ -111,6 +111,11 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
         return text
     seen = "".join(mark if mark in keep or mark.isprintable() else _visible(mark) for mark in text)
     return unmarked(seen)
+
+
+def harmless_line(text: str) -> str:
+    """Return `text` safe on one line: its line ends and tabs are made visible too."""
+    return harmless(text, keep="")
 
 
 def strip_colours(text: str) -> str:

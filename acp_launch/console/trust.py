@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.console.ask.room import break_lines, screen
-from acp_launch.console.stderr import DIM, GREEN, RED, harmless, paint
+from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
@@ -279,6 +279,6 @@ def _cut(lines: Sequence[str]) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """Return `text` on one line, with every character visible."""
-    seen = harmless(text[: 2 * WIDEST].replace("\r", "\\r"), keep="")
+    seen = harmless_line(text[: 2 * WIDEST].replace("\r", "\\r"))
     seen = _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", seen)[:WIDEST]
     return f"{seen} … and {len(text) - WIDEST:,} more characters" if len(text) > WIDEST else seen

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acp_launch.console.ask.terminal import StillClock, restore_at_exit
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.errors import LaunchError
 from acp_launch.interactive.attention import Attention, can_retitle
 from acp_launch.interactive.completion import Completing
@@ -66,7 +66,7 @@ from acp_launch.interactive.screen import (
     vt100_output,
 )
 from acp_launch.mark import marked
-from acp_launch.secret.redact import Redactor, redactor
+from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import BACK, Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
@@ -221,14 +221,13 @@ class Application:
     def __init__(
         self,
         history: Path,
-        source: Redactor = redactor,
         *,
         attention: AttentionSettings | None = None,
         profile: str = "",
         clock: StillClock | None = None,
     ) -> None:
-        """`history` is the file with this project's prompts; text for it passes `source`. `attention` is how the user
-        is called, and by which `profile`; `clock` stands still while the user is asked.
+        """`history` is the file with this project's prompts. `attention` is how the user is called, and by which
+        `profile`; `clock` stands still while the user is asked.
         """
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._status, self._queued, self._offered = Status(), tuple[str, ...](), ""
@@ -241,7 +240,7 @@ class Application:
         output = vt100_output(tty, console)
         self._is_calm = console.no_color
         self._attention = Attention(
-            attention or AttentionSettings(), profile, source.text, monotonic, has_title=can_retitle(os.environ)
+            attention or AttentionSettings(), profile, redactor.text, monotonic, has_title=can_retitle(os.environ)
         )
         self._signs = FINE if _is_fine(tty.encoding) else POOR
         self._activity: Callable[[], Activity | None] = lambda: None
@@ -252,7 +251,7 @@ class Application:
         self._asking.redirect = lambda: self.events.put_nowait(Redirected())
         self.person: Person = self._asking
         self._completing = Completing()
-        self._past = PromptHistory(history, source, lambda text: self.canvas.print(Text(text, "dim")))
+        self._past = PromptHistory(history, redactor, lambda text: self.canvas.print(Text(text, "dim")))
         self._prompt = Buffer(
             completer=self._completing, complete_while_typing=True, history=self._past, multiline=True
         )
@@ -361,7 +360,7 @@ class Application:
             async with self.suspended():
                 text = await edit_text(self._prompt.text)
         except LaunchError as error:
-            self.canvas.print(Text(marked(harmless(f"{error.message}; {error.fix}", keep="")), "yellow"))
+            self.canvas.print(Text(marked(harmless_line(f"{error.message}; {error.fix}")), "yellow"))
             return
         if text != self._prompt.text:
             self._prompt.set_document(Document(text))

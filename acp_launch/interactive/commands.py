@@ -1,6 +1,5 @@
 """The `:` commands of an interactive session, such as `:help`. A prompt that begins with a colon is written `::…`."""
 
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -27,6 +26,7 @@ from acp_launch.interactive.state import (
     is_the_end,
     option_values,
 )
+from acp_launch.private import create
 from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -406,9 +406,7 @@ def _write_new(here: Path, name: str, text: str) -> Path:
     """Write a new file that only the user can read, since it holds the conversation. `name` is relative to `here`."""
     try:
         path = here / Path(name).expanduser()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        create(path, text.encode(errors="replace"))
     except RuntimeError:
         raise UsageError(f"cannot resolve ~ in {name}", fix="give a path without ~") from None
     except ValueError:

@@ -30,7 +30,7 @@ from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from acp_launch.console.ask.room import break_lines
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import cells, fit
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
@@ -133,7 +133,7 @@ def _parts(status: Status, is_long: bool) -> Iterable[StatusPart]:
 
 
 def _name(text: str) -> str:
-    return fit(harmless(text, keep="").strip(), WIDEST)
+    return fit(harmless_line(text).strip(), WIDEST)
 
 
 def _usage(status: Status, is_long: bool) -> tuple[str, str]:
@@ -284,7 +284,7 @@ HIDDEN = Char("")  # a column that the cell before it covers; it differs from al
 
 def _put(taken: dict[int, Char], row: StyleAndTextTuples, width: int) -> None:
     """Write a row from the first column on, without spaces at its end."""
-    pieces = [(style, text if text.isprintable() else harmless(text, keep="")) for style, text, *_ in row]
+    pieces = [(style, text if text.isprintable() else harmless_line(text)) for style, text, *_ in row]
     while pieces and not pieces[-1][0] and not pieces[-1][1].strip(" "):
         pieces.pop()
     x = 0

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.look import UNFOLDED, below, indent, symbol
-from acp_launch.console.draw.outside import content_text, one_line
+from acp_launch.console.draw.outside import content_text, diff_texts, one_line
 from acp_launch.console.draw.region import Canvas
 from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, as_seen
 from acp_launch.console.stderr import DIM, YELLOW
@@ -162,9 +162,7 @@ class Unfoldable:
         for number, part in enumerate(map(acp.mapping, acp.sequence(body.get("content")))):
             key = f"call {call_id(body)} {number}"
             if part.get("type") == "diff":
-                old = part.get("oldText")
-                told = acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
-                self._keep(key, _change(heading, *told))
+                self._keep(key, _change(heading, *diff_texts(part)))
             elif text := content_text(acp.mapping(part.get("content"))):
                 self._keep(key, FoldedPiece(heading, [text], shown=shown))
         meta = acp.mapping(body.get("_meta"))

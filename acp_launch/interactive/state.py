@@ -82,7 +82,7 @@ class HeldSessions:
         plan: LaunchPlan,
         hold: Callable[[str], AbstractContextManager[None]],
         *,
-        check: Callable[[str], object] = lambda name: None,
+        check: Callable[[str], object],
         is_hosted: bool = False,
     ) -> None:
         """`hold` locks the session with a name; `check` raises for an invalid name."""

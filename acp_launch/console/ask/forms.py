@@ -3,7 +3,7 @@
 import re
 
 from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, quote_line
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation import (
@@ -80,7 +80,7 @@ def as_sent(field: Field, value: Value | None) -> str:
         return "(left out)"
     if value in ("", []):
         return "(empty)" if value == "" else "(none)"
-    return cut_telling(harmless(redactor.text(_value_text(field, value)), keep=""), LONGEST)
+    return cut_telling(harmless_line(redactor.text(_value_text(field, value))), LONGEST)
 
 
 def _value_text(field: Field, value: Value) -> str:

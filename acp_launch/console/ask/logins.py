@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
 from acp_launch.console.ask.terminal import AgentStderr
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import columns
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod
@@ -28,7 +28,7 @@ class LoginQuestions:
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
         offered = dict(zip(KEYS, methods, strict=False))
         async with self._person.floor():
-            self._person.say(harmless(f"The agent {agent} needs a login", keep=""), "heading")
+            self._person.say(harmless_line(f"The agent {agent} needs a login"), "heading")
             choices = [*(Choice(key, _sentence(method)) for key, method in offered.items()), NONE]
             key = await self._person.choose("Log in with:", choices)
         return offered.get(key or "")
@@ -106,4 +106,4 @@ def _members(method: AuthMethod) -> dict[str, object]:
 
 
 def _clean(text: str) -> str:
-    return harmless(redactor.text(text), keep="")
+    return harmless_line(redactor.text(text))

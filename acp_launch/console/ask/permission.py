@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from acp_launch.console.ask.room import Detail, Row, break_lines, lines_above
 from acp_launch.console.draw.difflines import changes, number_lines
-from acp_launch.console.draw.outside import content_text, cut_telling, one_line
-from acp_launch.console.stderr import harmless
+from acp_launch.console.draw.outside import content_text, cut_telling, diff_texts, one_line
+from acp_launch.console.stderr import harmless, harmless_line
 from acp_launch.console.stdout import fit
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
@@ -209,7 +209,7 @@ def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, cwd: str)
         return [f"{begun}calls that only the agent knows"]
     is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
     more = " (the agent may apply it more widely)" if is_shared else ""
-    what = _from(cwd, harmless(redactor.text(question.scope), keep=""))
+    what = _from(cwd, harmless_line(redactor.text(question.scope)))
     return [fit(begun + what, 2 * columns - len(more)) + more]
 
 
@@ -305,12 +305,12 @@ def _changes(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
 
 def _change(diff: dict[str, Any], cwd: str) -> Iterator[Row]:
     """Describe the change of a file. The agent may name the file nowhere else."""
-    old = diff.get("oldText")
-    made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
-    yield f"    changes {_from(cwd, _name(acp.text(diff.get('path'))))}  +{made.added} -{made.removed}", "plain"
+    path, old, new = diff_texts(diff)
+    made = changes(old, new)
+    yield f"    changes {_from(cwd, _name(path))}  +{made.added} -{made.removed}", "plain"
     drawn, left = number_lines(made, LINES)
     for line, margin in drawn:
-        yield f"      {margin}{_shorten(harmless(line.text, keep=''))}", SIGNS[line.sign]
+        yield f"      {margin}{_shorten(harmless_line(line.text))}", SIGNS[line.sign]
     if left:
         yield f"      [... {left:,} lines are not shown ...]", "warning"
 
@@ -332,7 +332,7 @@ def _more(count: int, what: str) -> Iterator[Detail]:
 
 def _name(text: str) -> str:
     """Return `text` on one line; a cut says how much is missing."""
-    return cut_telling(harmless(text, keep=""), LONGEST)
+    return cut_telling(harmless_line(text), LONGEST)
 
 
 def _shorten(text: str) -> str:

@@ -1,7 +1,8 @@
 """The changed lines between two texts, with a few lines around them: pure, and bounded in time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import eq
 from typing import Literal
 
 from msgspec import Struct
@@ -95,28 +96,19 @@ def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
     new = after[skipped : len(after) - tail + kept_tail]
     if old == new:
         return []
-    if len(old) * len(new) > COMPARED:
-        return [_whole_change(len(before), len(after), head, tail, kept_head, kept_tail)]
-    from difflib import SequenceMatcher  # most runs show no change
+    found: Iterable[list[Opcode]] = [_whole_change(len(old), len(new), kept_head, kept_tail)]
+    if len(old) * len(new) <= COMPARED:
+        from difflib import SequenceMatcher  # most runs show no change
 
-    found = SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)
+        found = SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)
     return [[(tag, a + skipped, b + skipped, c + skipped, d + skipped) for tag, a, b, c, d in each] for each in found]
 
 
 def _same(before: list[str], after: list[str]) -> int:
     """Count the lines that both begin with."""
-    same = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
+    return [*map(eq, before, after), False].index(False)
 
 
-def _whole_change(old: int, new: int, head: int, tail: int, kept_head: int, kept_tail: int) -> list[Opcode]:
+def _whole_change(old: int, new: int, head: int, tail: int) -> list[Opcode]:
     a, b = old - tail, new - tail
-    return [
-        ("equal", head - kept_head, head, head - kept_head, head),
-        ("replace", head, a, head, b),
-        ("equal", a, a + kept_tail, b, b + kept_tail),
-    ]
+    return [("equal", 0, head, 0, head), ("replace", head, a, head, b), ("equal", a, old, b, new)]

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.segment import Segment
-from rich.style import Style
+from rich.styled import Styled
 from rich.text import Text
 
 from acp_launch.console import stderr
@@ -188,7 +187,6 @@ class Live(Notices):
         canvas: Canvas | None = None,
         *,
         history: bool = False,
-        thoughts: bool = False,
         say: Say | None = None,
         clock: Callable[[], float] = time.monotonic,
         roots: Sequence[Path] = (),
@@ -196,18 +194,18 @@ class Live(Notices):
     ) -> None:
         """Draw on `canvas`, by default the bare terminal on stdout, with notices on stderr.
 
-        With `history` the updates of a replay are shown, dimmed; with `thoughts` thoughts are shown whole. `say` takes
-        each notice and its style instead of the canvas. `roots` are the directories of the session.
+        With `history` the updates of a replay are shown, dimmed. `say` takes each notice and its style instead of the
+        canvas. `roots` are the directories of the session.
         """
         self._canvas = canvas or Region()
         self._say = say or (None if canvas else lambda text, style: stderr.say(text, style=style))
         self._history = history
         self._halves = Halves()
-        self._voices = {
+        self._voices: dict[str, MessageView | FoldedThought | PromptView] = {
             MESSAGE: MessageView(),
-            THOUGHT: MessageView(_draw_thought) if thoughts else FoldedThought(clock),
+            THOUGHT: FoldedThought(clock),
             PROMPT: PromptView(),
-            ASIDE: MessageView(lambda text, coloured: Dimmed(Block(text, coloured=coloured))),
+            ASIDE: MessageView(lambda text, coloured: Styled(Block(text, coloured), "dim")),
         }
         self._speaking = ""  # the kind of the last message chunk
         self._message_id = ""
@@ -365,7 +363,7 @@ class Live(Notices):
 
     def _print(self, parts: Iterable[RenderableType], kind: Kind = "work") -> None:
         self._ready += [
-            (kind, Dimmed(part) if self._replaying and not isinstance(part, Gap) else part) for part in parts
+            (kind, Styled(part, "dim") if self._replaying and not isinstance(part, Gap) else part) for part in parts
         ]
 
     def _close(self) -> None:
@@ -374,16 +372,6 @@ class Live(Notices):
         self._print(self._work.rest())
         self._print(self._news.plan())
         self.pause()
-
-
-class Dimmed:
-    """Something dimmed: a replay, or a message outside a turn."""
-
-    def __init__(self, what: RenderableType) -> None:
-        self._what = what
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from Segment.apply_style(console.render(self._what, options), post_style=Style(dim=True))
 
 
 class PromptView:
@@ -418,7 +406,7 @@ def _body(update: Updated) -> dict[str, Any]:
     return acp.mapping(acp.decoded(update.update))
 
 
-# Thoughts of the agent: the last lines while it thinks, then one line; or shown whole.
+# Thoughts of the agent: the last lines while it thinks, then one line.
 
 
 THINKING = "dim italic"
@@ -430,7 +418,7 @@ LAST_WORDS = 2_000  # characters that three lines of a wide terminal may hold
 class FoldedThought:
     """A thought that is folded into one line when it ends."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._forget()
 
@@ -462,7 +450,3 @@ class FoldedThought:
         if last := prose(self._last).strip():
             rows = Text(last, THINKING).wrap(console, max(1, options.max_width - 2))[-SHOWN:]
             yield from map(indent, rows)
-
-
-def _draw_thought(text: str, coloured: bool) -> RenderableType:
-    return indent(Text(prose(text).strip("\n"), THINKING))

@@ -10,7 +10,7 @@ even those are shown, because a name that looks like another may be a trick.
 
 from typing import Any
 
-from acp_launch.console.stderr import harmless, is_harmless
+from acp_launch.console.stderr import harmless, harmless_line, is_harmless
 from acp_launch.mark import MARK
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
@@ -33,7 +33,7 @@ def prose(text: str) -> str:
 
 def inline(text: str) -> str:
     """Return a name, a title or a path on one line."""
-    return text if is_harmless(text) else harmless(text.translate(SPACES), keep="")
+    return text if is_harmless(text) else harmless_line(text.translate(SPACES))
 
 
 def one_line(text: str) -> str:
@@ -83,6 +83,12 @@ def content_text(block: dict[str, Any]) -> str:
         resource = acp.mapping(block.get("resource"))
         return acp.text(resource.get("text")) or f"[{acp.text(resource.get('uri'))}]"
     return ""
+
+
+def diff_texts(part: dict[str, Any]) -> tuple[str, str | None, str]:
+    """Return the path of a diff, the old text, which is None for a new file, and the new one."""
+    old = part.get("oldText")
+    return acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
 
 
 class Halves:

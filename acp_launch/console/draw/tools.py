@@ -1,6 +1,5 @@
 """Tool calls on a terminal, with the commands they run and the files they change."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -24,7 +23,7 @@ from acp_launch.console.draw.look import (
     indent,
     middle,
 )
-from acp_launch.console.draw.outside import content_text, cut, inline, one_line, prose
+from acp_launch.console.draw.outside import content_text, cut, diff_texts, inline, one_line, prose
 from acp_launch.console.stream.text import is_grave, unasked
 from acp_launch.problem import count
 from acp_launch.protocol import acp
@@ -197,7 +196,8 @@ class ToolView:
         self._call = call
         if call.get("content") is not self._contents:
             self._contents = call.get("content")
-            self._diffs = dict(_diffs(self._parts()))
+            parts = enumerate(self._parts())
+            self._diffs = {place: Diff(*diff_texts(part)) for place, part in parts if part.get("type") == "diff"}
 
     @property
     def status(self) -> str:
@@ -330,14 +330,6 @@ class ToolView:
             yield Text(one_line(cut(terminal.exit or "", LONG_OUTPUT)), "red")
 
 
-def _diffs(parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Diff]]:
-    for place, part in enumerate(parts):
-        if part.get("type") == "diff":
-            old = part.get("oldText")
-            path, new = acp.text(part.get("path")), acp.text(part.get("newText"))
-            yield place, Diff(path, old if isinstance(old, str) else None, new)
-
-
 def _line(location: dict[str, Any]) -> str:
     line = location.get("line")
     return f":{line}" if isinstance(line, int) and not isinstance(line, bool) else ""
@@ -375,9 +367,8 @@ Printed = list[RenderableType]
 class ToolActivity:
     """All tool calls and commands. Each method returns the parts to print for good; the running ones are drawn."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, files: ProjectFiles | None = None) -> None:
-        self._clock = clock
-        self._files = files or ProjectFiles()
+    def __init__(self, clock: Callable[[], float], files: ProjectFiles) -> None:
+        self._clock, self._files = clock, files
         self._calls = ToolCalls()
         self._running: dict[str, ToolView] = {}
         self._over: set[str] = set()

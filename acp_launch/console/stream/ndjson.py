@@ -10,7 +10,7 @@ from typing import Any
 
 from acp_launch.console.draw.outside import Halves
 from acp_launch.console.problems import summary
-from acp_launch.console.stream.outlet import JOINED, Outlet
+from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.console.stream.text import SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.lifecycle import Change, Standing
@@ -26,7 +26,7 @@ class _FinalMessage:
     """Collects the final message of a turn, as `quiet` does, but in less time, since every update comes here."""
 
     def __init__(self) -> None:
-        self._texts: list[bytearray | str] = []  # short chunks are joined, a long one stays as it is
+        self._text = JoinedText()
         self._message_id = ""
         self._is_over = True  # the next chunk begins a new message
 
@@ -34,23 +34,14 @@ class _FinalMessage:
         if update.kind == "agent_message_chunk":
             text, message_id = acp.read_chunk(update.update)
             if self._is_over or (message_id and message_id != self._message_id):
-                self._texts, self._is_over, self._message_id = [], False, message_id or self._message_id
-            self._add(text)
+                self._text, self._is_over, self._message_id = JoinedText(), False, message_id or self._message_id
+            self._text.add(text)
         elif update.kind not in SAME_MESSAGE:
             self._is_over = True
 
-    def _add(self, text: str) -> None:
-        if len(text) > JOINED:
-            self._texts.append(text)
-            return
-        latest = self._texts[-1] if self._texts else ""
-        if isinstance(latest, str):
-            self._texts.append(latest := bytearray())
-        latest += text.encode("utf-8", "surrogatepass")
-
     def end(self) -> str:
         """Return the message; the next chunk begins another."""
-        parts, self._texts, self._is_over = self._texts, [], True
+        parts, self._text, self._is_over = self._text.parts, JoinedText(), True
         text = "".join(part if isinstance(part, str) else part.decode("utf-8", "surrogatepass") for part in parts)
         return Halves().whole(text)
 
@@ -116,10 +107,10 @@ class Ndjson:
         self.emit("note", {"text": text})
 
     def server(self, change: Change) -> None:
-        self.emit("server", _server(change))
+        self.emit("server", _members(change, CHANGED))
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self.emit("servers", {"when": when, "servers": [_standing_json(server) for server in servers]})
+        self.emit("servers", {"when": when, "servers": [_members(server, STANDING) for server in servers]})
 
     def ended(self, turn: TurnEnd) -> None:
         denied, by = self._denied or (turn.denied or None, None)
@@ -161,30 +152,13 @@ def _service_event(step: FileServed | TerminalServed) -> tuple[str, dict[str, ob
     }
 
 
-def _server(change: Change) -> dict[str, object]:
-    return {
-        "name": change.server,
-        "state": change.state,
-        "required": change.required,
-        "pid": change.pid,
-        "restarts": change.restarts,
-        "seconds": change.after,
-        "exit": change.exit or None,
-        "reason": change.reason or None,
-        "retry": change.retry,
-        "detail": change.detail,
-    }
+# What events tell of a server, in this order, and the names that differ there.
+CHANGED = ("server", "state", "required", "pid", "restarts", "after", "exit", "reason", "retry", "detail")
+STANDING = ("server", "state", "required", "opened", "unread", "after", "tools", "restarts", "reason")
+NAMES = {"server": "name", "after": "seconds"}
 
 
-def _standing_json(server: Standing) -> dict[str, object]:
-    return {
-        "name": server.server,
-        "state": server.state,
-        "required": server.required,
-        "opened": server.opened,
-        "unread": server.unread,
-        "seconds": server.after,
-        "tools": server.tools,
-        "restarts": server.restarts,
-        "reason": server.reason or None,
-    }
+def _members(server: Change | Standing, names: Sequence[str]) -> dict[str, object]:
+    """Return these members of a server; an empty text is null."""
+    values = ((name, getattr(server, name)) for name in names)
+    return {NAMES.get(name, name): None if value == "" else value for name, value in values}

@@ -24,6 +24,23 @@ class OutputClosed(LaunchError):  # noqa: N818 - not a failure of ours
     exit_code = 128 + SIGPIPE
 
 
+class JoinedText:
+    """Text that comes in chunks. Short ones are joined, since 100,000 objects take more memory than their text; a long
+    one stays as it is."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytearray | str] = []
+
+    def add(self, text: str) -> None:
+        if len(text) > JOINED and text.isascii():  # other text takes up to four bytes a character
+            self.parts.append(text)
+            return
+        latest = self.parts[-1] if self.parts else ""
+        if isinstance(latest, str):
+            self.parts.append(latest := bytearray())
+        latest += text.encode("utf-8", "surrogatepass")
+
+
 class _Long(Struct, frozen=True):
     """Text too long to be held as bytes too; the text before `at` is written."""
 

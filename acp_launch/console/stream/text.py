@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from acp_launch.console.draw.outside import Halves, one_line, prose
-from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, is_marking, say
-from acp_launch.console.stream.outlet import JOINED, Outlet
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, say
+from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
 from acp_launch.problem import count
@@ -83,7 +83,7 @@ def opened_lines(servers: Sequence[Standing], *, between: str = "; ", colon: str
 
 def stands(server: Standing, colon: str = "") -> str:
     """Describe the state of a server: `docs ready in 0.8 s, 12 tools`."""
-    return harmless(f"{server.server}{colon} {_state_text(server)}", keep="")
+    return harmless_line(f"{server.server}{colon} {_state_text(server)}")
 
 
 def unopened_lines(servers: Sequence[Standing]) -> Iterator[Line]:
@@ -92,16 +92,16 @@ def unopened_lines(servers: Sequence[Standing]) -> Iterator[Line]:
     unread = [server.server for server in servers if server.unread]
     for names, what in ((dropped, "that the agent has not opened"), (unread, "whose tools the agent has not read")):
         if names:
-            yield f"acp-launch: mcp servers {what}: {harmless(', '.join(names), keep='')}", YELLOW
+            yield f"acp-launch: mcp servers {what}: {harmless_line(', '.join(names))}", YELLOW
 
 
 def _line(change: Change, text: str, style: str) -> Line:
-    return f"acp-launch: mcp server {harmless(f'{change.server} {text}', keep='')}", style
+    return f"acp-launch: mcp server {harmless_line(f'{change.server} {text}')}", style
 
 
 def _last_words(change: Change, most: int) -> Iterator[Line]:
     for line in change.detail[-most:]:
-        yield f"    {harmless(line, keep='')}", QUOTED
+        yield f"    {harmless_line(line)}", QUOTED
 
 
 def _connection_lines(change: Change) -> Iterator[Line]:
@@ -197,8 +197,8 @@ def line(step: FileServed | TerminalServed) -> str:
     if isinstance(step, FileServed):
         return _file(step)
     if step.exit is not None:
-        return harmless(f"{step.command}: {step.exit}", keep="")
-    return "" if step.output else harmless(f"the agent runs: {step.command}", keep="")
+        return harmless_line(f"{step.command}: {step.exit}")
+    return "" if step.output else harmless_line(f"the agent runs: {step.command}")
 
 
 def _file(step: FileServed) -> str:
@@ -206,10 +206,10 @@ def _file(step: FileServed) -> str:
     if step.how == "read" and step.outcome == "failed":
         return ""  # agents check whether a file exists before they write it
     if step.outcome != "done":
-        return harmless(f"{step.outcome}: {what}: {step.reason}", keep="")
+        return harmless_line(f"{step.outcome}: {what}: {step.reason}")
     if step.how == "read":
         return ""
-    return harmless(f"the agent {'created' if step.old is None else 'changed'} {step.path}", keep="")
+    return harmless_line(f"the agent {'created' if step.old is None else 'changed'} {step.path}")
 
 
 # Notices of every kind of output: waits, notes, permissions, and how the turn ended.
@@ -279,7 +279,7 @@ class Notices:
     def waiting(self, what: str, waited: float, limit: float) -> None:
         what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
         text = f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})"
-        self.tell(harmless(text, keep=""), DIM)
+        self.tell(harmless_line(text), DIM)
 
     def note(self, text: str) -> None:
         self._line(f"acp-launch: {text}", YELLOW)
@@ -305,7 +305,7 @@ class Notices:
 
     def _line(self, text: str, style: str) -> None:
         """Print a line in which foreign text is harmless."""
-        self.tell(harmless(text, keep=""), style)
+        self.tell(harmless_line(text), style)
 
     def tell(self, text: str, style: str) -> None:
         """Print a line on stderr unchanged: the caller has made it harmless."""
@@ -392,24 +392,15 @@ class Quiet(Messages):
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(outlet)
-        # Short chunks are joined: 100,000 objects take more memory than their text. A long chunk stays as it is.
-        self._texts: list[bytearray | str] = []
-        self._last = "\n"
+        self.begin()
 
     def begin(self) -> None:
-        self._texts, self._last = [], "\n"
+        self._text, self._last = JoinedText(), "\n"
 
     def say(self, text: str) -> None:
-        if not text:
-            return
-        self._last = text[-1]
-        if len(text) > JOINED and text.isascii():  # other text takes up to four bytes a character
-            self._texts.append(text)
-            return
-        latest = self._texts[-1] if self._texts else ""
-        if isinstance(latest, str):
-            self._texts.append(latest := bytearray())
-        latest += text.encode()
+        if text:
+            self._last = text[-1]
+            self._text.add(text)
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         """Report only failed servers that were not reported when they failed."""
@@ -421,7 +412,7 @@ class Quiet(Messages):
     def ended(self, turn: TurnEnd) -> None:
         if self._last != "\n":
             self.say("\n")
-        for text in self._texts:
+        for text in self._text.parts:
             if isinstance(text, str):
                 self._outlet.write_text(text)
             else:

@@ -68,12 +68,6 @@ STORIES: dict[str, tuple[dict[str, bool], list[Updated], TurnEnd, str]] = {
         end(),
         "  ✻ thought · I wonder\n\nYes.",
     ),
-    "thoughts are shown whole on demand": (
-        {"thoughts": True},
-        [*(chunk(piece, kind=THOUGHT) for piece in ("first [red]", "line\nsecond\n\nthird", " line")), chunk("So.")],
-        end(),
-        "  first [red]line\n  second\n\n  third line\n\nSo.",
-    ),
     "an agent may count the tokens of a turn only": (
         {},
         [],
