@@ -190,7 +190,9 @@ def place(project: Path, user: Path) -> bool:
     say("Where should the profile be saved?", style="1")
     say(harmless_line(f"  1. {project}, shared with the project"))
     say(harmless_line(f"  2. {user}, for you only, in every project"))
-    return choice("Location", ("1", "2")) == "2"
+    while (answer := ask("Location", "1")) not in ("1", "2"):
+        say("answer 1 or 2", style=YELLOW)
+    return answer == "2"
 
 
 def name(suggested: str, fault: Callable[[str], str]) -> str:
@@ -216,15 +218,6 @@ def servers(found: Sequence[tuple[str, Sequence[str]]], otherwise: Literal["all"
         if all(word.isdecimal() and 0 < int(word) <= len(found) for word in words):
             return sorted({int(word) - 1 for word in words})
         say('type numbers from the list, "all" or "none"', style=YELLOW)
-
-
-def choice(prompt: str, answers: Sequence[str]) -> str:
-    """Ask until the answer is one of `answers`. The first is the default."""
-    while True:
-        answer = ask(prompt, answers[0]).lower()
-        if answer in answers:
-            return answer
-        say(f"answer {' or '.join(answers)}", style=YELLOW)
 
 
 def ask(prompt: str, default: str) -> str:

@@ -17,12 +17,7 @@ Entry = tuple[Found, Loaded | None, Sequence[Problem]]
 
 
 def show_reports(
-    reports: Sequence[Entry],
-    secrets: Mapping[str, Outcome],
-    unmet: Sequence[Problem],
-    *,
-    as_json: bool,
-    strict: bool,
+    reports: Sequence[Entry], secrets: Mapping[str, Outcome], unmet: Sequence[Problem], *, as_json: bool, strict: bool
 ) -> bool:
     """Print one `FILE: ok` per good profile, the problems of the others, and the number of bad profiles.
 

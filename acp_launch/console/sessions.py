@@ -6,7 +6,7 @@ are never cut, because users type them again.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,16 @@ def table(
     now: float,
     home: str,
     width: int | None,
-    zone: tzinfo | None = None,
     states: States = MappingProxyType({}),
 ) -> str:
     """Return the lines for `session list`; empty without records.
 
-    `width` is the terminal's width in cells; None without a terminal, and then nothing is cut. `zone` is the time zone
-    of dates; None for the local one. Where one of the sessions has a state, there is a column for it.
+    `width` is the terminal's width in cells; None without a terminal, and then nothing is cut. Where a session has a
+    state, there is a column for it.
     """
     if not records:
         return ""
-    rows = [HEADINGS, *(_row(record, now, home, zone) for record in records)]
+    rows = [HEADINGS, *(_row(record, now, home) for record in records)]
     known = [states.get(record.key, "") for record in records]
     if any(known):
         rows = [(*row, state) for row, state in zip(rows, ["STATE", *known], strict=True)]
@@ -65,7 +64,7 @@ def choice_row(record: "Record", *, now: float) -> tuple[str, ...]:
     return (shown, ago(record.last_used, now=now), str(record.turns or ""), record.profile)
 
 
-def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = None) -> str:
+def details(record: "Record", *, now: float, home: str) -> str:
     """Return the lines for `session show`."""
     agent = f"{record.agent_name} {record.agent_version}".strip()
     texts = {
@@ -78,8 +77,8 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
         "agent": agent,
         "command": record.agent_command,
         "directory": tilde(record.cwd, home),
-        "created": f"{_moment(record.created, zone)} ({ago(record.created, now=now, zone=zone)})",
-        "last used": f"{_moment(record.last_used, zone)} ({ago(record.last_used, now=now, zone=zone)})",
+        "created": f"{_moment(record.created)} ({ago(record.created, now=now)})",
+        "last used": f"{_moment(record.last_used)} ({ago(record.last_used, now=now)})",
     }
     return labelled(texts)
 
@@ -90,7 +89,7 @@ def table_json(records: "Sequence[Record]", states: States = MappingProxyType({}
     return {"sessions": [fields | ({"state": state} if state else {}) for fields, state in found]}
 
 
-def ago(moment: float, *, now: float, zone: tzinfo | None = None) -> str:
+def ago(moment: float, *, now: float) -> str:
     """Return `3 hours ago`; a date if that is two months ago or more, or in the future by a minute or more."""
     age = now - moment
     if -60 < age < 60:
@@ -99,7 +98,7 @@ def ago(moment: float, *, now: float, zone: tzinfo | None = None) -> str:
         if 0 < age < unit * up_to:
             count = int(age // unit)
             return f"{count} {name}{'s' if count > 1 else ''} ago"
-    return _moment(moment, zone)[:10]
+    return _moment(moment)[:10]
 
 
 def tilde(path: str, home: str) -> str:
@@ -109,8 +108,8 @@ def tilde(path: str, home: str) -> str:
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 
 
-def _row(record: "Record", now: float, home: str, zone: tzinfo | None) -> tuple[str, ...]:
-    used = ago(record.last_used, now=now, zone=zone)
+def _row(record: "Record", now: float, home: str) -> tuple[str, ...]:
+    used = ago(record.last_used, now=now)
     title = _one_line(record.title)
     name = "" if title and display_name(record.name, title) == title else record.name
     return (name, record.profile, title, str(record.turns or ""), used, tilde(record.cwd, home))
@@ -121,8 +120,8 @@ def _one_line(title: str) -> str:
     return " ".join(title.split())
 
 
-def _moment(moment: float, zone: tzinfo | None) -> str:
-    return datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d %H:%M:%S")
+def _moment(moment: float) -> str:
+    return datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S")
 
 
 # The agent's own list of sessions (`session list --agent`), read leniently because any member may be missing.

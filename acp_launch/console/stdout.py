@@ -59,11 +59,7 @@ JOINERS = "\u200c\u200d"  # harmless formatting characters that Persian and emoj
 
 
 def columns(
-    rows: Sequence[Sequence[str]],
-    *,
-    width: int | None = None,
-    ends: Collection[int] = (),
-    starts: Collection[int] = (),
+    rows: Sequence[Sequence[str]], *, width: int | None = None, ends: Collection[int] = (), starts: Collection[int] = ()
 ) -> Iterable[str]:
     """Yield one line per row. Each column is as wide as its widest text, and control characters are replaced.
 

@@ -205,7 +205,6 @@ _GAP = regex(r" {9,}")  # so many spaces could push the rest to where a new line
 
 
 def heading(state: TrustState) -> str:
-    """Return the line above a report."""
     return f"acp-launch: {_plain(state.label)} would:"
 
 
@@ -257,7 +256,6 @@ def _foreign(text: str) -> str:
 
 
 def table(acceptances: Sequence[Acceptance]) -> str:
-    """Return the table for `trust --list`."""
     rows = [
         (each.profile, each.project, each.file, time.strftime("%Y-%m-%d", time.localtime(each.since)))
         for each in acceptances

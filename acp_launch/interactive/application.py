@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from msgspec.structs import replace
 from prompt_toolkit import Application as Toolkit
@@ -25,8 +24,8 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
-from prompt_toolkit.keys import Keys
+from prompt_toolkit.key_binding import KeyPressEvent
+from prompt_toolkit.keys import Keys as AnyKey
 from prompt_toolkit.search import stop_search
 from rich.console import Console
 from rich.text import Text
@@ -59,6 +58,7 @@ from acp_launch.interactive.screen import (
     SEQUENCE,
     Drawing,
     Keyboard,
+    Keys,
     SessionCanvas,
     Tty,
     Unwritten,
@@ -88,53 +88,40 @@ from acp_launch.waits import stretch
 # ?                  on an empty line: what the keys do
 
 
-def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: Callable[[], None]) -> KeyBindings:
-    """Return the keys that work everywhere."""
-    keys = KeyBindings()
-    for key, action in (("c-c", interrupt), ("c-z", stop), ("c-l", clear)):
-        keys.add(key)(_call_action(action))
-    return keys
-
-
-def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], None]) -> KeyBindings:
-    """Return the keys for typing a prompt."""
-    keys = KeyBindings()
+def bind_prompt(keys: Keys, prompt: Buffer, submit: Callable[[], None], leave: Callable[[], None]) -> None:
+    """Add the keys for typing a prompt."""
     here = has_focus(prompt)
     is_chosen = Condition(
         lambda: prompt.complete_state is not None and prompt.complete_state.complete_index is not None
     )
-    keys.add("enter", filter=here & ~is_chosen)(_call_action(submit))
-    keys.add("enter", filter=here & is_chosen)(lambda event: _take(prompt, submit))
-    for new_line in (("escape", "enter"), ("c-j",)):
-        keys.add(*new_line, filter=here)(lambda event: prompt.newline(copy_margin=False))
-    keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_call_action(leave))
-    keys.add("tab", filter=here)(lambda event: _complete(prompt))
-    keys.add("s-tab", filter=here & has_completions)(lambda event: prompt.complete_previous())
-    return keys
+    keys.bind("enter", submit, here & ~is_chosen)
+    keys.bind("enter", lambda: _take(prompt, submit), here & is_chosen)
+    for new_line in ("escape enter", "c-j"):
+        keys.bind(new_line, lambda: prompt.newline(copy_margin=False), here)
+    keys.bind("c-d", leave, here & Condition(lambda: not prompt.text))
+    keys.bind("tab", lambda: _complete(prompt), here)
+    keys.bind("s-tab", prompt.complete_previous, here & has_completions)
 
 
-def of_session(front: "Application", prompt: Buffer) -> KeyBindings:
-    """Return the keys for the session, which work where a prompt is typed. A key that begins with Escape is not one."""
-    keys = KeyBindings()
+def bind_session(keys: Keys, front: "Application", prompt: Buffer) -> None:
+    """Add the keys for the session, which work where a prompt is typed. A key that begins with Escape is not one."""
     here = has_focus(prompt)
     is_empty = Condition(lambda: not prompt.text)
     is_alone = Condition(lambda: not get_app().key_processor.input_queue)  # else it was pasted, or is Alt with a key
     is_urgent = is_alone & Condition(lambda: front.escapes is not None)
-    keys.add("escape", filter=here | is_searching, eager=is_urgent)(_call_action(front.escape))
-    keys.add("c-g", filter=here)(_call_action(front.edit))
+    keys.bind("escape", front.escape, here | is_searching, eager=is_urgent)
+    keys.bind("c-g", front.edit, here)
     for key, condition, event in (
         ("up", here & Condition(front.can_take_back), Unqueued()),
         ("c-o", True, Pressed("unfold")),
         ("s-tab", here & ~has_completions, Pressed("modes")),
         ("?", here & is_empty & is_alone, Pressed("keys")),
     ):
-        keys.add(key, filter=condition)(_call_action(partial(front.events.put_nowait, event)))
-    return keys
+        keys.bind(key, partial(front.events.put_nowait, event), condition)
 
 
-def of_answer(answer: Buffer, asking: ScreenQuestions) -> KeyBindings:
-    """Return the keys for a line of an answer. Ctrl-D ends a form, as on a bare terminal."""
-    keys = KeyBindings()
+def bind_answer(keys: Keys, answer: Buffer, asking: ScreenQuestions) -> None:
+    """Add the keys for a line of an answer. Ctrl-D ends a form, as on a bare terminal."""
     here = has_focus(answer)
 
     def enter() -> None:
@@ -144,32 +131,31 @@ def of_answer(answer: Buffer, asking: ScreenQuestions) -> KeyBindings:
             asking.answer(text)
 
     for key in ("enter", "c-j"):
-        keys.add(key, filter=here)(_call_action(enter))
-    keys.add("escape", filter=here)(lambda event: asking.answer(BACK))
-    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
-    return keys
+        keys.bind(key, enter, here)
+    keys.bind("escape", lambda: asking.answer(BACK), here)
+    keys.bind("c-d", lambda: asking.answer(None), here & Condition(lambda: not answer.text))
 
 
-def of_choice(asking: ScreenQuestions, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
+def of_choice(asking: ScreenQuestions, prompt: Buffer, leave: Callable[[], None]) -> Keys:
     """Return the keys for a question. Several keys in one piece were pasted, or typed while we were busy: not an
     answer.
     """
-    keys = KeyBindings()
+    keys = Keys()
 
-    @keys.add(Keys.Any)
+    @keys.add(AnyKey.Any)
     def _(event: KeyPressEvent) -> None:
-        keys = {choice.key for choice in asking.open.choices} if asking.open else set()
-        key = event.data if event.data in keys else event.data.lower()
+        answers = {choice.key for choice in asking.open.choices} if asking.open else set()
+        key = event.data if event.data in answers else event.data.lower()
         if event.app.key_processor.input_queue:
             _insert_typed(event, asking, prompt)
-        elif key in keys:
+        elif key in answers:
             asking.answer(key)
         elif key in ENTER:
             asking.explain_keys()
 
-    keys.add(Keys.BracketedPaste)(lambda event: _insert_typed(event, asking, prompt))
-    keys.add("escape", eager=True)(lambda event: asking.answer(None))
-    keys.add("c-d")(_call_action(leave))
+    keys.add(AnyKey.BracketedPaste)(lambda event: _insert_typed(event, asking, prompt))
+    keys.bind("escape", lambda: asking.answer(None), eager=True)
+    keys.bind("c-d", leave)
     return keys
 
 
@@ -177,10 +163,6 @@ def _insert_typed(event: KeyPressEvent, asking: ScreenQuestions, prompt: Buffer)
     if event.data.replace("\n", "").isprintable():
         prompt.insert_text(event.data)
     asking.shut()
-
-
-def _call_action(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    return lambda event: action()
 
 
 def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
@@ -320,7 +302,6 @@ class Application:
         self.canvas.touch()
 
     def interrupt(self) -> None:
-        """Handle a SIGINT like Ctrl-C."""
         self.events.put_nowait(Interrupted())
 
     @property
@@ -454,15 +435,15 @@ class Application:
             signs=self._signs,
         )
 
-    def _keys(self) -> Any:
-        return merge_key_bindings(
-            [
-                everywhere(self._interrupt_or_clear, self._stop, lambda: self._drawing.clear()),
-                of_prompt(self._prompt, self._submit, self._leave),
-                of_session(self, self._prompt),
-                of_answer(self._answer, self._asking),
-            ]
-        )
+    def _keys(self) -> Keys:
+        keys = Keys()
+        keys.bind("c-c", self._interrupt_or_clear)
+        keys.bind("c-z", self._stop)
+        keys.bind("c-l", lambda: self._drawing.clear())
+        bind_prompt(keys, self._prompt, self._submit, self._leave)
+        bind_session(keys, self, self._prompt)
+        bind_answer(keys, self._answer, self._asking)
+        return keys
 
     def _room(self, question: Question) -> tuple[int, int]:
         return room_above(question, self._prompt.text, self._queued, self._app.output.get_size())

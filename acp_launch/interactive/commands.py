@@ -145,7 +145,6 @@ def is_for_us(text: str, current: CurrentSession) -> bool:
 
 
 def words() -> tuple[Word, ...]:
-    """Return the commands for completion."""
     return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
 
 
@@ -208,17 +207,15 @@ async def _report_errors(interactive: InteractiveState, work: Awaitable[T]) -> T
 
 
 async def _help(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in columns([(f"  {name} {command.hint}", command.meaning) for name, command in COMMANDS.items()]):
-        interactive.say(line)
+    named = columns([(f"  {name} {command.hint}", command.meaning) for name, command in COMMANDS.items()])
+    interactive.say("\n".join(named))
     interactive.say("  /… runs a command of the agent, @path attaches a file, ? on an empty line shows the keys", DIM)
     interactive.say("  attention in config.yaml sets the bell and the window's title", DIM)
 
 
 async def _keys(interactive: InteractiveState, current: CurrentSession) -> None:
-    for line in columns([(f"  {keys}", meaning) for keys, meaning in KEYBOARD]):
-        interactive.say(line, DIM)
-    for line in details(interactive, current):
-        interactive.say(line, QUOTE)
+    interactive.say("\n".join(columns([(f"  {keys}", meaning) for keys, meaning in KEYBOARD])), DIM)
+    interactive.say("\n".join(details(interactive, current)), QUOTE)
 
 
 async def _unfold(interactive: InteractiveState, current: CurrentSession) -> None:
@@ -231,8 +228,7 @@ async def _quit(interactive: InteractiveState, current: CurrentSession, rest: st
 
 
 async def _sessions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in sessions(interactive.held_sessions.records(), current.held_session.name):
-        interactive.say(line)
+    interactive.say("\n".join(sessions(interactive.held_sessions.records(), current.held_session.name)))
 
 
 async def _switch(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
@@ -255,8 +251,7 @@ async def _picked_session(interactive: InteractiveState, current: CurrentSession
     if not others:
         raise UsageError("there is no other session of this profile here", fix=":new starts one")
     if not can_draw():
-        for line in sessions(others, ""):
-            interactive.say(line)
+        interactive.say("\n".join(sessions(others, "")))
         raise UsageError("which session?", fix=":switch NAME")
     from acp_launch.interactive.picker import PickList, pick  # imports the application
 
@@ -385,13 +380,11 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
 
 
 async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in permissions(interactive.policy()):
-        interactive.say(line)
+    interactive.say("\n".join(permissions(interactive.policy())))
 
 
 async def _context(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in context(current):
-        interactive.say(line, QUOTE)
+    interactive.say("\n".join(context(current)), QUOTE)
 
 
 async def _export(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:

@@ -26,7 +26,6 @@ class LineFront(TerminalQuestions):
     """A `Front`, and its `Person`, line by line."""
 
     def __init__(self, clock: StillClock | None = None) -> None:
-        """`clock` stands still while the user is asked."""
         super().__init__(lambda: None, clock)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.person: Person = self

@@ -48,7 +48,6 @@ class Transcript:
         self._speaker = ""
 
     def prompt(self, text: str) -> None:
-        """Add a prompt of the user."""
         self._add("you", text)
 
     def update(self, update: Updated, text: str, call: dict[str, Any]) -> None:
@@ -61,7 +60,6 @@ class Transcript:
             self._add("", f"- {title(call)}: {call['status']}")
 
     def markdown(self, heading: str) -> str:
-        """Return the whole transcript."""
         cut = "*The beginning is missing, because the session was too long.*\n\n" if self._is_cut else ""
         return f"# {heading}\n\n{cut}{''.join(self._parts).strip()}\n"
 
@@ -249,11 +247,7 @@ STATES = {
     "tool_call_update": "thinking",
     "plan": "thinking",
 }
-MOODS: Mapping[Mood, str] = {
-    "starting": "starting the agent",
-    "working": "thinking",
-    "cancelling": "cancelling",
-}
+MOODS: Mapping[Mood, str] = {"starting": "starting the agent", "working": "thinking", "cancelling": "cancelling"}
 SILENT = 30.0  # seconds of silence that are mentioned
 SLACK = 2.0  # seconds that the next word of a wait may be late
 SILENCE = "activity"  # the wait for an agent in a turn, as it is named (`waits`)
@@ -376,7 +370,6 @@ class SessionOutput(Notices):
         self.changed()
 
     def activity(self) -> Activity | None:
-        """Return what is being done."""
         return self.pulse.now(())
 
     def unfold(self) -> bool:

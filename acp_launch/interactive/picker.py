@@ -8,19 +8,19 @@ is for a terminal that can be drawn on (`front.can_draw`); elsewhere the caller 
 import asyncio
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 from prompt_toolkit import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import OneStyleAndTextTuple, StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
 from rich.console import Console
 
 from acp_launch.console.ask.terminal import forget_typed, restore_at_exit
 from acp_launch.console.stdout import columns, fit
-from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Tty, vt100_output
+from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Keys, Tty, vt100_output
 
 MOST = 15  # rows that are visible at once
 AROUND = 5  # rows of the terminal that are left: the heading, the filter, the keys, and the line above
@@ -67,8 +67,6 @@ def match_rows(rows: Sequence[Sequence[str]], typed: str) -> list[int]:
 
 
 class _Picker:
-    """The application of a list."""
-
     def __init__(self, choices: PickList) -> None:
         self._choices = choices
         self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._filter_rows())
@@ -89,16 +87,16 @@ class _Picker:
         keys = Window(FormattedTextControl(lambda: [("dim", fit(KEYS, self._width))]), height=1)
         return Layout(HSplit([head, rows, typing, keys]), focused_element=line)
 
-    def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
+    def _keys(self) -> Keys:
+        keys = Keys()
         for names, step in ((("up", "c-p", "s-tab"), -1), (("down", "c-n", "tab"), 1)):
             for name in names:
-                keys.add(name)(lambda event, step=step: self._move(step))
-        for name, pages in (("pageup", -1), ("pagedown", 1)):
-            keys.add(name)(lambda event, pages=pages: self._move(pages * self._visible))
-        keys.add("enter")(lambda event: self._take())
+                keys.bind(name, partial(self._move, step))
+        keys.bind("pageup", lambda: self._move(-self._visible))
+        keys.bind("pagedown", lambda: self._move(self._visible))
+        keys.bind("enter", self._take)
         for name in ("escape", "c-c", "c-d"):
-            keys.add(name)(lambda event: event.app.exit(result=None))
+            keys.bind(name, lambda: self.app.exit(result=None))
         return keys
 
     @property

@@ -142,7 +142,6 @@ class ScreenQuestions:
             self.say(f"Enter is no answer; these keys are: {keys_of(self.open.choices)}", "dim")
 
     def note_frame(self) -> None:
-        """Note that a frame is on the screen."""
         question = self.question
         if question and question.drawn is None:
             question.drawn = asyncio.get_running_loop().time()

@@ -21,9 +21,11 @@ from typing import Any, TextIO, cast
 
 from prompt_toolkit import Application
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import FilterOrBool
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input.posix_utils import PosixStdinReader
 from prompt_toolkit.input.vt100 import Vt100Input, cooked_mode, raw_mode
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
@@ -31,6 +33,8 @@ from rich.color import Color, ColorType
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
+
+from acp_launch.console.ask.room import terminal_size
 
 # rich segments as prompt_toolkit fragments.
 
@@ -178,7 +182,6 @@ class SessionCanvas:
         return self._rows
 
     def begin(self) -> None:
-        """Note that a frame begins."""
         self._begun = monotonic()
 
     def end(self) -> None:
@@ -292,27 +295,16 @@ class Tty:
 # change of size, and when the application became lower, because rows below it would stay.
 
 
-FALLBACK = Size(rows=24, columns=80)  # for a terminal without a size
-
-
 def vt100_output(tty: Tty, console: Console) -> Vt100_Output:
     """Return the output to a terminal; its colours are those of `console`."""
     return Vt100_Output(
         cast(TextIO, tty),
-        lambda: terminal_size(tty.fileno()),
+        lambda: Size(*reversed(terminal_size(tty.fileno))),
         term=os.environ.get("TERM"),
         default_color_depth=DEPTHS[None if console.no_color else console.color_system],
         enable_bell=False,
         enable_cpr=False,
     )
-
-
-def terminal_size(descriptor: int) -> Size:
-    try:
-        columns, rows = os.get_terminal_size(descriptor)
-    except OSError:  # the terminal is gone
-        return FALLBACK
-    return Size(rows=rows or FALLBACK.rows, columns=columns or FALLBACK.columns)
 
 
 class Drawing:
@@ -450,6 +442,16 @@ def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
 ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
 SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
 TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
+
+
+class Keys(KeyBindings):
+    """Keys that call something, which does not need to know the key."""
+
+    def bind(
+        self, key: str, action: Callable[[], object], when: FilterOrBool = True, *, eager: FilterOrBool = False
+    ) -> None:
+        """Let a key, or several one after the other, call `action`."""
+        self.add(*key.split(), filter=when, eager=eager)(lambda event: action())
 
 
 class Keyboard(Vt100Input):

@@ -17,14 +17,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stderr import DIM
-from acp_launch.errors import (
-    AgentRefused,
-    AuthRequired,
-    LaunchError,
-    Stopped,
-    WaitExpired,
-    first,
-)
+from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, Stopped, WaitExpired, first
 from acp_launch.interactive import commands
 from acp_launch.interactive.front import (
     Began,
@@ -150,7 +143,6 @@ class InteractiveTurn:
         self._interactive.front.queued(self.queue)
 
     def dequeue(self) -> str:
-        """Remove and return the first queued prompt."""
         text = self.queue.pop(0)
         self._interactive.front.queued(self.queue)
         return text
@@ -183,8 +175,7 @@ class InteractiveTurn:
             interactive.show_error(error)
             interactive.front.offer(text)
             return None
-        self._unanswered, self._outcome = text, None
-        self._is_cancelled = self._is_redirected = False
+        self._unanswered = text
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         interactive.show_prompt(text)
         if blocks[1:]:
@@ -201,13 +192,13 @@ class InteractiveTurn:
 
     async def join(self, current: CurrentSession, text: str) -> Leave | None:
         """Show a turn to its end that another front of the host has begun with the prompt `text`."""
-        self._outcome, self._is_cancelled = None, False
         self._interactive.show_prompt(text)
         await self._await_turn(current, None)
         self._showing.mood = "idle"
         return self._outcome
 
     async def _await_turn(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+        self._outcome, self._is_cancelled, self._is_redirected = None, False, False
         self._showing.mood = "working"
         try:
             await self._run_beside_commands(current, blocks)
@@ -350,11 +341,7 @@ Launching = Callable[[Observer, Callable[[], None]], AbstractAsyncContextManager
 
 
 def choose_front(
-    history: Path,
-    attention: AttentionSettings | None = None,
-    *,
-    profile: str = "",
-    clock: StillClock | None = None,
+    history: Path, attention: AttentionSettings | None = None, *, profile: str = "", clock: StillClock | None = None
 ) -> Front:
     """Return the front for this terminal; call it within the event loop. `history` is the file with this project's
     prompts; the rest is as `Application` says."""
@@ -375,10 +362,7 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
     """
     front = setup.front
     try:
-        async with (
-            launching(setup.observer, front.interrupt) as launch,
-            asyncio.TaskGroup() as tasks,
-        ):
+        async with launching(setup.observer, front.interrupt) as launch, asyncio.TaskGroup() as tasks:
             tasks.create_task(front.run(), name="front")
             story = _InteractiveSession(InteractiveState(launch=launch, **asdict(setup)))
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")

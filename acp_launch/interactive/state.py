@@ -196,7 +196,6 @@ class InteractiveState(SessionSetup, kw_only=True, eq=False):
         self.output.tell(harmless(shown), TYPED)
 
     def show_command(self, text: str) -> None:
-        """Print a command above its output."""
         if self.output.is_drawn:
             self.say(text, DIM)
 

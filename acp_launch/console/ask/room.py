@@ -8,7 +8,7 @@ however much text the agent sends.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
@@ -58,9 +58,14 @@ def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:
 
 
 def screen() -> tuple[int, int]:
-    """Return columns and rows of the terminal on stderr, or common ones if they are not known."""
+    """Return columns and rows of the terminal on stderr."""
+    return terminal_size(sys.stderr.fileno)
+
+
+def terminal_size(fileno: Callable[[], int]) -> tuple[int, int]:
+    """Return columns and rows of a terminal by its descriptor, or common ones if they are not known."""
     try:
-        columns, rows = os.get_terminal_size(sys.stderr.fileno())
+        columns, rows = os.get_terminal_size(fileno())
     except OSError:  # the terminal is gone
         return FALLBACK
     return columns or FALLBACK[0], rows or FALLBACK[1]

@@ -177,13 +177,9 @@ def can_link(env: Mapping[str, str]) -> bool:
 class ProjectFiles:
     """The files below the directories of a session."""
 
-    def __init__(
-        self, roots: Sequence[Path] = (), env: Mapping[str, str] = os.environ, *, has_links: bool = True
-    ) -> None:
+    def __init__(self, roots: Sequence[Path], env: Mapping[str, str] = os.environ, *, has_links: bool = True) -> None:
         """`has_links` is whether names may be links. NO_COLOR does not forbid them: they have no colour."""
-        self._roots = roots
-        self._env = env
-        self._has_links = has_links
+        self._roots, self._can_link = roots, has_links and can_link(env)
 
     def short(self, path: str) -> str:
         """Return a path for showing, from the directory of the session if it is below that."""
@@ -204,10 +200,6 @@ class ProjectFiles:
         if not (is_file and any(real.is_relative_to(root) for root in self._real_roots)):
             return UNLINKED
         return Style(link=f"file://{quote(self._host)}{quote(os.fsencode(real))}")
-
-    @cached_property
-    def _can_link(self) -> bool:
-        return self._has_links and can_link(self._env)
 
     @cached_property
     def _host(self) -> str:

@@ -170,7 +170,6 @@ def wrap_spans(spans: Sequence[Span], width: int) -> Iterator[Line]:
 
 
 def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """Yield where each line begins and ends."""
     begin, length = 0, len(text)
     is_narrow = text.isascii() or cell_len(text) == length  # each character takes one column
     while True:
@@ -426,7 +425,6 @@ class Typesetter:
 
 
 def _blocks(tokens: Tokens) -> Iterator[Tokens]:
-    """Each block among the tokens, whole."""
     depth = begin = 0
     for at, token in enumerate(tokens):
         depth += token.nesting

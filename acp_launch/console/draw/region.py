@@ -47,7 +47,6 @@ class Pace:
         self._due = loop.call_at(max(self._next, loop.time()), self._frame, loop)
 
     def rest(self) -> None:
-        """Cancel the frame that is due."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -87,7 +86,6 @@ class Region:
         self._draw(what)
 
     def print(self, what: RenderableType) -> None:
-        """Print above the region, for good."""
         with self._console.capture() as printed:
             self._console.print(what, crop=False)  # all lines fit; cropping takes a third of the time
         self._above += printed.get()
@@ -101,7 +99,6 @@ class Region:
         return was_drawn
 
     def close(self) -> None:
-        """Restore the terminal; `show` opens the region again."""
         self.erase()
         if self._is_open:
             self._is_open = False

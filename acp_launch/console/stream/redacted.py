@@ -82,7 +82,6 @@ class ChunkHold:
             self._show(update, None)
 
     def release(self) -> None:
-        """Release everything."""
         if self._held:
             self._settle(sys.maxsize)
 

@@ -40,12 +40,12 @@ STATES: dict[State, str] = {
 }
 
 
-def change_lines(change: Change, before: State | None, known: tuple[str, ...] = ()) -> Iterator[Line]:
-    """Yield the lines for one change of a server that was `before` in its last state; most changes need none.
+def change_lines(change: Change, before: Change | None) -> Iterator[Line]:
+    """Yield the lines for one change of a server, whose last one was `before`; most changes need none.
 
-    `known` are its last stderr lines of that time: they are not repeated if the server ends again with the same ones.
+    Its last stderr lines are not repeated if the server ends again with the same ones.
     """
-    if known and change.detail == known:
+    if before is not None and change.detail == before.detail:
         change = replace(change, detail=())
     match change.state:
         case "starting" if change.reason == FETCHING:
@@ -62,7 +62,7 @@ def change_lines(change: Change, before: State | None, known: tuple[str, ...] = 
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
             yield from _last_words(change, LAST_WORDS)
-        case "stopped" if before in LIVING:  # after "stopping", we ended it
+        case "stopped" if before is not None and before.state in LIVING:  # after "stopping", we ended it
             yield _line(change, f"exited: {_why(change)}", YELLOW)
             yield from _last_words(change, 1)
 
@@ -231,8 +231,7 @@ class Notices:
 
     _cancelled = False
     _is_watched = False  # whether a user reads it on the terminal that questions stand on
-    _states: Mapping[str, State] = {}  # the last known state of each server
-    _last_words: Mapping[str, tuple[str, ...]] = {}
+    _changes: Mapping[str, Change] = {}  # the last of each server
 
     def negotiated(self, negotiated: Negotiated) -> None:
         """Print nothing."""
@@ -285,11 +284,9 @@ class Notices:
         self._line(f"acp-launch: {text}", YELLOW)
 
     def server(self, change: Change) -> None:
-        lines = change_lines(change, self._states.get(change.server), self._last_words.get(change.server, ()))
-        for text, style in () if change.ends_run else lines:
+        for text, style in () if change.ends_run else change_lines(change, self._changes.get(change.server)):
             self._line(text, style)
-        self._last_words = {**self._last_words, change.server: change.detail}
-        self._states = {**self._states, change.server: change.state}
+        self._changes = {**self._changes, change.server: change}
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         for text, style in opened_lines(servers) if when == "opened" else unopened_lines(servers):
@@ -405,7 +402,7 @@ class Quiet(Messages):
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         """Report only failed servers that were not reported when they failed."""
         if when == "opened":
-            said = {server for server, state in self._states.items() if state == "failed"}
+            said = {server for server, change in self._changes.items() if change.state == "failed"}
             servers = [each for each in servers if each.state == "failed" and each.server not in said]
         super().standing(servers, when)
 
