@@ -11,6 +11,8 @@ from wcwidth import wcwidth
 
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
+from acp_launch.protocol.conversation import Updated
+from tests.console.updates import end
 
 
 class Emulated(io.StringIO):
@@ -75,6 +77,15 @@ class Screen:
     @property
     def text(self) -> str:
         return self.file.text
+
+    def hears(self, *updates: Updated) -> None:
+        for update in updates:
+            self.live.update(update)
+
+    def turn(self, *updates: Updated) -> None:
+        """Hear these last updates of a turn, and its end."""
+        self.hears(*updates)
+        self.live.ended(end())
 
     def resize(self, columns: int, lines: int) -> None:
         self.console.width, self.console.height = columns, lines

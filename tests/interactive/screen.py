@@ -128,8 +128,8 @@ class Terminal:
             left -= time.monotonic() - began
             assert is_readable and self._read(0), f"{what!r} was awaited; the screen shows\n{self.dump()}"
 
-    def types(self, keys: str) -> None:
-        """All of it, reading meanwhile: a pty takes a few kilobytes at once."""
+    def types(self, keys: str, *, until: str = "") -> None:
+        """All of it, reading meanwhile: a pty takes a few kilobytes at once. Then wait as `until` does."""
         data = keys.encode()
         while data:
             readable, writable, _ = select.select([self._descriptor], [self._descriptor], [], PATIENCE)
@@ -137,6 +137,7 @@ class Terminal:
                 self._read(0)
             if writable:
                 data = data[os.write(self._descriptor, data[:1024]) :]
+        self.until(until)
 
     def pastes(self, text: str) -> None:
         self.types(f"\x1b[200~{text}\x1b[201~")

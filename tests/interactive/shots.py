@@ -127,13 +127,11 @@ def streaming(terminal: Terminal) -> bytes:
 
 
 def question(terminal: Terminal) -> None:
-    terminal.types(f"edit notes.txt buy eggs{ENTER}")
-    terminal.until("[y] Allow once")
+    terminal.types(f"edit notes.txt buy eggs{ENTER}", until="[y] Allow once")
 
 
 def command(terminal: Terminal) -> None:
-    terminal.types(f"shell ./check.sh{ENTER}")
-    terminal.until("tests/unit: passed")
+    terminal.types(f"shell ./check.sh{ENTER}", until="tests/unit: passed")
 
 
 def plan(terminal: Terminal) -> None:
@@ -143,8 +141,7 @@ def plan(terminal: Terminal) -> None:
 
 def menu(typed: str, shown: str) -> Callable[[Terminal], None]:
     def play(terminal: Terminal) -> None:
-        terminal.types(typed)
-        terminal.until(shown)
+        terminal.types(typed, until=shown)
 
     return play
 
@@ -155,13 +152,11 @@ def form(terminal: Terminal) -> None:
         terminal.until_it(lambda label=label: line(terminal) == label, label)  # type: ignore[misc]
         terminal.types(answer + ENTER)
     terminal.until_it(lambda: line(terminal) == '▐ "Notify"', "the next field")
-    terminal.types("ada@example.com")
-    terminal.until("ada@example.com")
+    terminal.types("ada@example.com", until="ada@example.com")
 
 
 def crash(terminal: Terminal) -> None:
-    terminal.types(f"crash{ENTER}")
-    terminal.until("[y] Restart it")
+    terminal.types(f"crash{ENTER}", until="[y] Restart it")
 
 
 def continued(terminal: Terminal) -> None:

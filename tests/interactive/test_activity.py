@@ -10,11 +10,6 @@ from tests.clock import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def pulse(clock: Clock) -> Pulse:
     return Pulse(clock)
 

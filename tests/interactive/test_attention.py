@@ -19,11 +19,6 @@ ENTER = "\r"
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def attention(clock: Clock) -> Callable[..., Attention]:
     def made(**settings: object) -> Attention:
         chosen = AttentionSettings(**settings)  # type: ignore[arg-type]
@@ -115,11 +110,6 @@ def test_the_title_follows_the_state_and_is_undone(attention: Callable[..., Atte
 # On a terminal
 
 
-@pytest.fixture
-def history(tmp_path: Path) -> str:
-    return str(tmp_path / "history")
-
-
 def waits_for(terminal: Terminal, written: str) -> None:
     terminal.until_it(lambda: written.encode() in terminal.raw, repr(written))
 
@@ -155,11 +145,9 @@ def test_the_terminal_is_left_as_it_was_however_it_ends(history: str, end: str |
 def test_another_program_gets_the_terminal_as_it_was(history: str) -> None:
     with driver("story", history) as terminal:
         terminal.until(STATUS)
-        terminal.types(f"child{ENTER}")
-        terminal.until("child: tty True")
+        terminal.types(f"child{ENTER}", until="child: tty True")
         is_restored(terminal)
-        terminal.types("words\n")
-        terminal.until("child ended 0")
+        terminal.types("words\n", until="child ended 0")
         assert terminal.raw.count(PUSH_TITLE.encode()) == 2
 
 

@@ -47,23 +47,20 @@ def test_ctrl_z_stops_and_fg_draws_it_anew(tmp_path: Path) -> None:
     with on_screen(*shell(tmp_path / "history")) as terminal:
         for times in (1, 2):
             terminal.until(STATUS)
-            terminal.types("my draft")
-            terminal.until("❯ my draft")
+            terminal.types("my draft", until="❯ my draft")
             terminal.types(CTRL_Z)
             stopped(terminal, times)
             assert "cooked: True" in terminal.shown
             assert STATUS not in terminal.shown, "it leaves nothing behind"
             goes_on(terminal)
-        terminal.types(f"quit{ENTER}")
-        terminal.until("ended: 0")
+        terminal.types(f"quit{ENTER}", until="ended: 0")
         assert terminal.ends() == 0
 
 
 def test_a_stop_by_a_signal_is_like_the_key(tmp_path: Path) -> None:
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
-        terminal.types("my draft")
-        terminal.until("❯ my draft")
+        terminal.types("my draft", until="❯ my draft")
         os.kill(job(terminal), signal.SIGTSTP)
         stopped(terminal)
         assert "cooked: True" in terminal.shown
@@ -74,8 +71,7 @@ def test_after_an_unannounced_stop_the_terminal_is_taken_again(tmp_path: Path) -
     """SIGSTOP: the shell has changed the mode of the terminal, and written on it."""
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
-        terminal.types("my draft")
-        terminal.until("❯ my draft")
+        terminal.types("my draft", until="❯ my draft")
         os.kill(job(terminal), signal.SIGSTOP)
         stopped(terminal)
         assert "cooked: False" in terminal.shown

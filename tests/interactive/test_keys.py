@@ -1,7 +1,6 @@
 """The keys of a session on a real terminal: what ends something, what goes to the session, and the user's editor."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,51 +23,30 @@ path.write_text(sys.argv[2].replace("|", "\\n") + "\\n")
 """
 
 
-@pytest.fixture
-def history(tmp_path: Path) -> str:
-    return str(tmp_path / "history")
-
-
-@pytest.fixture
-def terminal(history: str) -> Iterator[Terminal]:
-    with driver("story", history) as terminal:
-        terminal.until(STATUS)
-        yield terminal
-
-
 def test_escape_interrupts_a_turn_and_keeps_what_is_typed(terminal: Terminal) -> None:
-    terminal.types(f"mood working{ENTER}")
-    terminal.until("working")
-    terminal.types("draft")
-    terminal.until("\u276f draft")
-    terminal.types(ESCAPE)
-    terminal.until("Cancelled")
+    terminal.types(f"mood working{ENTER}", until="working")
+    terminal.types("draft", until="\u276f draft")
+    terminal.types(ESCAPE, until="Cancelled")
     assert "\u276f draft" in terminal.shown
 
 
 def test_escape_closes_the_menu_before_it_interrupts(terminal: Terminal) -> None:
-    terminal.types(f"mood working{ENTER}/")
-    terminal.until("Look around")
+    terminal.types(f"mood working{ENTER}/", until="Look around")
     terminal.types(ESCAPE)
     terminal.until_gone("Look around")
     assert "Cancelled" not in terminal.shown
-    terminal.types(ESCAPE)
-    terminal.until("Cancelled")
+    terminal.types(ESCAPE, until="Cancelled")
 
 
 def test_escape_dismisses_the_question_before_it_interrupts(terminal: Terminal) -> None:
-    terminal.types(f"mood working{ENTER}choose{ENTER}")
-    terminal.until(OPEN)
-    terminal.types(ESCAPE)
-    terminal.until("chosen None")
+    terminal.types(f"mood working{ENTER}choose{ENTER}", until=OPEN)
+    terminal.types(ESCAPE, until="chosen None")
     assert "Cancelled" not in terminal.shown
-    terminal.types(ESCAPE)
-    terminal.until("Cancelled")
+    terminal.types(ESCAPE, until="Cancelled")
 
 
 def test_escape_ends_a_search_and_nothing_else(terminal: Terminal) -> None:
-    terminal.types(f"mood working{ENTER}{CTRL_R}moo")
-    terminal.until("I-search backward: moo")
+    terminal.types(f"mood working{ENTER}{CTRL_R}moo", until="I-search backward: moo")
     terminal.types(ESCAPE)
     terminal.until_gone("I-search")
     assert "Cancelled" not in terminal.shown
@@ -77,8 +55,7 @@ def test_escape_ends_a_search_and_nothing_else(terminal: Terminal) -> None:
 @pytest.mark.parametrize("keys", [f"{ESCAPE}{ENTER}", f"{UP}", f"{RIGHT}", f"{ESCAPE}b", SHIFT_TAB])
 def test_a_key_that_begins_with_escape_does_not_interrupt(terminal: Terminal, keys: str) -> None:
     """Alt-Enter, arrows, Alt-B: their bytes come in one piece, also over ssh."""
-    terminal.types(f"mood working{ENTER}")
-    terminal.until("working")
+    terminal.types(f"mood working{ENTER}", until="working")
     terminal.types(f"one{keys}")
     terminal.types(f"two{CTRL_G}")  # without an editor there is a word about it, after the keys before it
     terminal.until("EDITOR")
@@ -93,8 +70,7 @@ def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_escape_twice_on_an_empty_line_brings_the_last_prompt_back(terminal: Terminal) -> None:
-    terminal.types(f"say hello{ENTER}")
-    terminal.until("said hello")
+    terminal.types(f"say hello{ENTER}", until="said hello")
     terminal.types(f":help{ENTER}")  # a command is no prompt
     terminal.until("submitted 1 lines 5 characters")
     for _ in range(3):  # one more, where a busy machine let too much time pass; on a line with text it does nothing
@@ -103,46 +79,33 @@ def test_escape_twice_on_an_empty_line_brings_the_last_prompt_back(terminal: Ter
 
 
 def test_escape_twice_leaves_a_draft_alone(terminal: Terminal) -> None:
-    terminal.types(f"say hello{ENTER}")
-    terminal.until("said hello")
-    terminal.types("draft")
-    terminal.until("\u276f draft")
+    terminal.types(f"say hello{ENTER}", until="said hello")
+    terminal.types("draft", until="\u276f draft")
     terminal.types(f"{ESCAPE}{ESCAPE}")
-    terminal.types(f"!{ENTER}")
-    terminal.until("submitted 1 lines 6 characters: draft!")
+    terminal.types(f"!{ENTER}", until="submitted 1 lines 6 characters: draft!")
 
 
 def test_keys_for_the_session_go_there_from_an_empty_line_and_are_text_elsewhere(terminal: Terminal) -> None:
-    terminal.types("?")
-    terminal.until("Pressed keys")
-    terminal.types(SHIFT_TAB)
-    terminal.until("Pressed modes")
-    terminal.types(CTRL_O)
-    terminal.until("Pressed unfold")
-    terminal.types("why")
-    terminal.until("\u276f why")
-    terminal.types(f"?{ENTER}")
-    terminal.until("submitted 1 lines 4 characters: why?")
+    terminal.types("?", until="Pressed keys")
+    terminal.types(SHIFT_TAB, until="Pressed modes")
+    terminal.types(CTRL_O, until="Pressed unfold")
+    terminal.types("why", until="\u276f why")
+    terminal.types(f"?{ENTER}", until="submitted 1 lines 4 characters: why?")
     terminal.pastes("?")
     terminal.until("\u276f ?")
 
 
 def test_shift_tab_goes_back_in_an_open_menu(terminal: Terminal) -> None:
-    terminal.types("/pl")
-    terminal.until("Think first")
-    terminal.types(SHIFT_TAB)
-    terminal.until("\u276f /plan")
+    terminal.types("/pl", until="Think first")
+    terminal.types(SHIFT_TAB, until="\u276f /plan")
     assert "Pressed" not in terminal.shown
 
 
 def test_up_takes_back_what_is_queued_the_last_first(terminal: Terminal) -> None:
-    terminal.types(f"queue one two three{ENTER}")
-    terminal.until("queued: three")
-    terminal.types(UP)
-    terminal.until("\u276f three")
+    terminal.types(f"queue one two three{ENTER}", until="queued: three")
+    terminal.types(UP, until="\u276f three")
     terminal.until_gone("queued: three")
-    terminal.types(UP)
-    terminal.until("\u276f two\n  three")
+    terminal.types(UP, until="\u276f two\n  three")
     terminal.until_gone("queued: two")
     terminal.types(CTRL_C)
     terminal.until_it(lambda: terminal.shown.splitlines()[-5:] == ["queued: one", *framed()], "one queued prompt")
@@ -165,10 +128,8 @@ def test_the_editor_gets_the_text_privately_and_gives_back_what_was_saved(
     env = {"VISUAL": f"{editor} 'first|second'", "EDITOR": "false", "TMPDIR": str(temporary)}
     with driver("story", history, env=env) as terminal:
         terminal.until(STATUS)
-        terminal.types(f"a draft{ESCAPE}{ENTER}more{CTRL_G}")
-        terminal.until("\u276f first\n  second")
-        terminal.types(ENTER)
-        terminal.until("submitted 2 lines 12 characters: first ... second")
+        terminal.types(f"a draft{ESCAPE}{ENTER}more{CTRL_G}", until="\u276f first\n  second")
+        terminal.types(ENTER, until="submitted 2 lines 12 characters: first ... second")
         path, *seen = (tmp_path / "seen").read_text().split("\n")
         assert seen == ["a draft", "more", "", "0o600", "0o700", "True"]
         assert Path(path).is_relative_to(temporary)
@@ -186,8 +147,6 @@ def test_the_editor_gets_the_text_privately_and_gives_back_what_was_saved(
 def test_an_editor_that_fails_leaves_the_text_as_it_was(history: str, editor: str, editor_env: str, said: str) -> None:
     with driver("story", history, columns=120, env={"EDITOR": editor_env.format(editor)}) as terminal:
         terminal.until("ready")
-        terminal.types(f"a draft{CTRL_G}")
-        terminal.until(said)
+        terminal.types(f"a draft{CTRL_G}", until=said)
         terminal.until("\u276f a draft")
-        terminal.types(ENTER)
-        terminal.until("submitted 1 lines 7 characters: a draft")
+        terminal.types(ENTER, until="submitted 1 lines 7 characters: a draft")

@@ -22,10 +22,8 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_a_line_is_a_prompt_and_one_that_ends_with_a_backslash_goes_on(terminal: Terminal) -> None:
-    terminal.types(f"say hello{ENTER}")
-    terminal.until("said hello")
-    terminal.types(f"one\\{ENTER}two{ENTER}")
-    terminal.until("submitted 2 lines 7 characters: one ... two")
+    terminal.types(f"say hello{ENTER}", until="said hello")
+    terminal.types(f"one\\{ENTER}two{ENTER}", until="submitted 2 lines 7 characters: one ... two")
     terminal.types(f"quit{ENTER}")
     assert terminal.ends() == 0
     assert terminal.all[-2:] == ["the end", "threads 1"]
@@ -41,14 +39,12 @@ def test_it_invites_whenever_it_is_ready_again(terminal: Terminal) -> None:
 
 
 def test_a_question_is_answered_by_one_key_as_on_any_terminal(terminal: Terminal) -> None:
-    terminal.types(f"choose{ENTER}")
-    terminal.until("[n] Reject")
+    terminal.types(f"choose{ENTER}", until="[n] Reject")
     assert terminal.shown.splitlines() == [
         *("> choose", "", "▐ It wants to remove x", "▐ Allow it?"),
         "▐ [y] Allow once  [a] Allow always  [n] Reject",
     ]
-    terminal.types("A")
-    terminal.until("chosen a")
+    terminal.types("A", until="chosen a")
     assert "▐ Allow it? Allow always" in terminal.shown
     terminal.types(f"say and on{ENTER}")  # by lines again
     terminal.until("said and on")
@@ -58,10 +54,8 @@ def test_a_question_is_answered_by_one_key_as_on_any_terminal(terminal: Terminal
     ("typed", "key"), [("n\n", "n"), ("Y", "y"), ("yes\n", "y"), (CTRL_D, "None"), (ESCAPE, "None")]
 )
 def test_a_question_takes_a_line_too_and_is_dismissed_as_anywhere(terminal: Terminal, typed: str, key: str) -> None:
-    terminal.types(f"choose{ENTER}")
-    terminal.until("[n] Reject")
-    terminal.types(typed)
-    terminal.until(f"chosen {key}")
+    terminal.types(f"choose{ENTER}", until="[n] Reject")
+    terminal.types(typed, until=f"chosen {key}")
 
 
 def test_what_was_typed_before_a_question_is_no_answer(terminal: Terminal, tmp_path: Path) -> None:
@@ -72,15 +66,12 @@ def test_what_was_typed_before_a_question_is_no_answer(terminal: Terminal, tmp_p
         terminal.types(f"y{ENTER}")
         terminal.until_it(lambda: terminal.shown.splitlines()[-1] == "y", "the echo")
     terminal.until("[n] Reject")
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
 
 
 def test_a_line_is_asked_for_with_its_default(terminal: Terminal) -> None:
-    terminal.types(f"line Bob{ENTER}")
-    terminal.until("Your name? [Bob]")
-    terminal.types(ENTER)
-    terminal.until("named Bob")
+    terminal.types(f"line Bob{ENTER}", until="Your name? [Bob]")
+    terminal.types(ENTER, until="named Bob")
 
 
 def test_the_end_of_input_leaves(terminal: Terminal) -> None:
@@ -90,17 +81,13 @@ def test_the_end_of_input_leaves(terminal: Terminal) -> None:
 
 
 def test_a_program_may_have_the_terminal(terminal: Terminal) -> None:
-    terminal.types(f"child{ENTER}")
-    terminal.until("child: tty True")
-    terminal.types(f"words{ENTER}")
-    terminal.until("child ended 0")
-    terminal.types(f"say back{ENTER}")
-    terminal.until("said back")
+    terminal.types(f"child{ENTER}", until="child: tty True")
+    terminal.types(f"words{ENTER}", until="child ended 0")
+    terminal.types(f"say back{ENTER}", until="said back")
 
 
 def test_what_waits_and_what_was_not_sent_is_said(terminal: Terminal) -> None:
-    terminal.types(f"queue one{ENTER}offer the old prompt{ENTER}")
-    terminal.until("queued: one")
+    terminal.types(f"queue one{ENTER}offer the old prompt{ENTER}", until="queued: one")
     terminal.until("not sent:\nthe old prompt")
 
 
@@ -110,10 +97,8 @@ def test_with_stdout_in_a_pipe_only_what_is_said_goes_there(tmp_path: Path) -> N
     story = [sys.executable, str(DRIVERS / "story.py"), str(tmp_path / "history")]
     with on_screen("sh", "-c", program, *story) as terminal:
         terminal.until(">")
-        terminal.types(f"choose{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types("y")
-        terminal.until("Allow it? Allow once")
+        terminal.types(f"choose{ENTER}", until="[y] Allow once")
+        terminal.types("y", until="Allow it? Allow once")
         terminal.types(f"say x{ENTER}quit{ENTER}")
         assert terminal.ends() == 0
     assert said.read_text().splitlines() == ["chosen y", "said x", "the end", "threads 1"]

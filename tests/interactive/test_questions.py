@@ -1,27 +1,18 @@
 """Questions on a real terminal: a key answers what could be read, and nothing that was typed before it."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.interactive.screen import STATUS, Terminal, driver, framed
+from tests.interactive.screen import Terminal, driver, framed
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, UP = "\r", "\x1b", "\x03", "\x04", "\x1b[A"
 OPEN = "[y] Allow once  [a] Allow always  [n] Reject"
 
 
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    with driver("story", str(tmp_path / "history")) as terminal:
-        terminal.until(STATUS)
-        yield terminal
-
-
 def ask(terminal: Terminal) -> None:
-    terminal.types(f"choose{ENTER}")
-    terminal.until(OPEN)
+    terminal.types(f"choose{ENTER}", until=OPEN)
 
 
 def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
@@ -29,8 +20,7 @@ def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Ter
     *shown, status = terminal.shown.splitlines()
     assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
     assert status.startswith("● waiting for you")
-    terminal.types("A")
-    terminal.until("chosen a")
+    terminal.types("A", until="chosen a")
     assert terminal.shown.splitlines() == [
         "",
         "▐ It wants to remove x",
@@ -44,20 +34,17 @@ def test_enter_answers_nothing_and_says_which_keys_do(terminal: Terminal) -> Non
     ask(terminal)
     terminal.types(ENTER)
     terminal.until("▐ Enter is no answer; these keys are: y, a, n, or Escape to dismiss the question\n▐ Allow it?")
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
 
 
 def test_a_capital_n_in_a_turn_refuses_and_ends_the_turn_for_what_is_typed_next(terminal: Terminal) -> None:
     ask(terminal)
     terminal.types("N")  # between turns it is an n
     terminal.until("chosen n")
-    terminal.types(f"mood working{ENTER}")
-    terminal.until("working")
+    terminal.types(f"mood working{ENTER}", until="working")
     ask(terminal)
     assert "[N] No, and type what to do instead" in terminal.shown
-    terminal.types("N")
-    terminal.until("Redirected")
+    terminal.types("N", until="Redirected")
     assert terminal.shown.count("chosen n") == 2
     assert "▐ Allow it? No, and type what to do instead" in terminal.shown
 
@@ -72,36 +59,29 @@ def test_a_key_pressed_before_the_question_could_be_seen_is_no_answer(terminal: 
     terminal.until("❯ y")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
     assert "❯ y" in terminal.shown
 
 
 def test_a_user_who_is_typing_when_a_question_comes_goes_on_typing(terminal: Terminal) -> None:
-    terminal.types(f"choose{ENTER}and ")
-    terminal.until("Allow once")
+    terminal.types(f"choose{ENTER}and ", until="Allow once")
     for word in ("any", "way"):
         assert OPEN not in terminal.shown, "it opens after a pause only"
-        terminal.types(word)
-        terminal.until(word)
+        terminal.types(word, until=word)
     terminal.until("❯ and anyway")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
-    terminal.types("y")
-    terminal.until("chosen y")
-    terminal.types(ENTER)
-    terminal.until("submitted 1 lines 10 characters: and anyway")
+    terminal.types("y", until="chosen y")
+    terminal.types(ENTER, until="submitted 1 lines 10 characters: and anyway")
 
 
 def test_several_keys_in_one_piece_are_typed_text_and_no_answer(terminal: Terminal) -> None:
     """As they come from a paste, and from somebody who typed while we were busy."""
     ask(terminal)
-    terminal.types("yes")
-    terminal.until("❯ yes")
+    terminal.types("yes", until="❯ yes")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
 
 
 def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
@@ -109,31 +89,26 @@ def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
     terminal.pastes("y")
     terminal.until("❯ y")
     terminal.until(OPEN)
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
 
 
 def test_ctrl_d_in_a_question_leaves_as_it_does_elsewhere(terminal: Terminal) -> None:
     ask(terminal)
-    terminal.types(CTRL_D)
-    terminal.until("Left")
+    terminal.types(CTRL_D, until="Left")
 
 
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
 def test_a_question_is_dismissed(terminal: Terminal, key: str) -> None:
     ask(terminal)
-    terminal.types(key)
-    terminal.until("chosen None")
+    terminal.types(key, until="chosen None")
     assert "Interrupted" not in terminal.shown
 
 
 def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(terminal: Terminal) -> None:
-    terminal.types(f"mood asking{ENTER}choose{ENTER}")
-    terminal.until(OPEN)
+    terminal.types(f"mood asking{ENTER}choose{ENTER}", until=OPEN)
     terminal.types(CTRL_C)
     terminal.until_it(lambda: "chosen" not in terminal.shown, "no answer")
-    terminal.types("y")
-    terminal.until("chosen y")
+    terminal.types("y", until="chosen y")
     assert "Interrupted" in terminal.all
 
 
@@ -141,21 +116,18 @@ def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(ter
 def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, columns: int, rows: int) -> None:
     with driver("story", str(tmp_path / "history"), columns=columns, rows=rows) as terminal:
         terminal.until("❯")
-        terminal.types(f"choose{ENTER}")
-        terminal.until("[y/a/n] A")
+        terminal.types(f"choose{ENTER}", until="[y/a/n] A")
         terminal.types("y")
         terminal.until_it(lambda: "chosen y" in terminal.all, "the answer")
 
 
 def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
-    terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
-    terminal.until(OPEN)
+    terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}", until=OPEN)
     *shown, status = terminal.shown.splitlines()
     assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
     assert status.startswith("● waiting for you")
-    terminal.types("y")
-    terminal.until("chosen y")
+    terminal.types("y", until="chosen y")
     terminal.until("row 1")
     assert terminal.shown.splitlines() == [
         "",
@@ -168,20 +140,15 @@ def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
 
 
 def test_two_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
-    terminal.types(f"choose{ENTER}choose{ENTER}")
+    terminal.types(f"choose{ENTER}choose{ENTER}", until=OPEN)
+    terminal.types("y", until="chosen y")
     terminal.until(OPEN)
-    terminal.types("y")
-    terminal.until("chosen y")
-    terminal.until(OPEN)
-    terminal.types("n")
-    terminal.until("chosen n")
+    terminal.types("n", until="chosen n")
 
 
 def test_a_question_that_is_withdrawn_leaves_what_was_typed(terminal: Terminal) -> None:
-    terminal.types(f"choose{ENTER}")
-    terminal.until("Allow once")
-    terminal.types(f"withdrawn{ENTER}my draft")
-    terminal.until("withdrawn\n")
+    terminal.types(f"choose{ENTER}", until="Allow once")
+    terminal.types(f"withdrawn{ENTER}my draft", until="withdrawn\n")
     terminal.until("❯ my draft")
     assert OPEN not in terminal.shown
     gone = "▐ Allow it? (no longer asked)"
@@ -189,16 +156,13 @@ def test_a_question_that_is_withdrawn_leaves_what_was_typed(terminal: Terminal) 
 
 
 def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: Terminal) -> None:
-    terminal.types(f"line Bob{ENTER}my draft")
-    terminal.until("❯ my draft")
+    terminal.types(f"line Bob{ENTER}my draft", until="❯ my draft")
     terminal.until_it(lambda: terminal.rows[2].startswith("▐ Your name? [Bob]") and terminal.cursor == (19, 2), "line")
     *_, line, _, status = terminal.shown.splitlines()
     assert line == "▐ Your name? [Bob]"
     assert status.startswith("● waiting for you")
-    terminal.types("Ada Lovelace")
-    terminal.until("▐ Your name? [Bob] Ada Lovelace")
-    terminal.types(ENTER)
-    terminal.until("named Ada Lovelace")
+    terminal.types("Ada Lovelace", until="▐ Your name? [Bob] Ada Lovelace")
+    terminal.types(ENTER, until="named Ada Lovelace")
     terminal.until("❯ my draft")
     terminal.types(CTRL_C)
     terminal.until_gone("my draft")
@@ -210,28 +174,22 @@ def test_an_empty_line_gives_the_default_and_what_dismisses_it_nothing(terminal:
     for key, named in ((ENTER, "named Bob"), (ESCAPE, "named back"), (CTRL_D, "named None")):
         terminal.types(f"line Bob{ENTER}")
         terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
-        terminal.types(key)
-        terminal.until(named)
+        terminal.types(key, until=named)
 
 
 def test_ctrl_c_clears_a_line_first_and_dismisses_it_then(terminal: Terminal) -> None:
     terminal.types(f"line Bob{ENTER}")
     terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
-    terminal.types("Ada")
-    terminal.until("[Bob] Ada")
+    terminal.types("Ada", until="[Bob] Ada")
     terminal.types(CTRL_C)
     terminal.until_gone("Ada")
-    terminal.types(CTRL_C)
-    terminal.until("named None")
+    terminal.types(CTRL_C, until="named None")
 
 
 def test_a_form_is_filled_in_without_waiting_but_its_last_question_is_not_answered_by_it(terminal: Terminal) -> None:
     terminal.types(f"form{ENTER}")
     terminal.until_it(lambda: terminal.cursor[0] == 9, "the first line")
-    terminal.types(f"one{ENTER}")
-    terminal.until("Second?")
-    terminal.types(f"two{ENTER}")
-    terminal.until("Send it?")
+    terminal.types(f"one{ENTER}", until="Second?")
+    terminal.types(f"two{ENTER}", until="Send it?")
     terminal.until(OPEN)
-    terminal.types("y")
-    terminal.until("form one two y")
+    terminal.types("y", until="form one two y")

@@ -84,9 +84,9 @@ def drawn(project: Path, monkeypatch: pytest.MonkeyPatch, *, colours: Any = "sta
     screen = Screen(200, roots=[project], colours=colours, has_links=has_links)
     screen.console.no_color = "NO_COLOR" in os.environ
     path = f"{project}/a b.py"
-    screen.live.update(tool("1", "completed", title=f"Read {path}", kind="read", locations=[{"path": path, "line": 7}]))
-    screen.live.update(tool("2", "completed", title="Read https://example.com", kind="fetch"))
-    screen.live.update(tool("3", "completed", title="Read /etc/passwd", kind="read"))
+    screen.hears(tool("1", "completed", title=f"Read {path}", kind="read", locations=[{"path": path, "line": 7}]))
+    screen.hears(tool("2", "completed", title="Read https://example.com", kind="fetch"))
+    screen.hears(tool("3", "completed", title="Read /etc/passwd", kind="read"))
     screen.live.served(FileServed(path=path, how="write", outcome="done", old="a\n", new="b\n"))
     screen.live.ended(end())
     assert "✓ read a b.py:7" in screen.text

@@ -101,20 +101,17 @@ STORIES: dict[str, tuple[dict[str, bool], list[Updated], TurnEnd, str]] = {
 @pytest.mark.parametrize(("settings", "updates", "over", "shown"), STORIES.values(), ids=STORIES)
 def test_a_turn_is_shown(settings: dict[str, bool], updates: list[Updated], over: TurnEnd, shown: str) -> None:
     screen = Screen(**settings)
-    for each in updates:
-        screen.live.update(each)
+    screen.hears(*updates)
     screen.live.ended(over)
     assert screen.text == shown
 
 
 def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
     screen = Screen(say=None)
-    screen.live.update(chunk("[MODE] ", outside=True))
-    screen.live.update(chunk("auto", outside=True))
+    screen.hears(chunk("[MODE] ", outside=True), chunk("auto", outside=True))
     screen.live.tell("hi", TYPED)  # the prompt, in an interactive session
-    screen.live.update(chunk("It is *fine*."))
-    screen.live.ended(end())
-    screen.live.update(chunk("The build is done.", outside=True))
+    screen.turn(chunk("It is *fine*."))
+    screen.hears(chunk("The build is done.", outside=True))
     screen.live.tell("next", TYPED)
     first = "▐ outside a turn:\n[MODE] auto\n\n\u276f hi\n\nIt is fine.\n\n"
     assert screen.text == f"{first}▐ outside a turn:\nThe build is done.\n\n\u276f next"
@@ -122,10 +119,9 @@ def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
 
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen = Screen()
-    screen.live.update(chunk("Half "))
+    screen.hears(chunk("Half "))
     screen.live.waiting("activity", 3, 60)
-    screen.live.update(chunk("a line."))
-    screen.live.ended(end())
+    screen.turn(chunk("a line."))
     assert screen.text == "Half a line."
     assert screen.told == ["acp-launch: still waiting for the agent (3 s; timeout 60 s)"]
 
@@ -139,17 +135,16 @@ def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture
 
 def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest() -> None:
     screen = Screen(80, say=None)
-    screen.live.update(chunk("One.\n\nTw"))
+    screen.hears(chunk("One.\n\nTw"))
     screen.live.waiting("activity", 3, 60)
-    screen.live.update(chunk("o."))
-    screen.live.ended(end())
+    screen.turn(chunk("o."))
     assert screen.text == "One.\n\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
 
 
 def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
     """No update comes for a while: the agent waits for that very server."""
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.hears(tool("1", "in_progress", title="Search", kind="search"))
     screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
     assert screen.text == "  ● search"
     assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; restarting in 0.2 s (restart 1)"]
@@ -157,8 +152,7 @@ def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> Non
 
 def test_what_is_told_after_the_end_draws_nothing_again() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
-    screen.live.ended(end())
+    screen.turn(tool("1", "in_progress", title="Search", kind="search"))
     screen.live.server(Change(server="github", state="failed", exit="was killed by SIGKILL"))
     assert screen.text == "  ● search · unfinished"  # as it stood
     assert screen.told == ["acp-launch: mcp server github failed: was killed by SIGKILL"]
@@ -167,27 +161,26 @@ def test_what_is_told_after_the_end_draws_nothing_again() -> None:
 def test_a_terminal_that_became_narrower_is_counted_anew() -> None:
     """It has wrapped the rows we drew."""
     screen = Screen()
-    screen.live.update(chunk("one two three four five six seven eight nine ten eleven"))
+    screen.hears(chunk("one two three four five six seven eight nine ten eleven"))
     screen.console.width = 20
     before = len(screen.file.getvalue())
-    screen.live.update(chunk(" twelve"))
+    screen.hears(chunk(" twelve"))
     assert screen.file.getvalue()[before:].startswith("\x1b[?2026h\r\x1b[3A\x1b[J")
 
 
 def test_after_a_pause_nothing_above_is_taken_back() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "pending", title="A long title that wraps on a narrow terminal", kind="edit"))
+    screen.hears(tool("1", "pending", title="A long title that wraps on a narrow terminal", kind="edit"))
     screen.live.pause()
     screen.file.write("question\nanswer\n")
-    screen.live.update(chunk("Done."))
-    screen.live.ended(end())
+    screen.turn(chunk("Done."))
     assert screen.text.splitlines()[:2] == ["question", "answer"]
 
 
 def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -> None:
     """C-63."""
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
+    screen.hears(tool("1", "in_progress", title="Build", kind="execute"))
     screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
     screen.live.ended(end())
     assert screen.text == "  – run Build · cancelled"
@@ -195,7 +188,7 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
 
 def test_usage_is_the_last_line() -> None:
     screen = Screen()
-    screen.live.update(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
+    screen.hears(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
     screen.seconds += 21.3
     screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
     assert screen.text == "  1,200 of 200,000 tokens · $0.04 · 21 s"
@@ -206,8 +199,7 @@ def test_a_turn_counts_from_its_prompt_and_stands_apart_from_the_next() -> None:
     for prompt in ("one", "two\n\nlines"):
         screen.seconds += 100
         screen.live.tell(prompt, TYPED)
-        screen.live.update(tool("1", "completed", title="Read a.py", kind="read"))
-        screen.live.update(chunk("Yes.\n\nNo."))
+        screen.hears(tool("1", "completed", title="Read a.py", kind="read"), chunk("Yes.\n\nNo."))
         screen.seconds += 2
         screen.live.ended(end())
     turn = "  ✓ read a.py\n\nYes.\n\nNo.\n  2 s"
@@ -246,14 +238,13 @@ def test_what_is_malformed_or_unknown_shows_nothing_wrong(odd: object) -> None:
     """C-58."""
     screen = Screen()
     screen.live.update(odd)  # type: ignore[arg-type]
-    screen.live.update(chunk("fine"))
-    screen.live.ended(end())
+    screen.turn(chunk("fine"))
     assert "fine" in screen.text
 
 
 def test_an_unfinished_message_is_left_whole_when_the_run_fails() -> None:
     screen = Screen()
-    screen.live.update(chunk("Half a sen"))
+    screen.hears(chunk("Half a sen"))
     screen.live.failed(AgentError("the agent was killed by SIGKILL"))
     assert screen.text == "Half a sen"
 
@@ -264,13 +255,10 @@ def said(text: str) -> Updated:
 
 def test_a_history_is_shown_dimmed_with_what_was_asked() -> None:
     screen = Screen(history=True, colours="standard")
-    screen.live.update(said("Look\nagain"))
-    screen.live.update(chunk("yester", replay=True))
-    screen.live.update(chunk("day", replay=True))
-    screen.live.update(update("tool_call", replay=True, toolCallId="1", title="Read", kind="read", status="completed"))
+    screen.hears(said("Look\nagain"), chunk("yester", replay=True), chunk("day", replay=True))
+    screen.hears(update("tool_call", replay=True, toolCallId="1", title="Read", kind="read", status="completed"))
     screen.seconds += 60
-    screen.live.update(chunk("today"))
-    screen.live.ended(end())
+    screen.turn(chunk("today"))
     assert screen.text == "\u276f Look\n  again\n\nyesterday\n\n  ✓ read\n\ntoday\n  60 s"
     written = screen.file.getvalue()
     assert "\x1b[2myesterday" in written
@@ -279,10 +267,9 @@ def test_a_history_is_shown_dimmed_with_what_was_asked() -> None:
 
 def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen = Screen(80, history=True, say=None)
-    screen.live.update(chunk("yesterday", replay=True))
+    screen.hears(chunk("yesterday", replay=True))
     screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
-    screen.live.update(chunk("today"))
-    screen.live.ended(end())
+    screen.turn(chunk("today"))
     assert screen.text == "yesterday\n\n▐ acp-launch: resumed fix (0 turns)\n\ntoday"
 
 
@@ -290,23 +277,20 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
     for number in range(1_000):
-        screen.live.update(chunk(f"thought {number}\n", kind="agent_thought_chunk"))
+        screen.hears(chunk(f"thought {number}\n", kind="agent_thought_chunk"))
     assert screen.text == "thought 997\nthought 998\nthought 999"
     screen.seconds += 12
-    screen.live.update(chunk("So."))
-    screen.live.ended(end())
+    screen.turn(chunk("So."))
     assert screen.text == "✻ thought for 12 s · thought …\n\nSo.\n12 s"
 
 
 def test_a_plan_is_printed_once() -> None:
     screen = Screen()
     entries = [{"content": "Look", "priority": "high", "status": "pending"}]
-    screen.live.update(update("plan", entries=entries))
+    screen.hears(update("plan", entries=entries))
     assert screen.text == "  [ ] Look"
     screen.live.ended(end())
-    screen.live.update(chunk("Again."))
-    screen.live.update(update("plan", entries=entries))
-    screen.live.ended(end())
+    screen.turn(chunk("Again."), update("plan", entries=entries))
     assert screen.text == "  [ ] Look\n\nAgain."
 
 
@@ -314,7 +298,7 @@ def test_of_a_long_plan_the_entries_around_the_present_one_are_drawn() -> None:
     screen = Screen()
     states = ["completed"] * 30 + ["in_progress"] + ["pending"] * 30
     entries = [{"content": f"Step {number}", "status": state} for number, state in enumerate(states)]
-    screen.live.update(update("plan", entries=entries))
+    screen.hears(update("plan", entries=entries))
     lines = screen.text.splitlines()
     assert lines[:3] == ["  … 29 more", "  [x] Step 29", "  [>] Step 30"]
     assert lines[-1] == "  … 22 more"
@@ -325,9 +309,9 @@ def test_what_changed_in_the_session_is_one_line_each() -> None:
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}
     screen.live.ready(SessionReady("s1", "fix", "new", 0, Raw(json.dumps({"modes": modes}).encode())))
     for mode in ("ask", "code", "code"):
-        screen.live.update(update("current_mode_update", currentModeId=mode))
+        screen.hears(update("current_mode_update", currentModeId=mode))
     for title in ("Fix \x1b[2J it", "Fix \x1b[2J it", None):
-        screen.live.update(update("session_info_update", title=title))
+        screen.hears(update("session_info_update", title=title))
     screen.live.ended(end())
     (mode, title) = screen.text.splitlines()
     assert mode.endswith(": Code")
@@ -338,7 +322,7 @@ def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
     screen = Screen(history=True, say=None)
     screen.live.tell("fix  the failing\nport test", TYPED)
     for title in ("fix the failing port…", "Port test"):
-        screen.live.update(update("session_info_update", title=title))
+        screen.hears(update("session_info_update", title=title))
     screen.live.ended(end())
     assert screen.text.splitlines()[-1] == "  session title: Port test"
     assert screen.text.count("session title") == 1
@@ -347,22 +331,20 @@ def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
 def test_a_notice_has_its_severity_and_what_it_describes() -> None:
     screen = Screen(colours="standard", lines=30)
     description = "one\n" * 20
-    screen.live.update(update("notice", severity="error", title="Out of credit", description=description))
-    screen.live.ended(end())
+    screen.turn(update("notice", severity="error", title="Out of credit", description=description))
     assert screen.text == "  error: Out of credit" + "\n    one" * 5
     assert screen.file.styled("error").fg == "red"
 
 
 def test_a_compaction_is_told_while_it_lasts_and_when_it_is_over() -> None:
     screen = Screen(lines=30)
-    screen.live.update(update("compaction_update", compactionId="1", status="in_progress"))
+    screen.hears(update("compaction_update", compactionId="1", status="in_progress"))
     assert screen.text == "  … compacting the conversation"
     content = {"type": "text", "text": "We looked.\nWe found."}
-    screen.live.update(update("compaction_summary_chunk", compactionId="1", content=content))
-    screen.live.update(update("compaction_update", compactionId="1", status="completed"))
-    screen.live.update(update("compaction_update", compactionId="2", status="failed", error="no model"))
-    screen.live.update(update("compaction_update", compactionId="3", status="failed"))
-    screen.live.ended(end())
+    screen.hears(update("compaction_summary_chunk", compactionId="1", content=content))
+    screen.hears(update("compaction_update", compactionId="1", status="completed"))
+    screen.hears(update("compaction_update", compactionId="2", status="failed", error="no model"))
+    screen.turn(update("compaction_update", compactionId="3", status="failed"))
     assert screen.text == (
         "  ✓ conversation compacted · We looked. We found.\n  ✗ compaction failed: no model\n"
         "  ✗ compaction failed: the agent gives no reason"
@@ -375,7 +357,7 @@ def test_a_resize_in_the_middle_of_an_answer_leaves_it_whole() -> None:
     for at in range(0, len(text), 7):
         if at == 210:
             screen.resize(70, 20)
-        screen.live.update(chunk(text[at : at + 7]))
+        screen.hears(chunk(text[at : at + 7]))
     screen.live.ended(end())
     assert screen.text == text.strip()
 
@@ -385,9 +367,8 @@ def test_a_narrow_terminal_shows_everything(columns: int) -> None:
     screen = Screen(columns, 30)
     words = [f"word{number}" for number in range(30)]
     for word in words:
-        screen.live.update(chunk(f"{word} "))
-        screen.live.update(update("usage_update", used=1, size=2))
-    screen.live.update(tool("1", "completed", title="Call 日本語", kind="read"))
+        screen.hears(chunk(f"{word} "), update("usage_update", used=1, size=2))
+    screen.hears(tool("1", "completed", title="Call 日本語", kind="read"))
     screen.live.failed(AgentError("over"))
     assert "".join(screen.text.split()) == "".join(words) + "✓readCall日本語"
 
@@ -396,7 +377,7 @@ def test_wide_characters_and_emoji_leave_no_stale_rows() -> None:
     screen = Screen(21, 8)
     text = "日本語の文章🎉と👩‍💻絵文字 ⚠️ が混ざった長い段落です。" * 6
     for mark in text:
-        screen.live.update(chunk(mark))
+        screen.hears(chunk(mark))
     screen.live.ended(end())
     assert "".join(screen.text.split()) == "".join(text.replace("\u200d", "").replace("\ufe0f", "").split())
 
@@ -407,7 +388,7 @@ def test_nothing_is_drawn_by_an_update_itself() -> None:
 
     async def flood() -> None:
         for number in range(1_000):
-            screen.live.update(chunk(f"Line {number}.\n\n"))
+            screen.hears(chunk(f"Line {number}.\n\n"))
         assert screen.file.getvalue() == ""
         screen.live.ended(end())
 
@@ -421,14 +402,14 @@ def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_
     screen = Screen(lines=10)
 
     async def flood() -> None:
-        screen.live.update(chunk(text))
+        screen.hears(chunk(text))
         await asyncio.sleep(0)  # the first frame
         await asyncio.sleep(0)
         assert len(screen.text.splitlines()) > 200
 
     asyncio.run(flood())
     before = len(screen.file.getvalue())
-    screen.live.update(chunk("more"))
+    screen.hears(chunk("more"))
     assert len(screen.file.getvalue()) - before < 60 * 10 * 2
     screen.live.ended(end())
     assert screen.text.count("\n") >= len(text) // 60
@@ -439,19 +420,18 @@ def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought(
     screen = Screen()
     clock = StillClock(lambda: screen.seconds)
     screen.live = Live(Region(screen.console), say=lambda text, style: None, clock=clock)
-    screen.live.update(chunk("Which of the two?", kind="agent_thought_chunk"))
+    screen.hears(chunk("Which of the two?", kind="agent_thought_chunk"))
     screen.seconds = 3
     with clock.still():
         screen.seconds = 13
         with clock.still():
             screen.seconds = 23
         screen.seconds = 33
-    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.hears(tool("1", "in_progress", title="Search", kind="search"))
     screen.seconds = 35
     with clock.still():
         screen.seconds = 95
         screen.live.waiting("activity", 3, 60)
     screen.seconds = 98
-    screen.live.update(tool("1", "completed"))
-    screen.live.ended(end())
+    screen.turn(tool("1", "completed"))
     assert screen.text == "  ✻ thought for 3 s · Which of the two?\n  ✓ search · 5 s\n  8 s"

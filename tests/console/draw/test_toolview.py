@@ -25,44 +25,44 @@ def shown(screen: Screen) -> str:
 def test_a_call_tells_its_places_and_how_long_it_took() -> None:
     screen = Screen(80)
     places = [{"path": "/p/a.py", "line": 3}, {"path": "/p/b.py"}, {"path": 7}, {"path": "/p/c"}, {"path": "/p/d"}]
-    screen.live.update(tool("1", "in_progress", title="Read /p/b.py", kind="read", locations=places))
+    screen.hears(tool("1", "in_progress", title="Read /p/b.py", kind="read", locations=places))
     screen.seconds += 12.3
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen).splitlines()[0] == "  ✓ read /p/b.py  /p/a.py:3  /p/c  /p/d · 12 s"
 
 
 def test_more_places_than_a_few_are_counted() -> None:
     screen = Screen(80)
     places = [{"path": f"/{name}"} for name in "abcde"]
-    screen.live.update(tool("1", "failed", title="Look", kind="search", locations=places))
+    screen.hears(tool("1", "failed", title="Look", kind="search", locations=places))
     assert shown(screen) == "  ✗ search Look  /a  /b  /c  and 2 more · failed"
 
 
 def test_a_change_is_shown_with_its_call_while_it_waits_and_when_it_is_done() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "a.py", "oldText": "one\n", "newText": "two\n"}
-    screen.live.update(tool("1", "pending", title="Edit a.py", kind="edit", content=[change]))
+    screen.hears(tool("1", "pending", title="Edit a.py", kind="edit", content=[change]))
     picture = "edit a.py  +1 -1\n      1 - one\n      1 + two"
     assert screen.text == f"  ● {picture}"
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen) == f"  ✓ {picture}"
 
 
 def test_a_long_change_takes_no_more_than_a_few_rows_until_it_is_done() -> None:
     screen = Screen(lines=60)
     change = {"type": "diff", "path": "a.py", "newText": "x\n" * 100}
-    screen.live.update(tool("1", "pending", title="Edit", kind="edit", content=[change]))
+    screen.hears(tool("1", "pending", title="Edit", kind="edit", content=[change]))
     assert screen.text.splitlines()[-1] == "      … 88 more lines"
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen).splitlines()[-1] == "      … 60 more lines"
 
 
 def test_a_result_is_folded() -> None:
     screen = Screen()
     result = "```\n" + "".join(f"line {number}\n" for number in range(10)) + "```"
-    screen.live.update(tool("1", "completed", title="Read", kind="read", content=[text(result)]))
-    screen.live.update(tool("2", "completed", title="Run make", kind="execute", content=[text(result)]))
-    screen.live.update(tool("3", "completed", title="search_issues", kind="other", content=[text(result)]))
+    screen.hears(tool("1", "completed", title="Read", kind="read", content=[text(result)]))
+    screen.hears(tool("2", "completed", title="Run make", kind="execute", content=[text(result)]))
+    screen.hears(tool("3", "completed", title="search_issues", kind="other", content=[text(result)]))
     assert shown(screen) == (
         "  ✓ read\n"
         "  ✓ run make\n      … 6 lines above\n      line 6\n      line 7\n      line 8\n      line 9\n"
@@ -74,22 +74,21 @@ def test_a_result_that_is_no_text_is_named() -> None:
     screen = Screen()
     image = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AAAA"}}
     link = {"type": "content", "content": {"type": "resource_link", "name": "log", "uri": "file:///l"}}
-    screen.live.update(tool("1", "completed", title="Look", content=[image, link, 7, {"type": "new"}]))
+    screen.hears(tool("1", "completed", title="Look", content=[image, link, 7, {"type": "new"}]))
     assert shown(screen) == "  ✓ use Look\n      [image: image/png, 3 bytes]\n      [log: file:///l]"
 
 
 def test_an_update_after_the_end_shows_the_call_once() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "completed", title="Look", kind="read"))
-    screen.live.update(tool("1", "completed", rawOutput="x"))
-    screen.live.update(update("tool_call_update", toolCallId="1", content=[text("late")]))
+    screen.hears(tool("1", "completed", title="Look", kind="read"), tool("1", "completed", rawOutput="x"))
+    screen.hears(update("tool_call_update", toolCallId="1", content=[text("late")]))
     assert shown(screen) == "  ✓ read Look"
 
 
 def test_a_call_that_begins_again_is_shown_again() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "completed", title="Look", kind="read"))
-    screen.live.update(tool("1", "completed", title="Look again", kind="read"))
+    screen.hears(tool("1", "completed", title="Look", kind="read"))
+    screen.hears(tool("1", "completed", title="Look again", kind="read"))
     assert shown(screen) == "  ✓ read Look\n  ✓ read Look again"
 
 
@@ -98,16 +97,16 @@ RM = {"toolCallId": "1", "title": "rm x", "kind": "execute"}
 
 def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
     screen = Screen(90, colours="standard")
-    screen.live.update(tool("1", "in_progress", title="rm x", kind="execute"))
+    screen.hears(tool("1", "in_progress", title="rm x", kind="execute"))
     screen.live.unasked(RM, "permissions.default: ask")
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: ask)"
     assert screen.file.styled("ran without").fg == "brown", "which is what the emulation calls yellow"
 
 
 def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
     screen = Screen(90)
-    screen.live.update(tool("1", "completed", title="rm x", kind="execute"))
+    screen.hears(tool("1", "completed", title="rm x", kind="execute"))
     screen.live.unasked(RM, "permissions.default: deny")
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x"
 
@@ -131,9 +130,9 @@ def test_of_reads_only_those_that_a_rule_would_have_asked_about_are_said(
 ) -> None:
     screen = Screen(90)
     call = {"title": "Look", "kind": kind, **more}
-    screen.live.update(tool("1", "in_progress", **call))
+    screen.hears(tool("1", "in_progress", **call))
     screen.live.unasked({"toolCallId": "1", **call}, by)
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert ("▐ ran " in shown(screen)) is is_said
 
 
@@ -142,7 +141,7 @@ def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
     screen = Screen()
     asked = Permission("rm x", {"toolCallId": "1", "title": "rm x", "kind": "execute"}, [], True, "o", "you")
     screen.live.permission(asked)
-    screen.live.update(update("tool_call_update", toolCallId="1", status="completed"))
+    screen.hears(update("tool_call_update", toolCallId="1", status="completed"))
     assert shown(screen) == "  ✓ run rm x"
     assert not screen.told, "the answer stands below its question"
 
@@ -158,7 +157,7 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() ->
     screen = Screen()
     embedded = [{"type": "terminal", "terminalId": "t1"}]
     screen.live.served(terminal())
-    screen.live.update(tool("1", "in_progress", title="Build", kind="execute", content=embedded))
+    screen.hears(tool("1", "in_progress", title="Build", kind="execute", content=embedded))
     screen.live.served(terminal("".join(f"step {number}\n" for number in range(20)) + "half a"))
     assert (
         screen.text
@@ -167,7 +166,7 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() ->
         + "      half a"
     )
     screen.live.served(terminal(" line\n", "exit status 2"))
-    screen.live.update(tool("1", "failed"))
+    screen.hears(tool("1", "failed"))
     assert (
         shown(screen)
         == "  ✗ run Build · exit status 2\n      $ make all\n      … 13 lines above\n"
@@ -181,7 +180,7 @@ def test_a_command_of_no_call_is_shown_when_the_agent_goes_on() -> None:
     screen.live.served(terminal("ok\n"))
     assert screen.text == "  ● run make all\n      ok"
     screen.live.served(terminal("", "exit status 0"))
-    screen.live.update(chunk("Built."))
+    screen.hears(chunk("Built."))
     assert shown(screen) == "  ✓ run make all\n      ok\n\nBuilt."
 
 
@@ -189,7 +188,7 @@ def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -
     screen = Screen()
     screen.live.served(terminal("ok\n", "exit status 0"))
     embedded = [{"type": "terminal", "terminalId": "t1"}]
-    screen.live.update(tool("1", "completed", title="Build", kind="execute", content=embedded))
+    screen.hears(tool("1", "completed", title="Build", kind="execute", content=embedded))
     assert shown(screen) == "  ✓ run Build\n      $ make all\n      ok"
 
 
@@ -217,12 +216,12 @@ def test_a_line_without_end_costs_no_more_than_its_end() -> None:
 def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None:
     """Facts: a de-facto extension of the claude and codex adapters."""
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="ls", kind="execute"))
+    screen.hears(tool("1", "in_progress", title="ls", kind="execute"))
     for data in ("a\n", "b\n"):
         meta = {"terminal_output_delta": {"terminal_id": "x", "data": data}}
-        screen.live.update(update("tool_call_update", toolCallId="1", _meta=meta))
+        screen.hears(update("tool_call_update", toolCallId="1", _meta=meta))
     assert screen.text == "  ● run ls\n      a\n      b"
-    screen.live.update(tool("1", "completed", _meta={"terminal_exit": {"terminal_id": "x", "exit_code": 0}}))
+    screen.hears(tool("1", "completed", _meta={"terminal_exit": {"terminal_id": "x", "exit_code": 0}}))
     assert shown(screen) == "  ✓ run ls\n      a\n      b"
 
 
@@ -231,7 +230,7 @@ def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None
 )
 def test_odd_meta_is_ignored(meta: object) -> None:
     screen = Screen()
-    screen.live.update(tool("1", "completed", title="ls", kind="execute", _meta=meta))
+    screen.hears(tool("1", "completed", title="ls", kind="execute", _meta=meta))
     assert shown(screen) == "  ✓ run ls"
 
 
@@ -244,9 +243,9 @@ def test_a_file_that_we_wrote_shows_what_changed() -> None:
 def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
-    screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
+    screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ edit\n      /p/a  +1 -1\n      1 - one\n      1 + two"
 
 
@@ -262,16 +261,15 @@ def test_a_file_that_was_read_or_refused_is_one_line() -> None:
 
 def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="Watch", kind="execute"))
-    screen.live.ended(end())
-    screen.live.update(chunk("Next turn."))
+    screen.turn(tool("1", "in_progress", title="Watch", kind="execute"))
+    screen.hears(chunk("Next turn."))
     assert shown(screen) == "  ● run Watch · unfinished\n\nNext turn."
 
 
 def test_many_calls_at_once_leave_room_for_the_answer() -> None:
     screen = Screen()
     for number in range(50):
-        screen.live.update(tool(str(number), "in_progress", title=f"Call {number}", kind="read"))
+        screen.hears(tool(str(number), "in_progress", title=f"Call {number}", kind="read"))
     assert screen.text.splitlines() == [
         "  … 44 more tool calls",
         *(f"  ● read Call {number}" for number in range(44, 50)),
@@ -281,16 +279,16 @@ def test_many_calls_at_once_leave_room_for_the_answer() -> None:
 def test_a_file_that_differs_from_what_its_call_shows_is_told_as_well() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
-    screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
+    screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="three\n"))
     assert screen.text.splitlines()[0] == "▐ wrote /p/a"
 
 
 def test_a_file_that_a_call_says_it_reads_is_told_once() -> None:
     screen = Screen()
-    screen.live.update(tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]))
+    screen.hears(tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]))
     screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
-    screen.live.update(tool("1", "completed"))
+    screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ read /p/a:12"
 
 
@@ -298,7 +296,7 @@ def test_a_file_that_a_call_says_it_reads_is_told_once() -> None:
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_what_is_routine_is_one_dim_line_whatever_came_of_it(kind: str, status: str) -> None:
     screen = Screen(colours="standard")
-    screen.live.update(tool("1", status, title="a", kind=kind, content=[text("no such file\nsecond line")]))
+    screen.hears(tool("1", status, title="a", kind=kind, content=[text("no such file\nsecond line")]))
     (line,) = shown(screen).splitlines()
     assert line.endswith({"completed": " a", "failed": " a · no such file", "cancelled": " a · cancelled"}[status])
     written = screen.file.getvalue()
@@ -309,8 +307,8 @@ def test_what_is_routine_is_one_dim_line_whatever_came_of_it(kind: str, status: 
 def test_what_changes_something_stands_out_and_its_failure_is_red() -> None:
     screen = Screen(colours="standard")
     for number, kind in enumerate(("edit", "delete", "move", "execute", "other")):
-        screen.live.update(tool(f"{number}", "completed", title=f"good{number}", kind=kind))
-        screen.live.update(tool(f"1{number}", "failed", title=f"bad{number}", kind=kind))
+        screen.hears(tool(f"{number}", "completed", title=f"good{number}", kind=kind))
+        screen.hears(tool(f"1{number}", "failed", title=f"bad{number}", kind=kind))
     shown(screen)
     assert (screen.file.styled("✓").fg, screen.file.styled("✗").fg) == ("green", "red")
     assert all(screen.file.styled(f"{name}{number}").bold for name in ("good", "bad") for number in range(5))
@@ -340,7 +338,7 @@ def test_a_call_has_a_verb_and_a_name_without_it() -> None:
         (7, "odd", "use odd"),
     ]:
         screen = Screen()
-        screen.live.update(tool("1", "completed", title=title, kind=kind))
+        screen.hears(tool("1", "completed", title=title, kind=kind))
         assert shown(screen) == f"  ✓ {expected}"
 
 
@@ -348,8 +346,8 @@ def test_a_call_has_a_verb_and_a_name_without_it() -> None:
 def test_a_long_name_is_cut_in_its_middle_and_takes_one_row(columns: int) -> None:
     screen = Screen(columns)
     command = f"first {'x' * 300} last".replace("xx", "x ")
-    screen.live.update(tool("1", "failed", title=command, kind="execute", content=[text("a reason " * 40)]))
-    screen.live.update(tool("2", "completed", title=command, kind="read"))
+    screen.hears(tool("1", "failed", title=command, kind="execute", content=[text("a reason " * 40)]))
+    screen.hears(tool("2", "completed", title=command, kind="read"))
     failed, read = shown(screen).splitlines()
     assert failed.startswith("  ✗ run first x")
     assert " · a reason a " in failed
@@ -361,8 +359,6 @@ def test_a_long_name_is_cut_in_its_middle_and_takes_one_row(columns: int) -> Non
 def test_without_utf_8_the_symbols_are_plain() -> None:
     screen = Screen()
     screen.file.encoding = "ascii"
-    screen.live.update(tool("1", "completed", title="a", kind="edit"))
-    screen.live.update(tool("2", "failed", title="b", kind="read"))
-    screen.live.update(tool("3", "cancelled", title="c", kind="read"))
-    screen.live.update(tool("4", "in_progress", title="d", kind="read"))
+    screen.hears(tool("1", "completed", title="a", kind="edit"), tool("2", "failed", title="b", kind="read"))
+    screen.hears(tool("3", "cancelled", title="c", kind="read"), tool("4", "in_progress", title="d", kind="read"))
     assert [line[:4] for line in screen.text.splitlines()] == ["  + ", "  x ", "  - ", "  * "]
