@@ -63,12 +63,8 @@ def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> 
         yield from (f"{indent}{_clean(line, discretion)}" for line in check.detail)
         if check.fix:
             yield f"{indent}fix: {_clean(check.fix, discretion)}"
-    yield _summary(found)
-
-
-def _summary(found: Sequence[Check]) -> str:
     counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
-    return f"{count(counts['problem'], 'problem')}, {count(counts['warning'], 'warning')}, {counts['ok']} ok"
+    yield f"{count(counts['problem'], 'problem')}, {count(counts['warning'], 'warning')}, {counts['ok']} ok"
 
 
 def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:

@@ -26,11 +26,11 @@ def show_reports(
     that several profiles extend is shown once.
     """
     everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))
-    bad = [report for report in reports if _faults(report, strict=strict)]
+    bad = [report for report in reports if (report[2] if strict else errors(report[2]))]
     if secrets:
         from acp_launch.console.secrets import state_lines, states
     if as_json:
-        verdicts = [_verdict(report, ok=report not in bad) for report in reports]
+        verdicts = [{"name": one[0].name, "file": str(one[0].file), "ok": one not in bad} for one in reports]
         looked_up = {"secret_states": states(secrets)} if secrets else {}
         found = [each.as_json() for each in (*everything, *unmet)]
         stdout.put_json({"profiles": verdicts, **looked_up, "problems": found})
@@ -49,20 +49,10 @@ def show_reports(
     return not bad
 
 
-def _faults(report: Entry, *, strict: bool) -> Sequence[Problem]:
-    *_, problems = report
-    return problems if strict else errors(problems)
-
-
 def _outcome(bad: Sequence[Entry], count: int) -> str:
     """Describe the result. A profile that only exposes something can be used, and yet it does not pass."""
     unusable = all(loaded is None for _, loaded, _ in bad)
     return f"{len(bad)} of {count} profiles {'cannot be used' if unusable else 'did not pass'}"
-
-
-def _verdict(report: Entry, *, ok: bool) -> dict[str, Any]:
-    found, *_ = report
-    return {"name": found.name, "file": str(found.file), "ok": ok}
 
 
 def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:

@@ -238,7 +238,17 @@ class Application:
             completer=self._completing, complete_while_typing=True, history=self._past, multiline=True
         )
         self._answer = Buffer(multiline=False)
-        self._screen = self._windows()
+        self._screen = Windows(
+            rows=self.canvas.rows,
+            prompt=self._prompt,
+            answer=self._answer,
+            asking=self._asking,
+            hint=self._completing.hint,
+            queued=lambda: self._queued,
+            status=self._statusline,
+            choose_keys=of_choice(self._asking, self._prompt, self._leave),
+            signs=self._signs,
+        )
         self._app = _Sized(
             self._screen.layout,
             key_bindings=self._keys(),
@@ -421,19 +431,6 @@ class Application:
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
-
-    def _windows(self) -> Windows:
-        return Windows(
-            rows=self.canvas.rows,
-            prompt=self._prompt,
-            answer=self._answer,
-            asking=self._asking,
-            hint=self._completing.hint,
-            queued=lambda: self._queued,
-            status=self._statusline,
-            choose_keys=of_choice(self._asking, self._prompt, self._leave),
-            signs=self._signs,
-        )
 
     def _keys(self) -> Keys:
         keys = Keys()

@@ -112,8 +112,18 @@ class Completing(Completer):
         self._disk = Disk()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield words only: `get_completions_async` searches files, because that must not block the event loop."""
-        yield from _words(document.text_before_cursor, self.vocabulary)
+        """Yield words, at the beginning of a prompt only: anywhere else these are ordinary text. For files there is
+        `get_completions_async`, because their search must not block the event loop.
+        """
+        text, vocabulary = document.text_before_cursor, self.vocabulary
+        if "\n" in text:
+            return
+        if text.startswith("/") and " " not in text:
+            yield from _complete_words(vocabulary.slash, text)
+        elif text.startswith(":"):
+            *before, typed = text.split(" ")
+            words = vocabulary.values.get(tuple(filter(None, before)), ()) if before else vocabulary.commands
+            yield from _complete_words(words, typed)
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -169,18 +179,6 @@ class Disk:
 def _settle(answer: "asyncio.Future[list[str]]", paths: list[str]) -> None:
     if not answer.done():
         answer.set_result(paths)
-
-
-def _words(text: str, vocabulary: Vocabulary) -> Iterator[Completion]:
-    """Yield words at the beginning of a prompt only: anywhere else these are ordinary text."""
-    if "\n" in text:
-        return
-    if text.startswith("/") and " " not in text:
-        yield from _complete_words(vocabulary.slash, text)
-    elif text.startswith(":"):
-        *before, typed = text.split(" ")
-        words = vocabulary.values.get(tuple(filter(None, before)), ()) if before else vocabulary.commands
-        yield from _complete_words(words, typed)
 
 
 def _complete_words(words: Iterable[Word], typed: str) -> Iterator[Completion]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.console.plans import as_text, plan_json
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.plan.resolve import resolve
-from acp_launch.profile.discover import Found
+from acp_launch.profile.discover import Found, Origin
 from acp_launch.profile.load import load
 
 PROFILE = """\
@@ -34,15 +35,19 @@ mcp_servers:
 """
 
 
+def plan_of(root: Path, text: str, origin: Origin = "path", **environ: str) -> LaunchPlan:
+    (root / "p.yaml").write_text(text)
+    made = resolve(load(Found("p", root / "p.yaml", root, origin)), cwd=root, environ=environ)
+    assert made.plan is not None and not made.problems
+    return made.plan
+
+
 def planned(root: Path, *, verbose: bool = False) -> tuple[list[str], dict[str, object]]:
     (root / "sub").mkdir()
-    (root / "p.yaml").write_text(PROFILE)
-    environ = {"PATH": "/bin", "LANG": "hunter2", "NPM_TOKEN": "hunter2"}
-    made = resolve(load(Found("p", root / "p.yaml", root, "path")), cwd=root, environ=environ)
-    assert made.plan is not None and not made.problems
-    text = as_text(made.plan, verbose=verbose).replace(f"{root}/", "").replace(sys.executable, "python")
+    plan = plan_of(root, PROFILE, PATH="/bin", LANG="hunter2", NPM_TOKEN="hunter2")
+    text = as_text(plan, verbose=verbose).replace(f"{root}/", "").replace(sys.executable, "python")
     text = text.replace(str(root), "ROOT")
-    return text.split("agent\n", 1)[1].splitlines(), plan_json(made.plan)
+    return text.split("agent\n", 1)[1].splitlines(), plan_json(plan)
 
 
 def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: Path) -> None:
@@ -127,17 +132,14 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
 def test_a_plan_says_which_servers_have_a_directory_of_their_own(tmp_path: Path) -> None:
     """Those of a profile of the user's own that says nothing else; and what keeps the others from the project."""
     module = '{command: "${python}", args: [-m, x], inherit_env: []'
-    (tmp_path / "p.yaml").write_text(
-        f"""version: 1
+    text = f"""version: 1
 agent: {module}}}
 mcp_servers:
   apart: {module}}}
   within: {module}, cwd: "${{project}}"}}
 """
-    )
-    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "user")), cwd=tmp_path, environ={})
-    assert made.plan is not None and not made.problems
-    lines = as_text(made.plan).replace(str(tmp_path), "/project").splitlines()
+    plan = plan_of(tmp_path, text, "user")
+    lines = as_text(plan).replace(str(tmp_path), "/project").splitlines()
     first = lines.index("agent")
     kept = [line for line in lines[first:] if line.split()[0] in ("agent", "mcp", "variables", "directory")]
     assert kept == [
@@ -149,7 +151,7 @@ mcp_servers:
         "  variables  PYTHONSAFEPATH  acp-launch",
         "  directory  /project  /project/p.yaml:5:71",
     ]
-    apart, within = plan_json(made.plan)["mcp_servers"]
+    apart, within = plan_json(plan)["mcp_servers"]
     assert (apart["cwd"], apart["cwd_from"]) == (None, "private")
     assert (within["cwd"], within["cwd_from"]) == (str(tmp_path), "profile")
 
@@ -168,11 +170,8 @@ client: {fs: read, terminal: true}
 
 
 def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(CONVERSATION)
-    environ = {"TOOL": "git"}
-    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ=environ)
-    assert made.plan is not None
-    lines = as_text(made.plan).replace(str(tmp_path), "/project").splitlines()
+    plan = plan_of(tmp_path, CONVERSATION, TOOL="git")
+    lines = as_text(plan).replace(str(tmp_path), "/project").splitlines()
     first = lines.index("session      (a new one)") + 1
     assert lines[first : lines.index("agent") - 1] == [
         "mode         plan  /project/p.yaml:3:17",
@@ -183,7 +182,7 @@ def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp
         "  ask        command git *  /project/p.yaml:8:7",
         "client       reads files, runs commands for the agent  /project/p.yaml:9",
     ]
-    data = json.loads(json.dumps(plan_json(made.plan)).replace(str(tmp_path), "/project"))
+    data = json.loads(json.dumps(plan_json(plan)).replace(str(tmp_path), "/project"))
     assert {key: data[key] for key in ("mode", "config", "permissions", "client")} == {
         "mode": "plan",
         "config": {"model": "opus", "fast": True},
@@ -328,10 +327,8 @@ mcp_servers:
 
 
 def test_a_plan_says_the_same_of_remote_servers_and_what_the_agent_is_given(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(REMOTE)
-    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ={})
-    assert made.plan is not None and not made.problems
-    text = as_text(made.plan).replace(f"{tmp_path}/", "")
+    plan = plan_of(tmp_path, REMOTE)
+    text = as_text(plan).replace(f"{tmp_path}/", "")
     assert text.split("mcp server ", 1)[1].splitlines() == [
         "docs (http)  p.yaml:4:16",
         "  url        https://docs.example.com/mcp  p.yaml:4:27",
@@ -352,7 +349,7 @@ def test_a_plan_says_the_same_of_remote_servers_and_what_the_agent_is_given(tmp_
         "  headers    A  p.yaml:15:59",
         "  bridge     none: the agent connects to this server and gets its address, headers and secrets  p.yaml:15:71",
     ]
-    data = json.loads(json.dumps(plan_json(made.plan)))
+    data = json.loads(json.dumps(plan_json(plan)))
     docs, tuned, theirs = data["mcp_servers"]
     assert (tuned["env"]["KEY"]["secrets"], data["secrets"]) == (["k"], ["d", "k"])
     assert docs["restart"] == {
@@ -380,16 +377,14 @@ mcp_servers:
 
 
 def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(LOGINS)
-    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ={})
-    assert made.plan is not None and not made.problems
-    lines = [line for line in as_text(made.plan).replace(f"{tmp_path}/", "").splitlines() if "login" in line]
+    plan = plan_of(tmp_path, LOGINS)
+    lines = [line for line in as_text(plan).replace(f"{tmp_path}/", "").splitlines() if "login" in line]
     assert lines == [
         "  login      OAuth at https://login.example, for the scopes read, write, as the client ours with "
         "${secret:docs}, answered at port 8976  p.yaml:8,9",
         "  login      OAuth, for the scopes that the server names  p.yaml:10:61",
     ]
-    docs, wiki = json.loads(json.dumps(plan_json(made.plan)))["mcp_servers"]
+    docs, wiki = json.loads(json.dumps(plan_json(plan)))["mcp_servers"]
     assert docs["oauth"] == {
         "scopes": ["read", "write"],
         "client_id": "ours",

@@ -47,11 +47,6 @@ def options(field: Field) -> list[str]:
     return [*lines, f"and {more:,} more"] if more > 0 else lines
 
 
-def wants_secret(field: Field) -> bool:
-    """Return whether the field seems to ask for a secret, which forms must not do."""
-    return _SECRET.search(f"{field.name} {field.title}") is not None
-
-
 def holds_secret(value: Value) -> bool:
     texts = value if isinstance(value, list) else [str(value)]
     return any(redactor.text(text) != text for text in texts)
@@ -168,7 +163,7 @@ class Forms:
     def _present(self, field: Field, place: str, *, has_default: bool) -> None:
         self._person.say(f"{place}: {label(field)}", "heading")
         quote(self._person, field.description)
-        if wants_secret(field):
+        if _SECRET.search(f"{field.name} {field.title}"):  # which forms must not ask for
             self._person.say("Do not type a secret here: the agent sees it.", "warning")
         for line in options(field):
             self._person.say(f"    {line}", "quote")

@@ -8,7 +8,6 @@ name. Symbols that a terminal without UTF-8 cannot show have a plain form. Colou
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -180,6 +179,7 @@ class ProjectFiles:
     def __init__(self, roots: Sequence[Path], env: Mapping[str, str] = os.environ, *, has_links: bool = True) -> None:
         """`has_links` is whether names may be links. NO_COLOR does not forbid them: they have no colour."""
         self._roots, self._can_link = roots, has_links and can_link(env)
+        self._real_roots = [root.resolve() for root in roots]
 
     def short(self, path: str) -> str:
         """Return a path for showing, from the directory of the session if it is below that."""
@@ -199,12 +199,4 @@ class ProjectFiles:
             return UNLINKED
         if not (is_file and any(real.is_relative_to(root) for root in self._real_roots)):
             return UNLINKED
-        return Style(link=f"file://{quote(self._host)}{quote(os.fsencode(real))}")
-
-    @cached_property
-    def _host(self) -> str:
-        return socket.gethostname()
-
-    @cached_property
-    def _real_roots(self) -> list[Path]:
-        return [root.resolve() for root in self._roots]
+        return Style(link=f"file://{quote(socket.gethostname())}{quote(os.fsencode(real))}")

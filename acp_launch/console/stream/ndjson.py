@@ -73,8 +73,9 @@ class Ndjson:
         self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
         if type == "update":
             self._message.take(update)
-        if self._denied and update.kind in KINDS and _is_completed(update):
-            self._denied = None
+        if self._denied and update.kind in KINDS:
+            is_completed = acp.mapping(acp.decoded(update.update)).get("status") == "completed"
+            self._denied = None if is_completed else self._denied
 
     def _address(self, session_id: str) -> None:
         """Prepare the part of an update's line that is the same for a whole session."""
@@ -132,10 +133,6 @@ class Ndjson:
 
     async def drain(self) -> None:
         await self._outlet.drain()
-
-
-def _is_completed(call: Updated) -> bool:
-    return bool(acp.mapping(acp.decoded(call.update)).get("status") == "completed")
 
 
 def _service_event(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:

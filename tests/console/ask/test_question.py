@@ -27,6 +27,13 @@ def answered(person: Scripted, call: dict[str, Any], options: list[Any], announc
     return asyncio.run(permission.permission_asker(person, WHERE)(question))
 
 
+def reader(call: dict[str, Any], *, screen: tuple[int, int] = (500, 10_000), announced: str = "") -> Scripted:
+    """A person who was asked about a call, and has said no."""
+    person = Scripted("n", screen=screen)
+    answered(person, call, [ONCE, NO], announced)
+    return person
+
+
 @pytest.mark.parametrize("before", [0, 1990, 2100])
 def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the cut goes through would be found by nobody any more."""
@@ -97,15 +104,13 @@ def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: 
 
 
 def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:
-    person = Scripted("n")
     call = {"title": "Edit", "content": [{"type": "diff", "path": "/w/a.py", "newText": "x"}], "locations": [3, {}]}
-    answered(person, call, [ONCE, NO])
+    person = reader(call)
     assert "changes /w/a.py" in "\n".join(person.told)
 
 
 def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None:
     """Nothing an agent writes pushes out what it wants to do."""
-    person = Scripted("n")
     call = {
         "title": "t" * 5_000,
         "kind": "k" * 600,
@@ -113,7 +118,7 @@ def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None
         "rawInput": {f"key{number}": "x" for number in range(30)},
         "content": [{"type": "diff", "path": f"/d/{number}", "newText": ""} for number in range(21)],
     }
-    answered(person, call, [ONCE, NO])
+    person = reader(call)
     assert person.told == [
         f"The agent asks for permission: {'t' * 500}… [4,500 more characters]",
         f"    in full: {'t' * 1991}\n    | [... 1,009 characters are not shown ...]\n    | {'t' * 2000}",
@@ -182,8 +187,7 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
 def test_the_tool_its_server_and_its_arguments_are_shown_wherever_the_agent_tells_them(
     call: dict[str, Any], announced: str, told: list[str]
 ) -> None:
-    person = Scripted("n")
-    answered(person, call, [ONCE, NO], announced)
+    person = reader(call, announced=announced)
     assert person.told[:-1] == told
 
 
@@ -197,9 +201,8 @@ def test_a_text_that_repeats_an_argument_or_the_title_is_not_shown_again() -> No
 
 
 def test_of_too_many_arguments_the_command_is_never_the_one_that_is_left_out() -> None:
-    person = Scripted("n")
     given = {**{f"key{number}": "x" for number in range(30)}, "command": "rm -rf /", "description": "harmless"}
-    answered(person, {"title": "Run", "rawInput": given}, [ONCE, NO])
+    person = reader({"title": "Run", "rawInput": given})
     assert "    command: rm -rf /" in person.told
     assert "    [... 12 more arguments are not shown ...]" in person.told
 
@@ -215,8 +218,7 @@ LONG = {
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 20), (80, 8), (40, 8), (80, 5), (40, 5), (20, 5), (200, 50)])
 def test_what_is_decided_about_stands_above_the_question_however_much_is_said_of_it(columns: int, rows: int) -> None:
-    person = Scripted("n", screen=(columns, rows))
-    answered(person, LONG, [ONCE, NO])
+    person = reader(LONG, screen=(columns, rows))
     lines = [line for text in person.told[:-1] for line in text.split("\n")]
     drawn = [line[at : at + columns] for line in lines for at in range(0, max(1, len(line)), columns)]
     seen = drawn[-rows:]
@@ -227,8 +229,7 @@ def test_what_is_decided_about_stands_above_the_question_however_much_is_said_of
 
 
 def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
-    person = Scripted("n", screen=(80, 9))
-    answered(person, LONG, [ONCE, NO])
+    person = reader(LONG, screen=(80, 9))
     told = person.told[:-1]
     description = f"    description: {LONG['rawInput']['description']}"  # type: ignore[index]
     assert told[:5] == [
@@ -261,20 +262,18 @@ def test_a_line_of_a_question_breaks_between_words_and_what_goes_on_is_barred(co
 
 
 def test_the_lines_of_a_change_are_coloured_and_the_others_are_dim() -> None:
-    person = Scripted("n")
     diff = {"type": "diff", "path": "/w/a.py", "oldText": "one\ntwo\nthree\n", "newText": "one\n2\nthree\n"}
-    answered(person, {"title": "Edit", "content": [diff]}, [ONCE, NO])
+    person = reader({"title": "Edit", "content": [diff]})
     assert person.of_tone("removed") == ["      2 - two"]
     assert person.of_tone("added") == ["      2 + 2"]
     assert person.of_tone("faint") == ["    kind: not said", "      1   one", "      3   three"]
 
 
 def test_a_long_change_is_folded_to_what_changed() -> None:
-    person = Scripted("n")
     old = "".join(f"line {number}\n" for number in range(100))
     new = "".join(f"line {number}{'!' if number % 9 == 0 else ''}\n" for number in range(100))
     diff = {"type": "diff", "path": "/w/a.py", "oldText": old, "newText": new}
-    answered(person, {"title": "Edit", "content": [diff]}, [ONCE, NO])
+    person = reader({"title": "Edit", "content": [diff]})
     assert [len(person.of_tone(tone)) for tone in ("added", "removed")] == [12, 12]
     assert any("… 8 lines" in line for line in person.told)
 
@@ -283,16 +282,14 @@ def test_a_title_that_is_the_command_is_shown_whole() -> None:
     """gemini has no other place for it."""
     command = f"echo {'x ' * 400}; rm -rf ~"
     for screen in ((500, 10_000), (80, 10)):
-        person = Scripted("n", screen=screen)
-        answered(person, {"title": command, "kind": "execute"}, [ONCE, NO])
+        person = reader({"title": command, "kind": "execute"}, screen=screen)
         assert any(command.strip() in text for text in person.told)
         assert "rm -rf ~" in "".join(person.told[-11:-1])
 
 
 def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> None:
-    person = Scripted("n", screen=(80, 8))
     command = f"echo {'x ' * 1000}; rm -rf ~"
-    answered(person, {"title": "Run", "rawInput": {"command": command}}, [ONCE, NO])
+    person = reader({"title": "Run", "rawInput": {"command": command}}, screen=(80, 8))
     last = person.told[-9:-1]
     assert last[0] == "The agent asks for permission: Run"
     assert last[1].startswith("    command: echo x x x")
@@ -301,8 +298,7 @@ def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> 
 
 
 def test_what_fits_is_said_once() -> None:
-    person = Scripted("n", screen=(80, 5))
-    answered(person, {**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, [ONCE, NO])
+    person = reader({**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, screen=(80, 5))
     assert len(person.told) == 5
 
 
