@@ -30,7 +30,7 @@ from prompt_toolkit.search import stop_search
 from rich.console import Console
 from rich.text import Text
 
-from acp_launch.console.ask.terminal import StillClock, restore_at_exit
+from acp_launch.console.ask.terminal import StillClock, owns_terminal, restore_at_exit
 from acp_launch.console.stderr import harmless_line
 from acp_launch.errors import LaunchError
 from acp_launch.interactive.attention import Attention, can_retitle
@@ -515,7 +515,7 @@ class Application:
     def _take_terminal_again(self) -> None:
         """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
         is_ours = asyncio.get_running_loop().time() - self._back < SOON
-        if is_ours or self._is_away or not _is_in_front():
+        if is_ours or self._is_away or not owns_terminal():  # a background job must not touch it
             return
         self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
@@ -526,14 +526,6 @@ class Application:
 def _is_fine(encoding: str) -> bool:
     """Return whether the terminal shows more than ASCII well; the fonts of the Linux console lack some of our signs."""
     return encoding.casefold().replace("-", "") == "utf8" and os.environ.get("TERM") != "linux"
-
-
-def _is_in_front() -> bool:
-    """Return whether we are the foreground job; a background job must not touch the terminal."""
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:  # the terminal is gone
-        return False
 
 
 def _clean(text: str) -> str:

@@ -327,7 +327,7 @@ async def _set_option(interactive: InteractiveState, current: CurrentSession, na
     """Set an option, and return it as it was before."""
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, interactive.launch.plan.timeouts.session
-    made = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
+    made = await fulfil(current.connection, client.state, current.session.ready.session_id, wish, limit=limit)
     client.settled()
     interactive.chosen[:] = [*(each for each in interactive.chosen if each.option != name), wish]
     return made.option

@@ -72,9 +72,7 @@ class LineFront(TerminalQuestions):
         say("not sent:", style=DIM)
         say(harmless(text))
 
-    def take_back(self, text: str) -> None:
-        """Show the text for copying; no key asks for it here."""
-        self.offer(text)
+    take_back = offer  # no key asks for it here
 
     def interrupt(self) -> None:
         """Handle SIGINT, which Ctrl-C sends here."""

@@ -403,7 +403,7 @@ class DrawnSessionOutput(SessionOutput, Live):
         return bool(pieces)
 
     def activity(self) -> Activity | None:
-        return self.pulse.now(self.running())
+        return self.pulse.now(self._work.running)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         """Show a wait in the status line; it need not stay on the screen."""

@@ -13,7 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import lru_cache
 from math import ceil, inf
 from time import monotonic
@@ -418,19 +418,13 @@ def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
 
     A stream that is not a terminal stays unchanged, since it may be a log.
     """
-    before = sys.stdout, sys.stderr
-    put = [
-        RedirectedStream(write, stream.encoding) if stream is not None and stream.isatty() else None
-        for stream in before
-    ]
-    sys.stdout, sys.stderr = (new or old for new, old in zip(put, before, strict=True))
-    try:
+    with ExitStack() as redirected:
+        for stream, redirect in ((sys.stderr, redirect_stderr), (sys.stdout, redirect_stdout)):
+            if stream is not None and stream.isatty():
+                put = RedirectedStream(write, stream.encoding)
+                redirected.callback(put.finish)
+                redirected.enter_context(redirect(put))
         yield
-    finally:
-        sys.stdout, sys.stderr = before
-        for stream in put:
-            if stream is not None:
-                stream.finish()
 
 
 # The keys as prompt_toolkit reads them, and text typed before it does.

@@ -506,7 +506,7 @@ class _InteractiveSession:
         await current.leaving.aclose()
         connection, limit = current.connection, self._interactive.launch.plan.timeouts.session
         if connection.agent.capabilities.close:
-            call = connection.conversation.end("close", current.ready.session_id)
+            call = connection.conversation.end("close", current.session.ready.session_id)
             try:
                 await connection.call(call, what="answer to session/close from the agent", limit=limit)
             except AgentRefused as error:

@@ -23,7 +23,7 @@ from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name, is_fresh
-from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.observer import TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
 from acp_launch.session.permission.policy import Policy
@@ -98,9 +98,8 @@ class HeldSessions:
             UsageError: the name is not valid.
         """
         self._check(name)
-        holding = ExitStack()
-        holding.enter_context(self._hold(name))
-        try:
+        with ExitStack() as holding:
+            holding.enter_context(self._hold(name))
             record = continued(self._registry, self._plan, name, latest=False)
             if is_new and record is not None:
                 raise SessionError(f'session "{name}" already exists', fix=f"to go there: :switch {name}")
@@ -108,10 +107,7 @@ class HeldSessions:
                 raise SessionError(
                     f'there is no session "{name}"', fix=f"to open it: :new {name}; for a list: :sessions"
                 )
-        except BaseException:
-            holding.close()
-            raise
-        return self.first(name, record, holding)
+            return self.first(name, record, holding.pop_all())
 
     def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """Return the session chosen on the command line; `held` holds it already."""
@@ -149,10 +145,6 @@ class CurrentSession(Struct, eq=False):
     @property
     def client(self) -> Client:
         return self.session.client
-
-    @property
-    def ready(self) -> SessionReady:
-        return self.session.ready
 
 
 class SessionSetup(Struct, kw_only=True, eq=False):

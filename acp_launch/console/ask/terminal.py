@@ -56,7 +56,7 @@ def without_modes(*names: str) -> Iterator[None]:
 
 def forget_typed() -> None:
     """Discard input typed before a question."""
-    if _owns_terminal():
+    if owns_terminal():
         import termios
 
         termios.tcflush(0, termios.TCIFLUSH)
@@ -67,7 +67,7 @@ Modes = list[Any]  # as `termios` has them
 
 def _modes() -> Modes | None:
     """Return the modes of the terminal on stdin; None if it is not ours."""
-    if not _owns_terminal():
+    if not owns_terminal():
         return None
     import termios
 
@@ -91,7 +91,7 @@ def _restore(before: Modes) -> None:
         termios.tcsetattr(0, termios.TCSANOW, before)  # TCSADRAIN may wait forever for output
 
 
-def _owns_terminal() -> bool:
+def owns_terminal() -> bool:
     """Return whether stdin is a terminal and we are its foreground job: a change from the background would stop us."""
     try:
         return sys.stdin is not None and sys.stdin.isatty() and os.tcgetpgrp(0) == os.getpgrp()

@@ -67,7 +67,7 @@ COMPACTED = {"completed": ("✓ conversation compacted", "dim"), "cancelled": ("
 class SessionNews:
     """The state of a session, and lines about its changes."""
 
-    def __init__(self, *, titles: bool = False) -> None:
+    def __init__(self, *, titles: bool) -> None:
         """With `titles`, a new title of the session is reported: for interactive sessions."""
         self._titles = titles
         self._state = SessionState()
@@ -285,10 +285,6 @@ class Live(Notices):
         self._flush()
         self._print(self._work.cancel(calls))
         self._pace.wake()
-
-    def running(self) -> list[tuple[dict[str, Any], float]]:
-        """Return the unfinished tool calls, each with the time at which it began."""
-        return self._work.running
 
     def pause(self) -> None:
         """Leave the terminal to another user of it, such as a question; the next update takes it back."""

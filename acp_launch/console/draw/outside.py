@@ -14,7 +14,7 @@ from acp_launch.console.stderr import harmless, harmless_line, is_harmless
 from acp_launch.mark import MARK
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import Person, Tone
+from acp_launch.session.observer import Person
 
 LONGEST = 4000  # characters of one text in a question
 SHORT = 200  # of a name in it
@@ -59,10 +59,10 @@ def cut_telling(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… [{len(text) - longest:,} more characters]"
 
 
-def quote(person: Person, text: str, tone: Tone = "quote") -> None:
+def quote(person: Person, text: str) -> None:
     """Print the text line by line, each marked; nothing for an empty text."""
     for line in cut_telling(harmless(redactor.text(text)).strip(), LONGEST).splitlines():
-        person.say(f"  | {line}", tone)
+        person.say(f"  | {line}", "quote")
 
 
 # What agents send: content blocks (ACP v1 "content"), in chunks.

@@ -116,7 +116,7 @@ class Diff:
         new = "new file, " if self._old is None else ""
         return Text.assemble((f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red"))
 
-    def shortened(self, shown: int = SHOWN, *, is_headed: bool = True) -> "Diff":
+    def shortened(self, shown: int, *, is_headed: bool) -> "Diff":
         """Return the same change with fewer lines, without comparing again."""
         other = Diff(self._path, self._old, self._new, shown=shown, is_headed=is_headed)
         other._changes = self._changes

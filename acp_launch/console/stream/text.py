@@ -136,29 +136,23 @@ def _is_untouched(server: Standing) -> bool:
 
 
 def _state_text(server: Standing) -> str:
+    tools = "" if server.tools is None else f", {count(server.tools, 'tool')}"
+    restarts = f", {count(server.restarts, 'restart')}" if server.restarts else ""
     if server.state == "ready":
         took = "" if server.after is None else f" in {_brief(server.after)}"
-        return f"ready{took}{_tools(server.tools)}{_restarts(server.restarts)}"
+        return f"ready{took}{tools}{restarts}"
     if server.state == "asleep":
-        return f"asleep until it is used{_tools(server.tools)}{_restarts(server.restarts)}"
+        return f"asleep until it is used{tools}{restarts}"
     if _is_untouched(server):
-        return f"not opened yet{_restarts(server.restarts)}"
+        return f"not opened yet{restarts}"
     if server.state == "starting":
-        return f"{server.reason or 'starting'}{_restarts(server.restarts)}"
+        return f"{server.reason or 'starting'}{restarts}"
     required = "" if server.required else ", not required"
     reason = f": {server.reason}" if server.reason else ""
     state = STATES.get(server.state, server.state)
     if server.state == "resting" and server.retry is not None and server.retry >= SOON:
         state = f"restarting in {_brief(server.retry)}"
     return f"{state}{required}{reason}"
-
-
-def _tools(number: int | None) -> str:
-    return "" if number is None else f", {count(number, 'tool')}"
-
-
-def _restarts(number: int) -> str:
-    return f", {count(number, 'restart')}" if number else ""
 
 
 def _brief(amount: float) -> str:
@@ -277,8 +271,7 @@ class Notices:
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
-        text = f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})"
-        self.tell(harmless_line(text), DIM)
+        self._line(f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
 
     def note(self, text: str) -> None:
         self._line(f"acp-launch: {text}", YELLOW)
@@ -340,15 +333,13 @@ class Messages(Notices):
         if update.replay:
             return
         if update.kind == "agent_message_chunk":
-            self._said_outside(chunk) if update.outside else self._chunk(chunk)
+            if update.outside:  # collected for the next `drain`, so that chunks that come together are one line
+                self._over, self._outside = True, self._outside + self._halves.whole(chunk[0])
+            else:
+                self._chunk(chunk)
         elif update.kind not in SAME_MESSAGE:
             self._over = True
             self.beside(update, chunk)
-
-    def _said_outside(self, chunk: Chunk) -> None:
-        """Collect text for the next `drain`, so that chunks that come together are one line."""
-        self._over = True
-        self._outside += self._halves.whole(chunk[0])
 
     def _tell_outside(self) -> None:
         text, self._outside = self._outside, ""
@@ -363,12 +354,7 @@ class Messages(Notices):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
         text = self._halves.whole(text)
-        self.say(self._safe(text))
-
-    def _safe(self, text: str) -> str:
-        if self._is_watched:
-            return prose(text)
-        return unmarked(text) if is_marking() else text
+        self.say(prose(text) if self._is_watched else unmarked(text) if is_marking() else text)
 
     def begin(self) -> None:
         """Begin a new message."""
