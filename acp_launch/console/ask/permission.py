@@ -73,17 +73,20 @@ def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> 
 
     Of several options with the same id only the first counts, as in the agent's question as a whole.
     """
-    offered = [_option(option, where if is_keepable else "") for option in _distinct(options)]
-    keys = _keys([each.slot for each in offered])
-    ways = [AnswerChoice(Choice(key, each.label), each.answer) for key, each in zip(keys, offered, strict=True) if key]
-    once = choose(True, [each.option for each in offered])
+    distinct = _distinct(options)
+    offered = [_option(option, where if is_keepable else "") for option in distinct]
+    keys = _keys([slot for slot, _, _ in offered])
+    ways = [
+        AnswerChoice(Choice(key, text), answer) for key, (_, text, answer) in zip(keys, offered, strict=True) if key
+    ]
+    once = choose(True, distinct)
     if is_keepable and KEYS[FOR_GOOD] not in keys and once is not None:
         ways.append(
             AnswerChoice(Choice(KEYS[FOR_GOOD], label("allow_always", "Always", where)), Answer(once, "always"))
         )
     more = keys.count("")
     left_out = (f"[... {more:,} more options are not shown ...]",) if more else ()
-    return Answers(tuple(ways), Answer(choose(False, [each.option for each in offered])), left_out)
+    return Answers(tuple(ways), Answer(choose(False, distinct)), left_out)
 
 
 def label(kind: str, name: str, where: str = "") -> str:
@@ -112,18 +115,12 @@ def _says(name: str, kind: str) -> bool:
     return _ALLOWS.match(name) is not None and _NEGATION.search(name) is None
 
 
-class _Offered(Struct, frozen=True):
-    option: dict[str, Any]
-    slot: str  # the letter it gets if it is the first
-    label: str
-    answer: Answer
-
-
-def _option(option: dict[str, Any], where: str) -> _Offered:
+def _option(option: dict[str, Any], where: str) -> tuple[str, str, Answer]:
+    """Return its slot, which has a letter for the first option in it, its label, and the answer."""
     kind, name = acp.text(option.get("kind")), acp.text(option.get("name"))
     life = holds(kind, name) if where else "once"
     slot = FOR_GOOD if (kind, life) == ("allow_always", "always") else kind
-    return _Offered(option, slot, label(kind, name, where), Answer(acp.text(option.get("optionId")), life))
+    return slot, label(kind, name, where), Answer(acp.text(option.get("optionId")), life)
 
 
 def _distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
