@@ -181,9 +181,6 @@ class TracedTransport:
             self._trace.message(line, "acp-launch", self._other, self._server)
         await self._inner.write(data)
 
-    async def close(self) -> None:
-        await self._inner.close()
-
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         how, last_words = await self._inner.describe_end()
         self._trace.ended(how, self._server)
