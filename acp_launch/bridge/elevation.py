@@ -22,8 +22,7 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.conversation import answer_broken, each
 from acp_launch.bridge.ledger import NULL, NumberedRequests
@@ -48,18 +47,6 @@ UNKNOWN = jsonrpc.SERVER_LOST  # the code of all that has to do with a session t
 CAPABILITIES, CAPABILITY = ("result", "capabilities", "experimental"), "session-elevation"
 
 
-class _Named(Struct):
-    session: str = msgspec.field(name="sessionId")
-    last: Raw | UnsetType = msgspec.field(default=UNSET, name="lastSessionEventId")
-
-
-class _About(Struct):
-    uri: str
-
-
-_named, _about, _text = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_About), msgspec.json.Decoder(str)
-
-
 def superseding(method: str, params: Raw) -> Hashable | None:
     """Return a key that a later notification shares if it makes this one needless; None if none ever does."""
     if method.endswith("/list_changed"):
@@ -67,8 +54,8 @@ def superseding(method: str, params: Raw) -> Hashable | None:
     if method == PROGRESS:
         token = reported_token(params)
         return None if token is None else (method, key(token))
-    about = jsonrpc.read(_about, params) if method == UPDATED else None
-    return None if about is None else (method, about.uri)
+    uri = jsonrpc.text_at(params, "uri") if method == UPDATED else None
+    return None if uri is None else (method, uri)
 
 
 class Conversation(Protocol):
@@ -241,12 +228,12 @@ class Elevation:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
         elif message.method == START:
             self._start(id)
-        elif (named := jsonrpc.read(_named, message.params)) is None:
+        elif (named := jsonrpc.text_at(message.params, "sessionId")) is None:
             self.conversation.deliver(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, f"{message.method} needs a sessionId"))
-        elif (found := self._sessions.find(self.server, named.session)) is None:
+        elif (found := self._sessions.find(self.server, named)) is None:
             self._refuse(id, UNKNOWN, "unknown_session", "there is no such session, or it has expired")
         elif message.method == RESUME:
-            self._resume(id, found, named.last)
+            self._resume(id, found, jsonrpc.text_at(message.params, "lastSessionEventId") or "")
         else:
             found.end()
             self.conversation.deliver(jsonrpc.result(id, {}))
@@ -261,7 +248,7 @@ class Elevation:
             self.id, self._is_silent = session, False
             self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
 
-    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType) -> None:
+    def _resume(self, id: Raw, found: "Elevation", last: str) -> None:
         if found is self:
             self._catch_up(id, last)
         elif self.id:
@@ -272,18 +259,17 @@ class Elevation:
             found._catch_up(id, last)
             found.conversation.ask_again()
 
-    def _catch_up(self, id: Raw, last: Raw | UnsetType) -> None:
+    def _catch_up(self, id: Raw, last: str) -> None:
         missed = self._window.since(self._number(last), self.conversation.now())
         self.conversation.deliver(jsonrpc.result(id, {"resumed": True, "catchup": missed is not None}))
         for _, line in missed or ():
             self.conversation.deliver(line)
 
-    def _number(self, last: Raw | UnsetType) -> int | None:
+    def _number(self, last: str) -> int | None:
         """Return the number of an event of this session; None if it is not an id of one."""
-        text = (None if last is UNSET else jsonrpc.read(_text, last)) or ""
-        digits = text.rpartition(".")[2]
+        digits = last.rpartition(".")[2]
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 12 else 0
-        return number if number and text == self._event(number) else None
+        return number if number and last == self._event(number) else None
 
     def _refuse(self, id: Raw, code: int, reason: str, why: str) -> None:
         self.conversation.deliver(jsonrpc.error(id, code, why, {"reason": reason}))
@@ -296,13 +282,6 @@ PATIENCE = stretch(2.0)  # seconds for an answer; a server may say nothing to a 
 # The codes by which a server without sessions refuses one.
 WITHOUT_SESSIONS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)
 LONGEST = 1024  # bytes of an event's id
-
-
-class _Event(Struct):
-    id: Raw | UnsetType = msgspec.field(default=UNSET, name="sessionEventId")
-
-
-_event = msgspec.json.Decoder(_Event)
 
 
 class Sessions(Struct):
@@ -354,9 +333,9 @@ class Upstream:
     def note(self, params: Raw) -> None:
         """Note an event that the agent gets."""
         is_begun = self._id or (self._asked and self._method == START)  # an event may overtake the answer
-        event = jsonrpc.read(_event, params) if is_begun else None
-        if event is not None and event.id is not UNSET and len(bytes(event.id)) <= LONGEST:
-            self._last = event.id.copy()
+        event = jsonrpc.member(params, EVENT_ID) if is_begun else None
+        if event is not None and len(bytes(event)) <= LONGEST:
+            self._last = event.copy()
 
     def lost(self) -> None:
         """Note the end of the process."""

@@ -469,7 +469,7 @@ class Exchange:
     @property
     def is_in_use(self) -> bool:
         """Whether the agent would miss the process: it waits for something, or has subscribed to it."""
-        return self.is_waiting or bool(self.state.questions.open) or self.state.memory.is_subscribed
+        return self.is_waiting or bool(self.state.questions.open) or bool(self.state.memory.subscriptions)
 
     def fall_asleep(self) -> None:
         """Answer in place of the server, as far as its last process allows; the caller starts one for the rest."""

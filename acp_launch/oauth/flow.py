@@ -17,11 +17,11 @@ from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
-from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
+from acp_launch.mcp.message import HELLO, VERSIONS
 from acp_launch.oauth import metadata
 from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, issuer_line, post, refusal
 from acp_launch.oauth.grant import Grant, Login, Method, OAuthClient, Tokens
@@ -155,8 +155,7 @@ class _Flow:
         url, method, body = self._wanted.url, "GET", b""
         headers = {"Accept": "text/event-stream", **self._own_headers(url)}
         if self._wanted.type == "http":
-            params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
-            method, body = "POST", jsonrpc.request(Raw(b"1"), "initialize", params)
+            method, body = "POST", jsonrpc.request(1, "initialize", HELLO)
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         work = fetch(
             method, url, limit=LIMIT, headers=headers, content=body, server=self._server, own=url, wants_body=False

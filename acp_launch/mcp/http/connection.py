@@ -52,7 +52,7 @@ from acp_launch.mcp.http.wire import (
     retry_after,
     shown_origin,
 )
-from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
+from acp_launch.mcp.message import CLIENT_INFO, HELLO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, text
@@ -76,7 +76,6 @@ DEFAULT = Limits()
 Phase = Literal["opening", "open", "parting", "over"]
 
 MODERN = STATELESS[0]
-HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
 MARK = eras.VERSION.encode()
