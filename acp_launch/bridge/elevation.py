@@ -196,7 +196,7 @@ class Elevation:
         number = self._window.newest + 1
         if EVENT_ID.encode() in line:  # of a session between us and the server
             line = splice.without(line, ("params",), (EVENT_ID,))
-        line = splice.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
+        line = splice.with_members(line, ("params",), b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
         self._window.append(line, key=superseding(method, params), now=self.conversation.now())
         return line
 
