@@ -20,23 +20,20 @@ server's own requests that wait for an answer are sent again, under ids of ours.
 
 from collections.abc import Callable, Hashable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge.conversation import answer_broken, each
+from acp_launch.bridge.conversation import ConversationState, Restorer, answer_broken, each
 from acp_launch.bridge.ledger import NULL, NumberedRequests
 from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
 from acp_launch.mcp.message import reported_token
 from acp_launch.private import compare_digest
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
+from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.window import Window
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.bridge.conversation import ConversationState, Restorer
 
 START, RESUME, END = "session/start", "session/resume", "session/end"
 METHODS = frozenset({START, RESUME, END})
@@ -69,14 +66,6 @@ class Conversation(Protocol):
 
     def take(self, line: bytes) -> None:
         """Give a message of the agent to the exchange."""
-
-    def unsubscribe(self) -> None:
-        """End the subscriptions at the server."""
-
-    def ask_again(self) -> None:
-        """Send the agent the server's open requests, under other ids."""
-
-    def now(self) -> float: ...
 
     def move(self, elevation: "Elevation") -> None:
         """Move the agent's connection to another conversation, whose own is closed; this conversation ends."""
@@ -118,10 +107,12 @@ class Elevations:
 class Elevation:
     """The agent's side of one conversation: its messages come in here, and those for it go out here."""
 
-    def __init__(self, server: str, conversation: Conversation, sessions: Elevations, mishaps: Mishaps) -> None:
-        self.server, self.conversation = server, conversation
+    def __init__(
+        self, conversation: Conversation, state: ConversationState, restorer: Restorer, sessions: Elevations
+    ) -> None:
+        self.server, self.conversation = state.server, conversation
         self.id = ""  # of the session; empty without one
-        self._sessions, self._mishaps = sessions, mishaps
+        self._state, self._restorer, self._sessions = state, restorer, sessions
         self._window = Window()
         self._is_silent = False  # a session has ended, and no other one has begun
         self._is_introduced = False  # the agent's connection has done its handshake
@@ -131,7 +122,7 @@ class Elevation:
 
     def from_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
-            self._mishaps.add("the agent", error)
+            self._state.mishaps.add("the agent", error)
             answer_broken(part, self.conversation.deliver, self.conversation.take)
 
         if (rest := each(line, self._agent_says, broke)) is not None:
@@ -154,7 +145,7 @@ class Elevation:
 
     def to_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
-            self._mishaps.add(f"the MCP server {self.server}", error)
+            self._state.mishaps.add(f"the MCP server {self.server}", error)
             answer_broken(part, self.conversation.take, self.conversation.deliver)
 
         rest = each(line, self._server_says, broke)
@@ -197,7 +188,7 @@ class Elevation:
         if EVENT_ID.encode() in line:  # of a session between us and the server
             line = splice.without(line, ("params",), (EVENT_ID,))
         line = splice.with_members(line, ("params",), b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
-        self._window.append(line, key=superseding(method, params), now=self.conversation.now())
+        self._window.append(line, key=superseding(method, params), now=self._state.ports.now())
         return line
 
     def _event(self, number: int) -> str:
@@ -216,7 +207,7 @@ class Elevation:
         if self.id:
             self._sessions.close(self, self.id)
             self.id, self._window, self._is_silent = "", Window(), True
-            self.conversation.unsubscribe()
+            self._restorer.unsubscribe()
 
     # Requests about sessions.
 
@@ -257,10 +248,11 @@ class Elevation:
             self.conversation.move(found)
             found._is_introduced = True
             found._catch_up(id, last)
-            found.conversation.ask_again()
+            for question in found._state.questions.ask_again():
+                found._state.ports.to_agent(question)
 
     def _catch_up(self, id: Raw, last: str) -> None:
-        missed = self._window.since(self._number(last), self.conversation.now())
+        missed = self._window.since(self._number(last), self._state.ports.now())
         self.conversation.deliver(jsonrpc.result(id, {"resumed": True, "catchup": missed is not None}))
         for _, line in missed or ():
             self.conversation.deliver(line)
@@ -303,7 +295,7 @@ class Upstream:
     lists and resources may have changed.
     """
 
-    def __init__(self, state: "ConversationState", restorer: "Restorer", sessions: Sessions) -> None:
+    def __init__(self, state: ConversationState, restorer: Restorer, sessions: Sessions) -> None:
         self._state, self._restorer, self._sessions = state, restorer, sessions
         self._id = ""  # of the session
         self._last: Raw | None = None  # the id of the last event

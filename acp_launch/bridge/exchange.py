@@ -526,11 +526,6 @@ class Exchange:
         if for_good:
             self._refuse_waiting()
 
-    def ask_again(self) -> None:
-        """Send the server's open requests to a new connection of the agent."""
-        for line in self.state.questions.ask_again():
-            self.state.ports.to_agent(line)
-
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
         from acp_launch.bridge.elevation import Upstream  # rarely needed

@@ -162,8 +162,9 @@ class Relay(LinkUser):
         """Let the agent open elevated sessions, and ask the server for one."""
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
-        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.state.mishaps)
-        self.exchange.state.is_careful = self.exchange.state.questions.keeps_lines = True
+        state = self.exchange.state
+        self.elevation = Elevation(self, state, self.exchange.restorer, sessions)
+        state.is_careful = state.questions.keeps_lines = True
         self.exchange.seek(of_server)
 
     def tick(self) -> None:
@@ -182,12 +183,6 @@ class Relay(LinkUser):
 
     def take(self, line: bytes) -> None:
         self.exchange.from_agent(line)
-
-    def unsubscribe(self) -> None:
-        self.exchange.restorer.unsubscribe()
-
-    def ask_again(self) -> None:
-        self.exchange.ask_again()
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent

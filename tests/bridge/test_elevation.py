@@ -53,7 +53,8 @@ class Opened(Talker):
         self.is_connected, self.is_over = True, False
         self.exchange.state.questions.keeps_lines = True
         self.ids: dict[int, object] = {}  # numbers of requests → their ids
-        self.elevation = Elevation(server, self, launch.sessions, self.exchange.state.mishaps)
+        self.exchange.state.server = server
+        self.elevation = Elevation(self, self.exchange.state, self.exchange.restorer, launch.sessions)
 
     def agent(self, *messages: Json | bytes) -> None:
         for message in messages:
@@ -91,12 +92,6 @@ class Opened(Talker):
 
     def take(self, line: bytes) -> None:
         self.exchange.from_agent(line)
-
-    def unsubscribe(self) -> None:
-        self.exchange.restorer.unsubscribe()
-
-    def ask_again(self) -> None:
-        self.exchange.ask_again()
 
     def move(self, elevation: Elevation) -> None:
         other = elevation.conversation
