@@ -139,7 +139,8 @@ class AgentSide:
             self._unreadable(line)
             return None
         if self._state.policy and (why := self._ambiguous(line) or self._state.policy.refusal(line)):
-            self._forbidden(message, why)
+            if message.id is not UNSET and message.method is not UNSET:
+                self._state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
             return None
         if message.method is UNSET:
             return self._answers(message, line)
@@ -155,10 +156,6 @@ class AgentSide:
         if line.strip():
             said = "this line is not a JSON-RPC message and was not passed on"
             self._state.ports.to_agent(jsonrpc.error(Raw(NULL), jsonrpc.PARSE_ERROR, said))
-
-    def _forbidden(self, message: Envelope, why: str) -> None:
-        if message.id is not UNSET and message.method is not UNSET:
-            self._state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -278,7 +275,7 @@ class ServerSide:
         asked = state.ledger.open.get(number)
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
             return None
-        state.ledger.settle_key(number)
+        del state.ledger.open[number]
         state.health.heard(state.ports.now())
         state.ports.alive()
         return message
@@ -514,17 +511,16 @@ class Exchange:
             self.from_server.upstream.lost()
         waiting = self._unsent(unsent)
         again = {key(each.asked.id) for each in waiting if each.asked is not None}
-        for asked in state.ledger.close():
+        died, state.ledger.open = state.ledger.waiting(), {}
+        for asked in died:
             if key(asked.id) not in again:
                 self._died_with_it(asked, for_good=for_good)
-        for left in state.queue.put_back(waiting) if waiting else ():
-            if left.asked is not None:
-                state.refuse(left.asked)
+        left = [*(state.queue.put_back(waiting) if waiting else ()), *(state.queue.take_all() if for_good else ())]
+        for asked in [waiter.asked for waiter in left if waiter.asked is not None]:
+            state.refuse(asked)
         for id in state.questions.die():
             params = {"requestId": id, "reason": f'MCP server "{state.server}" {lost.why}'}
             state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
-        if for_good:
-            self._refuse_waiting()
 
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
@@ -575,7 +571,7 @@ class Exchange:
 
     def _excuse_questions(self, now: float) -> None:
         """Let a server be silent while it waits for the user; or, to pings alone, for the agent."""
-        if self.state.questions.wait_for_user:
+        if any(question.for_user for question in self.state.questions.open.values()):
             self.excuse()
         elif self.state.questions.open:
             self.state.health.heard(now)
@@ -634,11 +630,6 @@ class Exchange:
             if asked.method == INITIALIZE:
                 self.state.memory.initialize = b""  # not replayed; the agent may try again
             self.state.refuse(asked, was_sent=asked.method != INITIALIZE)
-
-    def _refuse_waiting(self) -> None:
-        for waiting in self.state.queue.take_all():
-            if waiting.asked is not None:
-                self.state.refuse(waiting.asked)
 
     def _time_out(self, now: float) -> bool:
         """Expire requests after `timeouts.call` of silence without progress; return whether one has expired."""

@@ -55,10 +55,7 @@ class Ledger:
 
     def settle(self, id: Raw) -> OpenRequest | None:
         """Remove and return the request that this id answers; None if there is none."""
-        return self.settle_key(key(id))
-
-    def settle_key(self, number: bytes) -> OpenRequest | None:
-        return self.open.pop(number, None)
+        return self.open.pop(key(id), None)
 
     def cancel(self, id: Raw) -> None:
         """Forget a request that the agent cancels, as its answer is not waited for. A handshake cannot be cancelled."""
@@ -74,12 +71,6 @@ class Ledger:
 
     def waiting(self) -> list[OpenRequest]:
         return list(self.open.values())
-
-    def close(self) -> list[OpenRequest]:
-        """Remove and return all requests."""
-        left = self.waiting()
-        self.open.clear()
-        return left
 
 
 MOST_BYTES = 16 * 1024 * 1024  # bytes of messages that wait
@@ -115,10 +106,6 @@ class Questions:
     def is_full(self) -> bool:
         """Whether so many wait for the agent that the server's next one must be refused."""
         return len(self.open) >= QUESTIONS or sum(len(each.line) for each in self.open.values()) >= MOST_BYTES
-
-    @property
-    def wait_for_user(self) -> bool:
-        return any(question.for_user for question in self.open.values())
 
     def ask(self, id: Raw, method: str, line: bytes) -> bytes:
         """Note a question; return it for the agent."""

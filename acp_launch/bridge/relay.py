@@ -91,9 +91,6 @@ class Relay(LinkUser):
         self._kept_bytes = 0
         self._is_expected = False
         self._loop = asyncio.get_running_loop()
-        self.process = ServerProcess(
-            plan, program, self, observer, max_line=max_line, presentations=presentations, trace=trace
-        )
         state = ConversationState(
             plan.name,
             self,
@@ -102,12 +99,15 @@ class Relay(LinkUser):
             directories,
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
-            process=self.name,
+            process=program.name,
             presentations=presentations,
             knowledge=known_era(plan),
         )
         state.is_careful |= trace is not None
         self.exchange = Exchange(state, start=plan.timeouts.start)
+        self.process = ServerProcess(
+            plan, program, self, self.exchange, observer, max_line=max_line, presentations=presentations, trace=trace
+        )
         if presentations is not None and presentations.is_known:
             self.exchange.fall_asleep()
 
