@@ -93,7 +93,6 @@ class Trace:
             self._add("message", ends, self._content(line))
 
     def _envelope(self, line: bytes) -> dict[str, object]:
-        """Return the id and the method of a message."""
         message = decode(line)
         if message is None:
             return {}

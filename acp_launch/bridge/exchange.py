@@ -22,15 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
-from acp_launch.bridge.conversation import (
-    BROKEN,
-    REMEMBERED,
-    TIMED_OUT,
-    ConversationState,
-    Lost,
-    Restorer,
-    each,
-)
+from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Lost, Restorer, each
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,

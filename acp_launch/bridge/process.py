@@ -280,7 +280,6 @@ class ServerProcess(LinkUser):
             link.pause()
 
     def _receive_message(self, line: bytes, message: Envelope | None) -> None:
-        """Handle a message of a remote server."""
         try:
             if self._exchange.from_server.passes(line, message) is not None:
                 self._relay.to_agent(line)
@@ -333,7 +332,6 @@ class ServerProcess(LinkUser):
         self._look_after_adapter()
 
     def _adapt(self) -> "EraAdapter":
-        """Put an adapter in front of a process that has no handshake."""
         from acp_launch.mcp.adapter import EraAdapter  # few servers need it
 
         state = self._exchange.state

@@ -129,7 +129,6 @@ class Relay(LinkUser):
         self._connect(Link(shim.source, shim.sink, self, self._way(), max_line=self._max_line), shim)
 
     def _share(self, shim: ShimConnection) -> None:
-        """Begin another session of a shared server."""
         from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
         if self._shared is None:
@@ -346,7 +345,6 @@ class Relay(LinkUser):
         return shim
 
     def _expire(self) -> None:
-        """End the conversation."""
         if self._away is not None:
             self._away.cancel()
         self.left.set()

@@ -358,7 +358,6 @@ def _hand_over(shim: ShimConnection, seated: Callable[[ShimConnection], None]) -
 
 
 async def _greeting(connection: socket.socket) -> bytes:
-    """Receive the first line."""
     heard = b""
     while b"\n" not in heard:
         if len(heard) >= LONGEST_GREETING:

@@ -45,8 +45,6 @@ class _Result(Struct):
 
 
 class _Wanted(Struct):
-    """One of the `inputRequests`."""
-
     method: str = ""
     params: Raw = Raw(b"{}")
 

@@ -16,14 +16,7 @@ from typing import Any, Protocol, Self
 
 from msgspec import Raw, Struct
 
-from acp_launch.errors import (
-    LaunchError,
-    ProtocolError,
-    RemoteProtocolError,
-    ServerError,
-    ServerRefused,
-    WaitExpired,
-)
+from acp_launch.errors import LaunchError, ProtocolError, RemoteProtocolError, ServerError, ServerRefused, WaitExpired
 from acp_launch.mcp import message
 from acp_launch.mcp.message import (
     LISTS,
@@ -413,7 +406,6 @@ def _line(kind: str, facts: list[str]) -> str:
 
 
 def _size(base64: object) -> str:
-    """Return the decoded size of Base64 text."""
     return count(len(base64.rstrip("=")) * 3 // 4, "byte") if isinstance(base64, str) else ""
 
 

@@ -138,8 +138,6 @@ NOTHING: tuple[Event, ...] = ()
 
 
 class _Session(Struct):
-    """The state of one session."""
-
     replaying: bool = False
     prompt: int | None = None
     is_working: bool = False  # a turn runs that another front of the host began

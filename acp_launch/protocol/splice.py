@@ -146,7 +146,6 @@ def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, in
 
 
 def _value(data: bytes, key: int) -> int:
-    """Return the start of the value for the key at `key`."""
     colon = _blank(data, _end_of_string(data, key))
     if _byte(data, colon) != _COLON:
         raise Malformed("a colon", colon)
@@ -154,7 +153,6 @@ def _value(data: bytes, key: int) -> int:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Return the end of the value at `at`."""
     first = _byte(data, at)
     if first == _QUOTE:
         return _end_of_string(data, at)
@@ -167,7 +165,6 @@ def _end(data: bytes, at: int) -> int:
 
 
 def _end_of_brackets(data: bytes, at: int) -> int:
-    """Return the end of the bracketed value at `at`."""
     awaited = bytearray()
     for found in _STRUCTURE.finditer(data, at):
         byte = data[found.start()]
@@ -184,7 +181,6 @@ def _end_of_brackets(data: bytes, at: int) -> int:
 
 
 def _end_of_string(data: bytes, at: int) -> int:
-    """Return the end of the string at `at`."""
     found = _STRING.match(data, at)
     if not found:
         raise Malformed("a string", at)

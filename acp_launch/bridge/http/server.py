@@ -21,15 +21,7 @@ from typing import Any
 import h11
 from msgspec import UNSET
 
-from acp_launch.bridge.http.gate import (
-    EVENTS,
-    JSON,
-    Head,
-    RequestGate,
-    RequestRefused,
-    ServerKey,
-    check_type,
-)
+from acp_launch.bridge.http.gate import EVENTS, JSON, Head, RequestGate, RequestRefused, ServerKey, check_type
 from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
@@ -470,7 +462,6 @@ class HttpConnection(asyncio.Protocol):
         self._wait(self._server.limits.body)
 
     def _hand_over(self) -> None:
-        """Have the request answered."""
         head, body = self._head, b"".join(self._body)
         assert head is not None
         self._head, self._body = None, []

@@ -246,7 +246,6 @@ class RemoteConnection:
         return self._stream(role, b"", self._in_session(headers), verb="GET", patience=patience)
 
     def _own(self, role: Role, method: str, patience: float = QUICK) -> RequestStream:
-        """Make a request of our own."""
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         headers = self._in_session(self._site.posting)
         if method == DISCOVER:
