@@ -154,7 +154,7 @@ class Remote:
             refusal=program.refusal,
             is_proven=memory.is_proven,
         )
-        self._connection = RemoteConnection(site, program.url, self, known=memory.era, limits=program.limits)
+        self._connection = RemoteConnection(site, self, known=memory.era, limits=program.limits)
         self._connection.refusal = program.credentials.refusal if program.credentials is not None else None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet

@@ -98,11 +98,13 @@ class LoginFlow(Struct):
     origins: tuple[str, ...] = ()  # that the user has confirmed to belong together
     secret_to: str = ""  # the issuer that may get the client secret, as the user has confirmed
 
-    async def log_in(self, *, more: tuple[str, ...] = (), registered: Grant | None = None) -> tuple[Grant, Login]:
-        """Log in. `more` are scopes to ask for besides those of the profile and of the server.
+    async def log_in(
+        self, challenge: Challenge | None = None, *, more: tuple[str, ...] = (), registered: Grant | None = None
+    ) -> tuple[Grant, Login]:
+        """Log in. `challenge` is what the server said when it refused a request, if that is known.
 
-        `registered` is an earlier grant of the server: its registration is used again if the issuer and the redirect
-        address are still the same.
+        `more` are scopes to ask for besides those of the profile and of the server. `registered` is an earlier grant of
+        the server: its registration is used again if the issuer and the redirect address are still the same.
 
         Raises:
             Refused: there is no login; nothing is left to undo.
@@ -111,12 +113,14 @@ class LoginFlow(Struct):
             how = f"{self._server} is not reached by https, so that tokens could be read on the way"
             raise Refused(how, "write https:// in its `url`")
         try:
-            return await self._log_in(more, registered)
+            return await self._log_in(challenge or await self.challenge(), more, registered)
         except Unusable as error:
             raise Refused(f"{self._server} {error.how}", error.fix) from None
 
-    async def _log_in(self, more: tuple[str, ...], registered: Grant | None) -> tuple[Grant, Login]:
-        wanted, challenge = self.wanted, await self.challenge()
+    async def _log_in(
+        self, challenge: Challenge | None, more: tuple[str, ...], registered: Grant | None
+    ) -> tuple[Grant, Login]:
+        wanted = self.wanted
         resource, server = await self.servers(challenge)
         await self.confirm_origins(server)
         scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))

@@ -35,7 +35,7 @@ class Wire:
         known, limits = settings.pop("known", ""), settings.pop("limits", Limits())
         url, refusal = settings.pop("url", URL), settings.pop("refusal", None)
         site = Site("docs", url, settings.pop("headers", {}), **settings)
-        self.connection = RemoteConnection(site, url, self, known=known, limits=limits)
+        self.connection = RemoteConnection(site, self, known=known, limits=limits)
         self.connection.refusal = refusal
         self.connection.begin()
 
