@@ -184,7 +184,7 @@ class ConversationMemory:
         self.initialized: bytes = b""
         self.lists: dict[str, Listing] = {}
         self._level: Raw | None = None
-        self._subscriptions: dict[str, Raw] = {}
+        self.subscriptions: dict[str, Raw] = {}  # by the address of the resource
 
     def answered(self, method: str, params: Raw, result: Raw) -> None:
         """Note a request that the server has carried out."""
@@ -197,26 +197,16 @@ class ConversationMemory:
         elif (uri := text_at(params, "uri")) is None:
             return
         elif method == SUBSCRIBE:
-            self._subscriptions[uri] = params
+            self.subscriptions[uri] = params
         else:
-            self._subscriptions.pop(uri, None)
+            self.subscriptions.pop(uri, None)
 
     def wishes(self) -> Iterator[tuple[str, Raw]]:
         """Yield the requests for a new process after the handshake: methods and parameters."""
         if self._level is not None:
             yield SET_LEVEL, self._level
-        for params in self._subscriptions.values():
+        for params in self.subscriptions.values():
             yield SUBSCRIBE, params
-
-    @property
-    def subscriptions(self) -> list[str]:
-        """The addresses of the resources that the agent has subscribed to."""
-        return list(self._subscriptions)
-
-    def unsubscribed(self) -> list[Raw]:
-        """Forget the subscriptions; return their parameters."""
-        left, self._subscriptions = self._subscriptions, {}
-        return list(left.values())
 
 
 Phase = Literal["absent", "asleep", "replaying", "open", "final"]
@@ -485,9 +475,9 @@ class Restorer:
 
     def unsubscribe(self) -> None:
         """End the subscriptions at the server."""
-        for params in self._state.memory.unsubscribed():
-            if self._state.phase == "open":
-                self.ask(UNSUBSCRIBE, params, lambda message, line: None)
+        left, self._state.memory.subscriptions = self._state.memory.subscriptions, {}
+        for params in left.values() if self._state.phase == "open" else ():
+            self.ask(UNSUBSCRIBE, params, lambda message, line: None)
 
     def ask(self, method: str, params: object, take: Answered) -> bytes:
         """Send a request of ours, whose answer `take` gets; return its id."""
