@@ -292,7 +292,6 @@ class ConversationState:
         directories: Sequence[PurePath],
         *,
         call: float | None = None,
-        health: Health | None = None,
         gives_roots: bool = False,
         process: str = "",
         presentations: "Presentations | None" = None,
@@ -302,7 +301,7 @@ class ConversationState:
         self.knowledge = knowledge or Knowledge()  # may be shared with other conversations
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
-        self.call, self.health, self.gives_roots = call, health or Health(), gives_roots
+        self.call, self.health, self.gives_roots = call, Health(), gives_roots
         self.is_careful = policy is not None or call is not None  # no line takes the quick way of `passes`
         self.phase: Phase = "absent"
         self.memory = ConversationMemory()

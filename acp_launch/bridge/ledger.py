@@ -319,9 +319,8 @@ class Health:
     Any line from the server is a sign of life.
     """
 
-    def __init__(self, *, idle: float = IDLE, least: float = LEAST) -> None:
+    def __init__(self) -> None:
         self.knows_ping = False  # it has answered a ping, possibly with an error
-        self._idle, self._least = idle, least
         self._heard = 0.0
         self._asked: float | None = None
         self._misses = 0
@@ -339,7 +338,7 @@ class Health:
         """Suspect the server because a call took longer than `limit`; return whether to ping now."""
         if self._patience is not None or not self.knows_ping:
             return False
-        self._asked, self._patience = now, max(limit, self._least)
+        self._asked, self._patience = now, max(limit, LEAST)
         return True
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
@@ -351,7 +350,7 @@ class Health:
         return self._while_idle(now)
 
     def _while_idle(self, now: float) -> Literal["ping", "wedged", "fine"]:
-        if not self.knows_ping or now - (self._asked or self._heard) <= self._idle:
+        if not self.knows_ping or now - (self._asked or self._heard) <= IDLE:
             return "fine"
         self._misses += self._asked is not None
         if self._misses >= MISSES:

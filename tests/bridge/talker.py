@@ -8,7 +8,6 @@ from typing import Any
 
 from acp_launch.bridge.conversation import ConversationState, Lost
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
-from acp_launch.bridge.ledger import Health
 from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
@@ -54,7 +53,6 @@ class Talker(Silent):
             self.directories,
             gives_roots=self.gives_roots,
             call=self.call,
-            health=Health(idle=30, least=5),
             presentations=self.presentations,
         )
         self.exchange = Exchange(state, start=self.start)
