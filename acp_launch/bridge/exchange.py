@@ -53,7 +53,7 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
-OUR_ROOTS = b'{"listChanged":true}'
+CAPABLE, OUR_ROOTS = ("params", "capabilities"), b'"roots":{"listChanged":true}'
 
 
 def _rename(line: bytes, id: Raw) -> bytes:
@@ -64,19 +64,12 @@ def _rename(line: bytes, id: Raw) -> bytes:
 
 def _with_roots(line: bytes) -> bytes:
     """Declare `roots` in an `initialize`; return it unchanged if it has no readable capabilities."""
-    from acp_launch.protocol.splice import Malformed, members
+    from acp_launch.protocol.splice import at, is_object, with_members, without
 
-    try:
-        (params,) = (member for member in members(line) if member.key == "params")
-        (able,) = (member for member in members(line, params.start) if member.key == "capabilities")
-        declared = members(line, able.start)
-    except (Malformed, ValueError):
+    able = at(line, CAPABLE)
+    if able is None or not is_object(line, able[0]):
         return line
-    for member in declared:
-        if member.key == "roots":
-            return line[: member.start] + OUR_ROOTS + line[member.end :]
-    end = able.end - 1  # the closing bracket
-    return line[:end] + (b"," if declared else b"") + b'"roots":' + OUR_ROOTS + line[end:]
+    return with_members(without(line, CAPABLE, ("roots",)), CAPABLE, OUR_ROOTS)
 
 
 REPLAYED = (CANCELLED, PROGRESS, INITIALIZED)  # about requests that have ended, or replayed anyway; never queued

@@ -197,7 +197,7 @@ class ServerProcess(LinkUser):
 
     def lost(self, change: Change) -> None:
         relay = self._relay
-        if self.link is not None:
+        if isinstance(self.link, Link):
             self.link.drain()
         self.ending()
         if self._dying is not None:

@@ -293,9 +293,6 @@ class Remote:
     def resume(self) -> None:
         self._may_read.set()
 
-    def drain(self) -> None:
-        """Do nothing: messages are given on as they come."""
-
     def close(self) -> None:
         self._line = None
         self._may_read.set()

@@ -942,8 +942,8 @@ def test_questions_that_a_server_takes_back_are_forgotten() -> None:
     ("declared", "told"),
     [
         ("{}", '{"roots":{"listChanged":true}}'),
-        ('{ "sampling" : {} }', '{ "sampling" : {} ,"roots":{"listChanged":true}}'),
-        ('{"roots":{},"x":1e400}', '{"roots":{"listChanged":true},"x":1e400}'),
+        ('{ "sampling" : {} }', '{"roots":{"listChanged":true}, "sampling" : {} }'),
+        ('{"x":1e400,"roots":{}}', '{"roots":{"listChanged":true},"x":1e400}'),
     ],
 )
 def test_roots_of_the_session_are_declared_to_the_server_and_nothing_else_is_changed(declared: str, told: str) -> None:
