@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from acp_launch.bridge.conversation import ConversationState, Lost
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
@@ -114,7 +114,17 @@ class Talker(Silent):
         heard, self.server_heard[:] = [json.loads(each) for each in self.server_heard], []
         return heard
 
-    def introduced(self, **capabilities: Any) -> "Talker":
+    def attached(self) -> Self:
+        """There is a process."""
+        self.exchange.attached()
+        return self
+
+    def introducing(self) -> Self:
+        """Attached, and the handshake is not answered yet."""
+        self.attached().agent(INITIALIZE)
+        return self
+
+    def introduced(self, **capabilities: Any) -> Self:
         """Attached, and the handshake is done."""
         self.exchange.attached()
         initialize = json.loads(json.dumps(INITIALIZE))
@@ -124,6 +134,19 @@ class Talker(Silent):
         self.agent(INITIALIZED)
         self.agent_hears(), self.server_hears()
         return self
+
+    def killed(self) -> Self:
+        """The process has ended, and another one follows."""
+        self.exchange.lost(KILLED, for_good=False)
+        return self
+
+    def restarted(self) -> None:
+        self.killed().back()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and look at the clock."""
+        self.clock += seconds
+        self.exchange.tick()
 
     def back(self) -> None:
         """Another process, up to the answered replay."""
