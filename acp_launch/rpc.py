@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a front of a host has no process
 
 
 class TransportClosed(Exception):  # noqa: N818 - it reads as what happened
-    """Raised by `write` when the other side has closed its input, or we have closed ours."""
+    """Raised by `write` when the other side has closed its input."""
 
 
 class Transport(Protocol):
@@ -45,11 +45,8 @@ class Transport(Protocol):
         """Return when the other side's buffer has taken all the data. Concurrent writes queue and never mix.
 
         Raises:
-            TransportClosed: the other side has closed its input, or we have closed ours.
+            TransportClosed: the other side has closed its input.
         """
-
-    async def close(self) -> None:
-        """Close our sending side; reading goes on. A second call does nothing."""
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         """Return how the other side ended, as a verb phrase ("was killed by SIGKILL"), and its last stderr lines.
@@ -76,9 +73,6 @@ class StdioTransport:
         except BrokenPipeError as error:
             raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
 
-    async def close(self) -> None:
-        self._child.close_stdin()
-
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         from acp_launch.process.child import WORD
 
@@ -96,7 +90,6 @@ class RemoteTransport:
         self._remote, self._lines = remote, lines
         self._heard: list[bytes] = []
         self._news, self._room = asyncio.Event(), asyncio.Event()
-        self._is_closed = False
         lines.listen(self._hear, self._room.set)
 
     def _hear(self, line: bytes, message: Envelope | None) -> None:
@@ -115,17 +108,12 @@ class RemoteTransport:
 
     async def write(self, data: bytes) -> None:
         """Send whole messages."""
-        if self._is_closed:
-            raise TransportClosed("nothing more can be sent: the connection is closed")
         from acp_launch.process.child import first_of
 
         self._lines.send(data)
         while self._lines.is_full and self._remote.end is None:
             self._room.clear()
             await first_of(self._room.wait(), self._remote.wait())
-
-    async def close(self) -> None:
-        self._is_closed = True
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         with suppress(TimeoutError):
@@ -147,10 +135,7 @@ def transport(child: "Running") -> Transport:
 
 
 class Trace(Protocol):
-    """The trace of a launch (`acp_launch.trace`), as far as a connection needs it. `name` is the file's."""
-
-    @property
-    def name(self) -> str: ...
+    """The trace of a launch (`acp_launch.trace`), as far as a connection needs it."""
 
     def connected(self, child: "Running", server: str = "") -> AbstractContextManager[Transport]:
         """Connect as `connected`, and trace it."""
@@ -175,9 +160,7 @@ OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
 Deliver = Callable[[Answered | LaunchError], None]
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
-Spoilt = Callable[
-    [bytes], tuple[int | None, bytes]
-]  # the answers to a message that we failed to handle (`Peer.spoilt`)
+Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message we failed to handle needs (`Peer.spoilt`)
 Split = Callable[[bytes], Iterable[bytes]]  # a line becomes messages
 
 
@@ -231,7 +214,7 @@ class Pump:
         # Takes a chunk and its lines, and gives those of them that are to be handled here.
         self.passing: Callable[[bytes, Iterable[bytes]], Iterable[bytes]] | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._unsent = 0
+        self.unsent = 0  # bytes that wait for the other side to take them
         self._over: Callable[[str], LaunchError] | None = None
         self._is_over = asyncio.Event()
 
@@ -256,15 +239,10 @@ class Pump:
         """Return the loop time of the last received bytes."""
         return self._heard
 
-    @property
-    def unsent(self) -> int:
-        """Return how many bytes wait for the other side to take them."""
-        return self._unsent
-
     def send(self, line: bytes) -> None:
         """Queue a line; b"" is ignored."""
         if line:
-            self._unsent += len(line)
+            self.unsent += len(line)
             self._outbox.put_nowait(line)
 
     def reply(self, line: bytes) -> None:
@@ -273,7 +251,7 @@ class Pump:
         Raises:
             RemoteProtocolError: too many of them are unread.
         """
-        if self._unsent > MAX_REPLIES:
+        if self.unsent > MAX_REPLIES:
             raise RemoteProtocolError(f"{self.label} sends requests and does not read the answers")
         self.send(line)
 
@@ -344,7 +322,7 @@ class Pump:
             while True:
                 line = await self._outbox.get()
                 await self._transport.write(line)
-                self._unsent -= len(line)
+                self.unsent -= len(line)
                 self._outbox.task_done()
                 self.written()
         except TransportClosed:
@@ -377,7 +355,9 @@ class Pump:
 
     def _take(self, event: Answered | Reply | Junk, line: bytes) -> None:
         if isinstance(event, Answered):
-            self._answer(event)
+            _, deliver = self._waiting.pop(event.number, ("", None))
+            if deliver is not None:  # a late answer to an abandoned request is allowed (C-66)
+                deliver(event)
         elif isinstance(event, Reply):
             self.reply(event.line)
         else:
@@ -392,11 +372,6 @@ class Pump:
         if deliver is not None:
             said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
             deliver(LocalProtocolError(said))
-
-    def _answer(self, answer: Answered) -> None:
-        _, deliver = self._waiting.pop(answer.number, ("", None))
-        if deliver is not None:  # a late answer to an abandoned request is allowed (C-66)
-            deliver(answer)
 
     def _note_junk(self, junk: Junk, line: bytes) -> None:
         if not line.strip():

@@ -93,7 +93,6 @@ class Trace:
             self._add("message", ends, self._content(line))
 
     def _envelope(self, line: bytes) -> dict[str, object]:
-        """Return the id and the method of a message."""
         message = decode(line)
         if message is None:
             return {}
@@ -180,9 +179,6 @@ class TracedTransport:
         for line in self._said.feed(data):
             self._trace.message(line, "acp-launch", self._other, self._server)
         await self._inner.write(data)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         how, last_words = await self._inner.describe_end()

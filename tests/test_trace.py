@@ -174,9 +174,6 @@ class Chunks:
     async def write(self, data: bytes) -> None:
         pass
 
-    async def close(self) -> None:
-        pass
-
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         return "exited", ()
 

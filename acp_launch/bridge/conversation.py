@@ -26,11 +26,11 @@ from acp_launch.mcp.era import (
     UPDATED,
     Knowledge,
 )
-from acp_launch.mcp.message import capabilities
+from acp_launch.mcp.message import LISTS, PAGES, capabilities
 from acp_launch.private import blake2b
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope, Mishaps
+from acp_launch.protocol.jsonrpc import Envelope, Mishaps, text_at
 
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
@@ -113,22 +113,19 @@ PRESENTING = frozenset({INITIALIZE, DISCOVER})  # their answers say what a serve
 # Digests of a server's lists as the agent has seen them. They tell whether a new process has the same lists, and how
 # many tools there are.
 
-# method → (member of the result, what to send when it differs)
-LISTS = {
-    "tools/list": ("tools", "notifications/tools/list_changed"),
-    "prompts/list": ("prompts", "notifications/prompts/list_changed"),
-    "resources/list": ("resources", "notifications/resources/list_changed"),
-    "resources/templates/list": ("resourceTemplates", "notifications/resources/list_changed"),
-}
 CURSOR = "nextCursor"
-PAGES = 1000  # pages of a list that are read, as a server's pages may never end
+
+
+def change_of(method: str) -> str:
+    """Return the notification that a list differs."""
+    return f"notifications/{LISTS[method][0]}/list_changed"
 
 
 class Listing:
     """The digest and length of one list, fed page by page (MCP "pagination")."""
 
     def __init__(self, method: str) -> None:
-        self._member = LISTS[method][0]
+        self._member = LISTS[method][1]
         self._hash = blake2b(digest_size=16)
         self.count = 0
         self.pages = 0
@@ -171,21 +168,9 @@ def _canonical(item: bytes) -> bytes:
 REMEMBERED = frozenset({SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, *LISTS})  # requests whose parameters are kept
 
 
-class _Uri(Struct):
-    uri: str
-
-
-class _Cursor(Struct):
-    cursor: str | None = None
-
-
-_uri, _cursor = msgspec.json.Decoder(_Uri), msgspec.json.Decoder(_Cursor)
-
-
 def _page(params: Raw) -> str:
     """Return the cursor of the page that a request asks for, empty for the first."""
-    asked = jsonrpc.read(_cursor, params)
-    return (asked.cursor if asked else None) or ""
+    return text_at(params, "cursor") or ""
 
 
 class ConversationMemory:
@@ -199,54 +184,29 @@ class ConversationMemory:
         self.initialized: bytes = b""
         self.lists: dict[str, Listing] = {}
         self._level: Raw | None = None
-        self._subscriptions: dict[str, Raw] = {}
+        self.subscriptions: dict[str, Raw] = {}  # by the address of the resource
 
     def answered(self, method: str, params: Raw, result: Raw) -> None:
         """Note a request that the server has carried out."""
         if method in LISTS:
-            self._shown(method, params, result)
+            if text_at(params, "cursor") is None or method not in self.lists:
+                self.lists[method] = Listing(method)
+            self.lists[method].add(result)
         elif method == SET_LEVEL:
             self._level = params
+        elif (uri := text_at(params, "uri")) is None:
+            return
+        elif method == SUBSCRIBE:
+            self.subscriptions[uri] = params
         else:
-            self._subscribed(method, params)
-
-    @property
-    def is_subscribed(self) -> bool:
-        return bool(self._subscriptions)
+            self.subscriptions.pop(uri, None)
 
     def wishes(self) -> Iterator[tuple[str, Raw]]:
         """Yield the requests for a new process after the handshake: methods and parameters."""
         if self._level is not None:
             yield SET_LEVEL, self._level
-        for params in self._subscriptions.values():
+        for params in self.subscriptions.values():
             yield SUBSCRIBE, params
-
-    @property
-    def subscriptions(self) -> list[str]:
-        """The addresses of the resources that the agent has subscribed to."""
-        return list(self._subscriptions)
-
-    def unsubscribed(self) -> list[Raw]:
-        """Forget the subscriptions; return their parameters."""
-        left, self._subscriptions = self._subscriptions, {}
-        return list(left.values())
-
-    def _shown(self, method: str, params: Raw, result: Raw) -> None:
-        asked = jsonrpc.read(_cursor, params)
-        if asked is None:
-            return
-        if asked.cursor is None or method not in self.lists:
-            self.lists[method] = Listing(method)
-        self.lists[method].add(result)
-
-    def _subscribed(self, method: str, params: Raw) -> None:
-        resource = jsonrpc.read(_uri, params)
-        if resource is None:
-            return
-        if method == SUBSCRIBE:
-            self._subscriptions[resource.uri] = params
-        else:
-            self._subscriptions.pop(resource.uri, None)
 
 
 Phase = Literal["absent", "asleep", "replaying", "open", "final"]
@@ -332,7 +292,6 @@ class ConversationState:
         directories: Sequence[PurePath],
         *,
         call: float | None = None,
-        health: Health | None = None,
         gives_roots: bool = False,
         process: str = "",
         presentations: "Presentations | None" = None,
@@ -342,7 +301,7 @@ class ConversationState:
         self.knowledge = knowledge or Knowledge()  # may be shared with other conversations
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
-        self.call, self.health, self.gives_roots = call, health or Health(), gives_roots
+        self.call, self.health, self.gives_roots = call, Health(), gives_roots
         self.is_careful = policy is not None or call is not None  # no line takes the quick way of `passes`
         self.phase: Phase = "absent"
         self.memory = ConversationMemory()
@@ -436,7 +395,7 @@ class ConversationState:
     def unlearn(self, notification: str) -> None:
         """Drop the lists that the server says have changed."""
         if self.presentations is not None:
-            changed = (method for method, (_, told) in LISTS.items() if told == notification)
+            changed = (method for method in LISTS if change_of(method) == notification)
             self.presentations.forget(self.introduction.client, *changed)
 
     def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
@@ -515,9 +474,9 @@ class Restorer:
 
     def unsubscribe(self) -> None:
         """End the subscriptions at the server."""
-        for params in self._state.memory.unsubscribed():
-            if self._state.phase == "open":
-                self.ask(UNSUBSCRIBE, params, lambda message, line: None)
+        left, self._state.memory.subscriptions = self._state.memory.subscriptions, {}
+        for params in left.values() if self._state.phase == "open" else ():
+            self.ask(UNSUBSCRIBE, params, lambda message, line: None)
 
     def ask(self, method: str, params: object, take: Answered) -> bytes:
         """Send a request of ours, whose answer `take` gets; return its id."""
@@ -534,7 +493,7 @@ class Restorer:
         """Tell the agent that all it has seen may have changed."""
         self._told.clear()
         for method in self._state.memory.lists:
-            self._tell(LISTS[method][1])
+            self._tell(change_of(method))
         for uri in self._state.memory.subscriptions:
             self._state.ports.to_agent(jsonrpc.notification(UPDATED, {"uri": uri}))
 
@@ -554,14 +513,14 @@ class Restorer:
 
         def take(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:
-                self._state.unlearn(LISTS[method][1])
+                self._state.unlearn(change_of(method))
                 return
             self._state.learn(method, message.result, cursor or "")
             following = listing.add(self._visible(method, message, line))
             if following is not None:
                 self._list(method, known, listing, following)
             elif not listing.same(known):
-                self._tell(LISTS[method][1])
+                self._tell(change_of(method))
 
         self.ask(method, None if cursor is None else {"cursor": cursor}, take)
 

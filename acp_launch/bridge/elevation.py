@@ -20,24 +20,20 @@ server's own requests that wait for an answer are sent again, under ids of ours.
 
 from collections.abc import Callable, Hashable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge.conversation import answer_broken, each
+from acp_launch.bridge.conversation import ConversationState, Restorer, answer_broken, each
 from acp_launch.bridge.ledger import NULL, NumberedRequests
 from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
 from acp_launch.mcp.message import reported_token
 from acp_launch.private import compare_digest
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
+from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.window import Window
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.bridge.conversation import ConversationState, Restorer
 
 START, RESUME, END = "session/start", "session/resume", "session/end"
 METHODS = frozenset({START, RESUME, END})
@@ -48,18 +44,6 @@ UNKNOWN = jsonrpc.SERVER_LOST  # the code of all that has to do with a session t
 CAPABILITIES, CAPABILITY = ("result", "capabilities", "experimental"), "session-elevation"
 
 
-class _Named(Struct):
-    session: str = msgspec.field(name="sessionId")
-    last: Raw | UnsetType = msgspec.field(default=UNSET, name="lastSessionEventId")
-
-
-class _About(Struct):
-    uri: str
-
-
-_named, _about, _text = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_About), msgspec.json.Decoder(str)
-
-
 def superseding(method: str, params: Raw) -> Hashable | None:
     """Return a key that a later notification shares if it makes this one needless; None if none ever does."""
     if method.endswith("/list_changed"):
@@ -67,8 +51,8 @@ def superseding(method: str, params: Raw) -> Hashable | None:
     if method == PROGRESS:
         token = reported_token(params)
         return None if token is None else (method, key(token))
-    about = jsonrpc.read(_about, params) if method == UPDATED else None
-    return None if about is None else (method, about.uri)
+    uri = jsonrpc.text_at(params, "uri") if method == UPDATED else None
+    return None if uri is None else (method, uri)
 
 
 class Conversation(Protocol):
@@ -82,14 +66,6 @@ class Conversation(Protocol):
 
     def take(self, line: bytes) -> None:
         """Give a message of the agent to the exchange."""
-
-    def unsubscribe(self) -> None:
-        """End the subscriptions at the server."""
-
-    def ask_again(self) -> None:
-        """Send the agent the server's open requests, under other ids."""
-
-    def now(self) -> float: ...
 
     def move(self, elevation: "Elevation") -> None:
         """Move the agent's connection to another conversation, whose own is closed; this conversation ends."""
@@ -131,10 +107,12 @@ class Elevations:
 class Elevation:
     """The agent's side of one conversation: its messages come in here, and those for it go out here."""
 
-    def __init__(self, server: str, conversation: Conversation, sessions: Elevations, mishaps: Mishaps) -> None:
-        self.server, self.conversation = server, conversation
+    def __init__(
+        self, conversation: Conversation, state: ConversationState, restorer: Restorer, sessions: Elevations
+    ) -> None:
+        self.server, self.conversation = state.server, conversation
         self.id = ""  # of the session; empty without one
-        self._sessions, self._mishaps = sessions, mishaps
+        self._state, self._restorer, self._sessions = state, restorer, sessions
         self._window = Window()
         self._is_silent = False  # a session has ended, and no other one has begun
         self._is_introduced = False  # the agent's connection has done its handshake
@@ -144,7 +122,7 @@ class Elevation:
 
     def from_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
-            self._mishaps.add("the agent", error)
+            self._state.mishaps.add("the agent", error)
             answer_broken(part, self.conversation.deliver, self.conversation.take)
 
         if (rest := each(line, self._agent_says, broke)) is not None:
@@ -167,7 +145,7 @@ class Elevation:
 
     def to_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
-            self._mishaps.add(f"the MCP server {self.server}", error)
+            self._state.mishaps.add(f"the MCP server {self.server}", error)
             answer_broken(part, self.conversation.take, self.conversation.deliver)
 
         rest = each(line, self._server_says, broke)
@@ -209,8 +187,8 @@ class Elevation:
         number = self._window.newest + 1
         if EVENT_ID.encode() in line:  # of a session between us and the server
             line = splice.without(line, ("params",), (EVENT_ID,))
-        line = splice.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
-        self._window.append(line, key=superseding(method, params), now=self.conversation.now())
+        line = splice.with_members(line, ("params",), b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
+        self._window.append(line, key=superseding(method, params), now=self._state.ports.now())
         return line
 
     def _event(self, number: int) -> str:
@@ -229,7 +207,7 @@ class Elevation:
         if self.id:
             self._sessions.close(self, self.id)
             self.id, self._window, self._is_silent = "", Window(), True
-            self.conversation.unsubscribe()
+            self._restorer.unsubscribe()
 
     # Requests about sessions.
 
@@ -241,12 +219,12 @@ class Elevation:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
         elif message.method == START:
             self._start(id)
-        elif (named := jsonrpc.read(_named, message.params)) is None:
+        elif (named := jsonrpc.text_at(message.params, "sessionId")) is None:
             self.conversation.deliver(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, f"{message.method} needs a sessionId"))
-        elif (found := self._sessions.find(self.server, named.session)) is None:
+        elif (found := self._sessions.find(self.server, named)) is None:
             self._refuse(id, UNKNOWN, "unknown_session", "there is no such session, or it has expired")
         elif message.method == RESUME:
-            self._resume(id, found, named.last)
+            self._resume(id, found, jsonrpc.text_at(message.params, "lastSessionEventId") or "")
         else:
             found.end()
             self.conversation.deliver(jsonrpc.result(id, {}))
@@ -261,7 +239,7 @@ class Elevation:
             self.id, self._is_silent = session, False
             self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
 
-    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType) -> None:
+    def _resume(self, id: Raw, found: "Elevation", last: str) -> None:
         if found is self:
             self._catch_up(id, last)
         elif self.id:
@@ -270,20 +248,20 @@ class Elevation:
             self.conversation.move(found)
             found._is_introduced = True
             found._catch_up(id, last)
-            found.conversation.ask_again()
+            for question in found._state.questions.ask_again():
+                found._state.ports.to_agent(question)
 
-    def _catch_up(self, id: Raw, last: Raw | UnsetType) -> None:
-        missed = self._window.since(self._number(last), self.conversation.now())
+    def _catch_up(self, id: Raw, last: str) -> None:
+        missed = self._window.since(self._number(last), self._state.ports.now())
         self.conversation.deliver(jsonrpc.result(id, {"resumed": True, "catchup": missed is not None}))
         for _, line in missed or ():
             self.conversation.deliver(line)
 
-    def _number(self, last: Raw | UnsetType) -> int | None:
+    def _number(self, last: str) -> int | None:
         """Return the number of an event of this session; None if it is not an id of one."""
-        text = (None if last is UNSET else jsonrpc.read(_text, last)) or ""
-        digits = text.rpartition(".")[2]
+        digits = last.rpartition(".")[2]
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 12 else 0
-        return number if number and text == self._event(number) else None
+        return number if number and last == self._event(number) else None
 
     def _refuse(self, id: Raw, code: int, reason: str, why: str) -> None:
         self.conversation.deliver(jsonrpc.error(id, code, why, {"reason": reason}))
@@ -296,13 +274,6 @@ PATIENCE = stretch(2.0)  # seconds for an answer; a server may say nothing to a 
 # The codes by which a server without sessions refuses one.
 WITHOUT_SESSIONS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)
 LONGEST = 1024  # bytes of an event's id
-
-
-class _Event(Struct):
-    id: Raw | UnsetType = msgspec.field(default=UNSET, name="sessionEventId")
-
-
-_event = msgspec.json.Decoder(_Event)
 
 
 class Sessions(Struct):
@@ -324,7 +295,7 @@ class Upstream:
     lists and resources may have changed.
     """
 
-    def __init__(self, state: "ConversationState", restorer: "Restorer", sessions: Sessions) -> None:
+    def __init__(self, state: ConversationState, restorer: Restorer, sessions: Sessions) -> None:
         self._state, self._restorer, self._sessions = state, restorer, sessions
         self._id = ""  # of the session
         self._last: Raw | None = None  # the id of the last event
@@ -354,9 +325,9 @@ class Upstream:
     def note(self, params: Raw) -> None:
         """Note an event that the agent gets."""
         is_begun = self._id or (self._asked and self._method == START)  # an event may overtake the answer
-        event = jsonrpc.read(_event, params) if is_begun else None
-        if event is not None and event.id is not UNSET and len(bytes(event.id)) <= LONGEST:
-            self._last = event.id.copy()
+        event = jsonrpc.member(params, EVENT_ID) if is_begun else None
+        if event is not None and len(bytes(event)) <= LONGEST:
+            self._last = event.copy()
 
     def lost(self) -> None:
         """Note the end of the process."""

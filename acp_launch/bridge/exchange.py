@@ -22,15 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
-from acp_launch.bridge.conversation import (
-    BROKEN,
-    REMEMBERED,
-    TIMED_OUT,
-    ConversationState,
-    Lost,
-    Restorer,
-    each,
-)
+from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Lost, Restorer, each
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,
@@ -61,7 +53,7 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
-OUR_ROOTS = b'{"listChanged":true}'
+CAPABLE, OUR_ROOTS = ("params", "capabilities"), b'"roots":{"listChanged":true}'
 
 
 def _rename(line: bytes, id: Raw) -> bytes:
@@ -72,19 +64,12 @@ def _rename(line: bytes, id: Raw) -> bytes:
 
 def _with_roots(line: bytes) -> bytes:
     """Declare `roots` in an `initialize`; return it unchanged if it has no readable capabilities."""
-    from acp_launch.protocol.splice import Malformed, members
+    from acp_launch.protocol.splice import at, is_object, with_members, without
 
-    try:
-        (params,) = (member for member in members(line) if member.key == "params")
-        (able,) = (member for member in members(line, params.start) if member.key == "capabilities")
-        declared = members(line, able.start)
-    except (Malformed, ValueError):
+    able = at(line, CAPABLE)
+    if able is None or not is_object(line, able[0]):
         return line
-    for member in declared:
-        if member.key == "roots":
-            return line[: member.start] + OUR_ROOTS + line[member.end :]
-    end = able.end - 1  # the closing bracket
-    return line[:end] + (b"," if declared else b"") + b'"roots":' + OUR_ROOTS + line[end:]
+    return with_members(without(line, CAPABLE, ("roots",)), CAPABLE, OUR_ROOTS)
 
 
 REPLAYED = (CANCELLED, PROGRESS, INITIALIZED)  # about requests that have ended, or replayed anyway; never queued
@@ -139,7 +124,8 @@ class AgentSide:
             self._unreadable(line)
             return None
         if self._state.policy and (why := self._ambiguous(line) or self._state.policy.refusal(line)):
-            self._forbidden(message, why)
+            if message.id is not UNSET and message.method is not UNSET:
+                self._state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
             return None
         if message.method is UNSET:
             return self._answers(message, line)
@@ -155,10 +141,6 @@ class AgentSide:
         if line.strip():
             said = "this line is not a JSON-RPC message and was not passed on"
             self._state.ports.to_agent(jsonrpc.error(Raw(NULL), jsonrpc.PARSE_ERROR, said))
-
-    def _forbidden(self, message: Envelope, why: str) -> None:
-        if message.id is not UNSET and message.method is not UNSET:
-            self._state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -278,7 +260,7 @@ class ServerSide:
         asked = state.ledger.open.get(number)
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
             return None
-        state.ledger.settle_key(number)
+        del state.ledger.open[number]
         state.health.heard(state.ports.now())
         state.ports.alive()
         return message
@@ -469,7 +451,7 @@ class Exchange:
     @property
     def is_in_use(self) -> bool:
         """Whether the agent would miss the process: it waits for something, or has subscribed to it."""
-        return self.is_waiting or bool(self.state.questions.open) or self.state.memory.is_subscribed
+        return self.is_waiting or bool(self.state.questions.open) or bool(self.state.memory.subscriptions)
 
     def fall_asleep(self) -> None:
         """Answer in place of the server, as far as its last process allows; the caller starts one for the rest."""
@@ -514,22 +496,16 @@ class Exchange:
             self.from_server.upstream.lost()
         waiting = self._unsent(unsent)
         again = {key(each.asked.id) for each in waiting if each.asked is not None}
-        for asked in state.ledger.close():
+        died, state.ledger.open = state.ledger.waiting(), {}
+        for asked in died:
             if key(asked.id) not in again:
                 self._died_with_it(asked, for_good=for_good)
-        for left in state.queue.put_back(waiting) if waiting else ():
-            if left.asked is not None:
-                state.refuse(left.asked)
+        left = [*(state.queue.put_back(waiting) if waiting else ()), *(state.queue.take_all() if for_good else ())]
+        for asked in [waiter.asked for waiter in left if waiter.asked is not None]:
+            state.refuse(asked)
         for id in state.questions.die():
             params = {"requestId": id, "reason": f'MCP server "{state.server}" {lost.why}'}
             state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
-        if for_good:
-            self._refuse_waiting()
-
-    def ask_again(self) -> None:
-        """Send the server's open requests to a new connection of the agent."""
-        for line in self.state.questions.ask_again():
-            self.state.ports.to_agent(line)
 
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
@@ -580,7 +556,7 @@ class Exchange:
 
     def _excuse_questions(self, now: float) -> None:
         """Let a server be silent while it waits for the user; or, to pings alone, for the agent."""
-        if self.state.questions.wait_for_user:
+        if any(question.for_user for question in self.state.questions.open.values()):
             self.excuse()
         elif self.state.questions.open:
             self.state.health.heard(now)
@@ -639,11 +615,6 @@ class Exchange:
             if asked.method == INITIALIZE:
                 self.state.memory.initialize = b""  # not replayed; the agent may try again
             self.state.refuse(asked, was_sent=asked.method != INITIALIZE)
-
-    def _refuse_waiting(self) -> None:
-        for waiting in self.state.queue.take_all():
-            if waiting.asked is not None:
-                self.state.refuse(waiting.asked)
 
     def _time_out(self, now: float) -> bool:
         """Expire requests after `timeouts.call` of silence without progress; return whether one has expired."""

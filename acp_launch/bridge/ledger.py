@@ -55,10 +55,7 @@ class Ledger:
 
     def settle(self, id: Raw) -> OpenRequest | None:
         """Remove and return the request that this id answers; None if there is none."""
-        return self.settle_key(key(id))
-
-    def settle_key(self, number: bytes) -> OpenRequest | None:
-        return self.open.pop(number, None)
+        return self.open.pop(key(id), None)
 
     def cancel(self, id: Raw) -> None:
         """Forget a request that the agent cancels, as its answer is not waited for. A handshake cannot be cancelled."""
@@ -74,12 +71,6 @@ class Ledger:
 
     def waiting(self) -> list[OpenRequest]:
         return list(self.open.values())
-
-    def close(self) -> list[OpenRequest]:
-        """Remove and return all requests."""
-        left = self.waiting()
-        self.open.clear()
-        return left
 
 
 MOST_BYTES = 16 * 1024 * 1024  # bytes of messages that wait
@@ -115,10 +106,6 @@ class Questions:
     def is_full(self) -> bool:
         """Whether so many wait for the agent that the server's next one must be refused."""
         return len(self.open) >= QUESTIONS or sum(len(each.line) for each in self.open.values()) >= MOST_BYTES
-
-    @property
-    def wait_for_user(self) -> bool:
-        return any(question.for_user for question in self.open.values())
 
     def ask(self, id: Raw, method: str, line: bytes) -> bytes:
         """Note a question; return it for the agent."""
@@ -332,9 +319,8 @@ class Health:
     Any line from the server is a sign of life.
     """
 
-    def __init__(self, *, idle: float = IDLE, least: float = LEAST) -> None:
+    def __init__(self) -> None:
         self.knows_ping = False  # it has answered a ping, possibly with an error
-        self._idle, self._least = idle, least
         self._heard = 0.0
         self._asked: float | None = None
         self._misses = 0
@@ -352,7 +338,7 @@ class Health:
         """Suspect the server because a call took longer than `limit`; return whether to ping now."""
         if self._patience is not None or not self.knows_ping:
             return False
-        self._asked, self._patience = now, max(limit, self._least)
+        self._asked, self._patience = now, max(limit, LEAST)
         return True
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
@@ -364,7 +350,7 @@ class Health:
         return self._while_idle(now)
 
     def _while_idle(self, now: float) -> Literal["ping", "wedged", "fine"]:
-        if not self.knows_ping or now - (self._asked or self._heard) <= self._idle:
+        if not self.knows_ping or now - (self._asked or self._heard) <= IDLE:
             return "fine"
         self._misses += self._asked is not None
         if self._misses >= MISSES:

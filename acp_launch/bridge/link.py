@@ -65,7 +65,7 @@ class Link:
         self.serve(user, way)
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
-        self._is_closed = self._is_told = self._is_paused = False
+        self._is_closed = self._is_told = self.is_paused = False
         self._out = Outflow(sink, lambda: self._user.room(), lambda: self._end(LinkEnd("no longer reads")))
         self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
 
@@ -82,10 +82,6 @@ class Link:
     def held(self) -> int:
         """The bytes that the peer has not taken yet."""
         return self._out.held
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
 
     @property
     def has_hung_up(self) -> bool:
@@ -110,11 +106,11 @@ class Link:
         self._out.release()
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         self._in.pause()
 
     def resume(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         self._in.resume()
 
     def drain(self) -> None:

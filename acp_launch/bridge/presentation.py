@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from acp_launch.document.cache import JsonCache
+from acp_launch.mcp.era import INITIALIZE
 from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
 from acp_launch.private import make_digest
@@ -25,7 +26,6 @@ FOLDER = "servers"
 CLIENTS = 4  # of which answers are kept, for each server
 FILES = 200
 MOST = 4 * 1024 * 1024  # bytes of a server's answers; one with more is started at once each time
-INITIALIZE = "initialize"
 
 _Pages = dict[str, str]  # by cursor, empty for the first page
 

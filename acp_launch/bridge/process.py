@@ -61,10 +61,7 @@ class StartTimes(Struct):
 
 
 class Conversation(Protocol):
-    """The rest of a conversation: the exchange, and the agent's side."""
-
-    @property
-    def exchange(self) -> Exchange: ...
+    """The agent's side of a conversation."""
 
     def to_agent(self, line: bytes, messages: Sequence[Envelope] = ()) -> None: ...
 
@@ -96,6 +93,7 @@ class ServerProcess(LinkUser):
         plan: ServerPlan,
         program: Program,
         relay: Conversation,
+        exchange: Exchange,
         observer: ServerObserver,
         *,
         max_line: int,
@@ -111,7 +109,7 @@ class ServerProcess(LinkUser):
         self.adapter: EraAdapter | None = None  # if the process has no handshake
         self.times = StartTimes()
         self.is_used = True  # since the last look
-        self._relay, self._observer, self._max_line = relay, observer, max_line
+        self._relay, self._exchange, self._observer, self._max_line = relay, exchange, observer, max_line
         self._presentations, self._trace = presentations, trace
         self._latest: Running | None = None  # the process, or that which has ended last
         self._probe = True
@@ -133,7 +131,7 @@ class ServerProcess(LinkUser):
 
     def renew_as(self, plan: ServerPlan, program: Program) -> None:
         """Go on with another process, of a plan that differs only in what `CARRIED` names."""
-        self.plan, self._probe, self._relay.exchange.state.knowledge = plan, True, known_era(plan)
+        self.plan, self._probe, self._exchange.state.knowledge = plan, True, known_era(plan)
         self.supervisor.renew_as(program, restart=plan.restart, required=plan.required)
 
     async def retire(self, why: str, hurry: asyncio.Event) -> None:
@@ -143,21 +141,19 @@ class ServerProcess(LinkUser):
 
     def tick(self) -> None:
         """Check time-outs and stopped processes; called now and then."""
-        exchange = self._relay.exchange
         if self.link is not None and self.link.is_paused:
-            exchange.excuse()
-        is_stopped = exchange.is_waiting and self._is_stopped()
+            self._exchange.excuse()
+        is_stopped = self._exchange.is_waiting and self._is_stopped()
         if is_stopped and not self._was_stopped:
             self._observer.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
         self._was_stopped = is_stopped
-        exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
+        self._exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
         self._doze()
 
     def wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
-        exchange = self._relay.exchange
-        is_lazy = isinstance(self.plan, RemotePlan) or exchange.state.phase == "asleep"
-        if is_lazy and self.link is None and exchange.is_waiting:
+        is_lazy = isinstance(self.plan, RemotePlan) or self._exchange.state.phase == "asleep"
+        if is_lazy and self.link is None and self._exchange.is_waiting:
             self.supervisor.need()
 
     def hope(self) -> None:
@@ -181,27 +177,27 @@ class ServerProcess(LinkUser):
     def started(self, child: Running) -> None:
         self.link = self._connect(child)
         self._latest, self.times.begun, self.times.messages = child, self._loop.time(), 0
-        if self._relay.exchange.state.knowledge.server == "stateless":
+        if self._exchange.state.knowledge.server == "stateless":
             self._adapt()
-        self._relay.exchange.attached(probe=self._probe)
+        self._exchange.attached(probe=self._probe)
 
     def _connect(self, child: Running) -> Link | Lines:
         if (lines := child.lines) is not None:
             lines.listen(self._receive_message, self.room, self.burst)
             return lines
         assert isinstance(child, Child)
-        way = QuickWay(self._relay.exchange.from_server.passes, self._relay.to_agent)
+        way = QuickWay(self._exchange.from_server.passes, self._relay.to_agent)
         return Link(child.source, child.sink, self, way, max_line=self._max_line)
 
     def ending(self) -> None:
         if self.link is not None:
             self.link.close()
             self.link = None
-            self._relay.exchange.detached()
+            self._exchange.detached()
 
     def lost(self, change: Change) -> None:
         relay = self._relay
-        if self.link is not None:
+        if isinstance(self.link, Link):
             self.link.drain()
         self.ending()
         if self._dying is not None:
@@ -218,12 +214,12 @@ class ServerProcess(LinkUser):
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         if change.by_hand:
-            relay.exchange.end_session()
+            self._exchange.end_session()
         told = lost(change, self.plan.name)
         told = replace(told, why=self.retired or told.why, stderr=() if self.retired else told.stderr)
-        relay.exchange.lost(told, for_good=for_good, unsent=unsent)
+        self._exchange.lost(told, for_good=for_good, unsent=unsent)
         if change.state == "asleep":
-            relay.exchange.fall_asleep()
+            self._exchange.fall_asleep()
             self._loop.call_soon(self.wake)  # a request may have come while it was ended
         relay.follow_up()
 
@@ -232,14 +228,11 @@ class ServerProcess(LinkUser):
 
         Another one is started then, because its restart policy is not for that.
         """
-        exchange = self._relay.exchange
-        if (
-            exchange.state.knowledge.server is not None
-            or not isinstance(self.plan, StdioPlan)
-            or not exchange.is_discovering
-        ):
+        knowledge = self._exchange.state.knowledge
+        is_local = isinstance(self.plan, StdioPlan)
+        if knowledge.server is not None or not is_local or not self._exchange.is_discovering:
             return False
-        exchange.state.knowledge.learn("handshake")
+        knowledge.learn("handshake")
         self._loop.call_soon(self.supervisor.renew)
         return True
 
@@ -259,7 +252,7 @@ class ServerProcess(LinkUser):
     def _doze(self) -> None:
         """Send a server to sleep that was not used for its `idle`."""
         now, idle = self._loop.time(), self.plan.idle
-        if self.is_used or self._relay.exchange.is_in_use or not self.supervisor.life.is_up:
+        if self.is_used or self._exchange.is_in_use or not self.supervisor.life.is_up:
             self.is_used, self._used = False, now
         elif idle is not None and now - self._used >= idle:
             self.supervisor.sleep()
@@ -278,18 +271,17 @@ class ServerProcess(LinkUser):
         assert link is not None
         held = link.held
         if self.adapter is None:
-            self._relay.exchange.from_server(line)
+            self._exchange.from_server(line)
         else:
-            self._relay.exchange.heard()  # not every message of it reaches the agent
+            self._exchange.heard()  # not every message of it reaches the agent
             self.adapter.from_server(line)
             self._look_after_adapter()
         if link.held > held and link.is_full:
             link.pause()
 
     def _receive_message(self, line: bytes, message: Envelope | None) -> None:
-        """Handle a message of a remote server."""
         try:
-            if self._relay.exchange.from_server.passes(line, message) is not None:
+            if self._exchange.from_server.passes(line, message) is not None:
                 self._relay.to_agent(line)
             else:
                 self.receive(line)
@@ -319,7 +311,7 @@ class ServerProcess(LinkUser):
         self._relay.burst(is_on)
 
     def fail(self, error: Exception) -> None:
-        self._relay.exchange.state.mishaps.add(f"the MCP server {self.name}", error)
+        self._exchange.state.mishaps.add(f"the MCP server {self.name}", error)
 
     # The adapter, and its ports.
 
@@ -340,12 +332,11 @@ class ServerProcess(LinkUser):
         self._look_after_adapter()
 
     def _adapt(self) -> "EraAdapter":
-        """Put an adapter in front of a process that has no handshake."""
         from acp_launch.mcp.adapter import EraAdapter  # few servers need it
 
-        exchange = self._relay.exchange
-        self.adapter = EraAdapter(self.plan.name, self, exchange.state.knowledge)
-        self._was_careful, exchange.state.is_careful = exchange.state.is_careful, True  # no line may pass by it
+        state = self._exchange.state
+        self.adapter = EraAdapter(self.plan.name, self, state.knowledge)
+        self._was_careful, state.is_careful = state.is_careful, True  # no line may pass by it
         return self.adapter
 
     def _look_after_adapter(self) -> None:
@@ -355,10 +346,10 @@ class ServerProcess(LinkUser):
 
     def _remove_adapter(self) -> None:
         self.adapter = None
-        self._relay.exchange.state.is_careful = self._was_careful
+        self._exchange.state.is_careful = self._was_careful
 
     def to_agent(self, line: bytes) -> None:
-        self._relay.exchange.from_server(line)
+        self._exchange.from_server(line)
 
     def to_server(self, line: bytes) -> None:
         self._relay.write(line)

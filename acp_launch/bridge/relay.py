@@ -91,9 +91,6 @@ class Relay(LinkUser):
         self._kept_bytes = 0
         self._is_expected = False
         self._loop = asyncio.get_running_loop()
-        self.process = ServerProcess(
-            plan, program, self, observer, max_line=max_line, presentations=presentations, trace=trace
-        )
         state = ConversationState(
             plan.name,
             self,
@@ -102,12 +99,15 @@ class Relay(LinkUser):
             directories,
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
-            process=self.name,
+            process=program.name,
             presentations=presentations,
             knowledge=known_era(plan),
         )
         state.is_careful |= trace is not None
         self.exchange = Exchange(state, start=plan.timeouts.start)
+        self.process = ServerProcess(
+            plan, program, self, self.exchange, observer, max_line=max_line, presentations=presentations, trace=trace
+        )
         if presentations is not None and presentations.is_known:
             self.exchange.fall_asleep()
 
@@ -129,7 +129,6 @@ class Relay(LinkUser):
         self._connect(Link(shim.source, shim.sink, self, self._way(), max_line=self._max_line), shim)
 
     def _share(self, shim: ShimConnection) -> None:
-        """Begin another session of a shared server."""
         from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
         if self._shared is None:
@@ -162,8 +161,9 @@ class Relay(LinkUser):
         """Let the agent open elevated sessions, and ask the server for one."""
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
-        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.state.mishaps)
-        self.exchange.state.is_careful = self.exchange.state.questions.keeps_lines = True
+        state = self.exchange.state
+        self.elevation = Elevation(self, state, self.exchange.restorer, sessions)
+        state.is_careful = state.questions.keeps_lines = True
         self.exchange.seek(of_server)
 
     def tick(self) -> None:
@@ -182,12 +182,6 @@ class Relay(LinkUser):
 
     def take(self, line: bytes) -> None:
         self.exchange.from_agent(line)
-
-    def unsubscribe(self) -> None:
-        self.exchange.restorer.unsubscribe()
-
-    def ask_again(self) -> None:
-        self.exchange.ask_again()
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent
@@ -351,7 +345,6 @@ class Relay(LinkUser):
         return shim
 
     def _expire(self) -> None:
-        """End the conversation."""
         if self._away is not None:
             self._away.cancel()
         self.left.set()

@@ -275,9 +275,6 @@ async def seat(
     names: Container[str],
     seated: Callable[[ShimConnection], None],
     refused: Callable[[str], None],
-    *,
-    uid_of: Callable[[socket.socket], int | None] = peer_uid,
-    patience: float = PATIENCE,
 ) -> AsyncIterator[Seat]:
     """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
@@ -292,10 +289,10 @@ async def seat(
 
         async def meet(connection: socket.socket) -> None:
             try:
-                async with asyncio.timeout(patience):
-                    shim = await _admit(connection, offered.token, names, uid_of(connection))
+                async with asyncio.timeout(PATIENCE):
+                    shim = await _admit(connection, offered.token, names, peer_uid(connection))
             except (GreetingRefused, OSError) as why:
-                late = f"it sent no greeting within {patience:g} s"
+                late = f"it sent no greeting within {PATIENCE:g} s"
                 refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
             else:
                 asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
@@ -358,7 +355,6 @@ def _hand_over(shim: ShimConnection, seated: Callable[[ShimConnection], None]) -
 
 
 async def _greeting(connection: socket.socket) -> bytes:
-    """Receive the first line."""
     heard = b""
     while b"\n" not in heard:
         if len(heard) >= LONGEST_GREETING:

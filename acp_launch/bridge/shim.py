@@ -91,7 +91,6 @@ def _lends(seat: "socket") -> bool:
 
 
 def _flows(descriptor: int) -> bool:
-    """Tell whether the descriptor is a pipe or a socket."""
     return posix.fstat(descriptor).st_mode & 0o170000 in (0o010000, 0o140000)  # S_IFMT: S_IFIFO, S_IFSOCK
 
 

@@ -93,7 +93,6 @@ def _called(line: bytes) -> str | None:
 
 
 def _only(line: bytes, message: Sequence[Member], key: str) -> str | None:
-    """Return the string under `key`; None if there is none."""
     member = _member(message, key)
     if member is None:
         return None

@@ -311,7 +311,7 @@ async def _log_in(
     from acp_launch.console import logins
     from acp_launch.console.ask.terminal import possible
     from acp_launch.oauth.exchange import Refused
-    from acp_launch.oauth.flow import Wanted, log_in
+    from acp_launch.oauth.flow import LoginFlow, Wanted
     from acp_launch.oauth.listener import LoopbackListener
 
     url, oauth, secret = target.server.url.reveal({}), target.oauth, target.client_secret
@@ -343,16 +343,9 @@ async def _log_in(
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
     try:
         async with listener.listen(oauth.callback_port or 0):
-            grant, login = await log_in(
-                wanted,
-                listener,
-                more=more,
-                registered=before,
-                device=device,
-                confirm=logins.confirm if possible() else None,
-                waiting=say_waiting,
-                patience=limit,
-            )
+            confirm = logins.confirm if possible() else None
+            flow = LoginFlow(wanted, listener, device, confirm, say_waiting, limit)
+            grant, login = await flow.log_in(more=more, registered=before)
     except Refused as refused:
         fix = refused.fix or "ask the operator of the server"
         raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None

@@ -53,12 +53,9 @@ class StartedProgram(NamedTuple):
     @property
     def remote(self) -> RemoteFacts | None:
         """What is known of the connection to a remote server; None for a local one."""
-        from acp_launch.mcp.remote import Remote, RemoteProgram
+        from acp_launch.mcp.remote import Remote
 
-        if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
-            return None
-        here = self.running
-        return RemoteFacts(self.program.type, here.era or self.transport.era, here.has_session, here.tls)
+        return self.running.facts(self.transport.era) if isinstance(self.running, Remote) else None
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""

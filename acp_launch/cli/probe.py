@@ -23,7 +23,7 @@ from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.mcp.client import McpClient, McpConnection, connect, shake_hands
+from acp_launch.mcp.client import McpClient, McpConnection, shake_hands
 from acp_launch.mcp.http.wire import Credentials, RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
@@ -138,7 +138,7 @@ async def meet_server(
     """Do the handshake with the only server of a plan. Roots are declared if the profile says so, or `offers_roots`."""
     (server,) = plan.servers
     limit, roots = server.timeouts.start, (plan.cwd, *plan.additional_directories)
-    connecting = connect(
+    made = McpConnection(
         server.name,
         program.transport,
         McpClient(roots, declares_roots=offers_roots or server.roots == "session"),
@@ -147,7 +147,7 @@ async def meet_server(
         max_line=settings.max_line,
         is_remote=isinstance(server, RemotePlan),
     )
-    async with connecting as connection:
+    async with made.running() as connection:
         with program.download(server, partial(say_downloading, server.name)) as download:
             info = await shake_hands(connection, limit=limit, since=download.since)
         after, era = time.monotonic() - program.begun, program.transport.era

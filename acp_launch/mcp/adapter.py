@@ -45,8 +45,6 @@ class _Result(Struct):
 
 
 class _Wanted(Struct):
-    """One of the `inputRequests`."""
-
     method: str = ""
     params: Raw = Raw(b"{}")
 
@@ -178,7 +176,7 @@ class EraAdapter:
         else:
             if message.method in era.NAMED:  # it may need input
                 self._calls[key(id)] = OpenCall(id.copy(), line, id.copy())
-            self._ports.to_server(splice.with_meta(line, self._meta()))
+            self._ports.to_server(splice.with_members(line, ("params", "_meta"), self._meta()))
 
     def _ask_discover(self, take: Take) -> None:
         id = self._fresh()
@@ -305,7 +303,8 @@ class EraAdapter:
         call.questions[bytes(id)] = name
         line = jsonrpc.request(id, wanted.method, wanted.params)
         if wanted.method == era.ELICITATION and mapping(decoded(wanted.params)).get("mode") == "url":
-            line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
+            needed = b'"elicitationId":' + bytes(id)  # until 2025-11-25, gone since
+            line = splice.with_members(line, ("params",), needed)
         self._ports.to_agent(line)
 
     def _take_answer(self, message: Envelope, id: Raw) -> bool:
@@ -327,11 +326,11 @@ class EraAdapter:
     def _try_again(self, call: OpenCall) -> None:
         """Send a request again, with the input and the exact state of the server (M-13)."""
         call.server_id = self._fresh()
-        line = splice.with_meta(splice.with_id(call.line, call.server_id), self._meta())
+        line = splice.with_members(splice.with_id(call.line, call.server_id), ("params", "_meta"), self._meta())
         if call.answers:
-            line = splice.with_params(line, written({"inputResponses": call.answers})[1:-1])
+            line = splice.with_members(line, ("params",), written({"inputResponses": call.answers})[1:-1])
         if call.state is not UNSET:
-            line = splice.with_params(line, b'"requestState":' + bytes(call.state))
+            line = splice.with_members(line, ("params",), b'"requestState":' + bytes(call.state))
         self._ports.to_server(line)
 
     def _drop(self, call: OpenCall, why: str) -> None:

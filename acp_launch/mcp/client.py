@@ -12,20 +12,15 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from msgspec import Raw, Struct
 
-from acp_launch.errors import (
-    LaunchError,
-    ProtocolError,
-    RemoteProtocolError,
-    ServerError,
-    ServerRefused,
-    WaitExpired,
-)
+from acp_launch.errors import LaunchError, ProtocolError, RemoteProtocolError, ServerError, ServerRefused, WaitExpired
 from acp_launch.mcp import message
 from acp_launch.mcp.message import (
+    LISTS,
+    PAGES,
     LogMessage,
     Progress,
     ServerInfo,
@@ -60,22 +55,10 @@ class McpClient:
         self._capabilities = message.ROOTS if declares_roots else {}
         self._roots = roots_result(directories)
         self._peer = Peer()
+        self.call, self.spoilt = self._peer.call, self._peer.spoilt
 
     def initialize(self) -> Call:
-        return self._peer.call(
-            "initialize",
-            {
-                "protocolVersion": message.VERSIONS[0],
-                "capabilities": self._capabilities,
-                "clientInfo": message.CLIENT_INFO,
-            },
-        )
-
-    def call(self, method: str, params: object) -> Call:
-        return self._peer.call(method, params)
-
-    def confirm(self) -> bytes:
-        return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
+        return self.call("initialize", {**message.HELLO, "capabilities": self._capabilities})
 
     def cancel(self, number: int, reason: str) -> bytes:
         """Build the cancellation of request `number`, whose answer may still come."""
@@ -93,10 +76,6 @@ class McpClient:
             yield from _news(incoming)
         else:
             yield incoming
-
-    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
-        """Return the answers due to a message that we failed to handle (`Peer.spoilt`)."""
-        return self._peer.spoilt(line)
 
     def _reply(self, asked: Called) -> bytes:
         if asked.method == "ping":
@@ -134,6 +113,8 @@ class ServerListener(Protocol):
 
 
 class McpConnection:
+    """A connection to a server. `waiting` hears of a long wait: its purpose, the seconds so far, and its limit."""
+
     def __init__(
         self,
         name: str,
@@ -156,6 +137,13 @@ class McpConnection:
         self.pump = Pump(
             transport, self._receive, self, self.label, spoilt=client.spoilt, max_line=max_line, split=messages
         )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Connect while the block runs; errors are raised as themselves, not in a group."""
+        async with self.pump.running():
+            yield self
+            await self.pump.flush()
 
     def note_open(self) -> None:
         """Note that the handshake is done."""
@@ -248,27 +236,6 @@ class McpConnection:
         return ServerRefused(said, code=fault.code, detail=details(fault))
 
 
-@asynccontextmanager
-async def connect(
-    name: str,
-    transport: Transport,
-    client: McpClient,
-    listener: ServerListener,
-    waiting: Waiting,
-    *,
-    max_line: int,
-    is_remote: bool = False,
-) -> AsyncIterator[McpConnection]:
-    """Connect to a server while the block runs; errors are raised as themselves, not in a group.
-
-    `waiting` is called during a long wait with its purpose, the seconds so far, and its limit.
-    """
-    connection = McpConnection(name, transport, client, listener, waiting, max_line=max_line, is_remote=is_remote)
-    async with connection.pump.running():
-        yield connection
-        await connection.pump.flush()
-
-
 # The handshake: `initialize`, then `notifications/initialized`.
 
 ANSWER = "answer to initialize"
@@ -306,7 +273,7 @@ async def shake_hands(
         raise error if connection.is_remote else _explain(error, connection.pump.noise) from None
     server = read_server(connection.label, result)
     connection.note_open()
-    connection.pump.send(connection.client.confirm())
+    connection.pump.send(jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {})))
     return server
 
 
@@ -324,15 +291,6 @@ def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
 
 
 # Lists, page after page (MCP "pagination").
-
-# method → (the capability that offers it, the member of its result)
-LISTS = {
-    "tools/list": ("tools", "tools"),
-    "resources/list": ("resources", "resources"),
-    "resources/templates/list": ("resources", "resourceTemplates"),
-    "prompts/list": ("prompts", "prompts"),
-}
-PAGES = 1000
 
 
 async def list_items(connection: McpConnection, method: str, *, limit: float) -> list[dict[str, Any]]:
@@ -448,7 +406,6 @@ def _line(kind: str, facts: list[str]) -> str:
 
 
 def _size(base64: object) -> str:
-    """Return the decoded size of Base64 text."""
     return count(len(base64.rstrip("=")) * 3 // 4, "byte") if isinstance(base64, str) else ""
 
 

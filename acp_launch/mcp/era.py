@@ -55,7 +55,6 @@ class Discovered(Struct):
     meta: Raw = field(default_factory=lambda: Raw(b"{}"), name="_meta")
 
 
-_text = msgspec.json.Decoder(str)
 _versions = msgspec.json.Decoder(list[str])
 _discovered = msgspec.json.Decoder(Discovered)
 
@@ -67,12 +66,7 @@ def is_stateless(params: Raw) -> bool:
 
 def version_of(params: Raw) -> str:
     """Return the version in the `_meta` of a stateless request; empty for one of the era with a handshake."""
-    return _text_at(params, "_meta", VERSION)
-
-
-def _text_at(params: Raw, *path: str) -> str:
-    found = jsonrpc.member(params, *path)
-    return "" if found is None else jsonrpc.read(_text, found) or ""
+    return jsonrpc.text_at(params, "_meta", VERSION) or ""
 
 
 def encode_header(value: str) -> str:
@@ -86,7 +80,7 @@ def encode_header(value: str) -> str:
 def request_headers(version: str, method: str, params: Raw) -> dict[str, str]:
     """Return the headers that repeat parts of a stateless request; its server refuses one that differs from them."""
     headers = {"MCP-Protocol-Version": encode_header(version), "Mcp-Method": encode_header(method)}
-    if method in NAMED and (name := _text_at(params, NAMED[method])):
+    if method in NAMED and (name := jsonrpc.text_at(params, NAMED[method])):
         headers["Mcp-Name"] = encode_header(name)
     return headers
 

@@ -22,7 +22,15 @@ from acp_launch.regex import regex
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 LARGEST = 1e300
 CLIENT_INFO = {"name": "acp-launch", "version": __version__}
+HELLO: dict[str, Any] = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
 ROOTS: dict[str, Any] = {"roots": {"listChanged": True}}  # as a capability
+LISTS = {  # method → the capability that offers it, and the member of its result
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resources", "resourceTemplates"),
+    "prompts/list": ("prompts", "prompts"),
+}
+PAGES = 1000  # pages of a list that are read, as a server's pages may never end
 RELEASE = "use a release of it that speaks one of"
 OURS = ", ".join(VERSIONS)
 

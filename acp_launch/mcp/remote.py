@@ -30,6 +30,7 @@ from acp_launch.mcp.http.wire import (
     HttpRequest,
     Limits,
     NoToken,
+    RemoteFacts,
     origin,
     read_challenges,
 )
@@ -153,14 +154,15 @@ class Remote:
             refusal=program.refusal,
             is_proven=memory.is_proven,
         )
-        self._connection = RemoteConnection(site, program.url, self, known=memory.era, limits=program.limits)
+        self._connection = RemoteConnection(site, self, known=memory.era, limits=program.limits)
         self._connection.refusal = program.credentials.refusal if program.credentials is not None else None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
-        self._end: Ended | None = None
+        self.end: Ended | None = None
+        self.tls = ""  # the version of TLS ("TLSv1.3") of the first answer; empty without encryption
         self._line: Callable[[bytes, Envelope | None], None] | None = None  # gets the server's messages
         self._room: Callable[[], None] = _do_nothing
         self._burst: Callable[[bool], None] = _do_nothing
@@ -171,7 +173,7 @@ class Remote:
         self._stopping: asyncio.Task[StopOutcome] | None = None
         self._client: httpx2.AsyncClient | None = None
         self._place: Mapping[str, object] = {}
-        self._tls: str | None = None  # None: nothing was answered yet
+        self._is_answered = False
         self._mishaps = Mishaps(self.note)
 
     # The interface of a process.
@@ -185,27 +187,17 @@ class Remote:
         return self
 
     @property
-    def end(self) -> Ended | None:
-        return self._end
-
-    @property
     def is_dead(self) -> bool:
-        return self._end is not None
+        return self.end is not None
 
     @property
     def era(self) -> Era:
         """The era of the server, as far as it is known."""
         return self._connection.era
 
-    @property
-    def has_session(self) -> bool:
-        """Whether the server has given a session id."""
-        return self._connection.has_session
-
-    @property
-    def tls(self) -> str:
-        """The version of TLS ("TLSv1.3") of the first answer; empty without encryption."""
-        return self._tls or ""
+    def facts(self, era: str) -> RemoteFacts:
+        """Return what is known of the connection; `era` is that of its server if it is not known here."""
+        return RemoteFacts(self._program.type, self.era or era, self._connection.has_session, self.tls)
 
     @property
     def unsent(self) -> Sequence[bytes]:
@@ -214,8 +206,8 @@ class Remote:
 
     async def wait(self) -> Ended:
         await self._ended.wait()
-        assert self._end is not None
-        return self._end
+        assert self.end is not None
+        return self.end
 
     def stderr_tail(self) -> list[str]:
         return self._tail.lines()
@@ -237,15 +229,13 @@ class Remote:
             self._ticking.cancel()
         for number in list(self._timers):
             self._timers.pop(number).cancel()
-        tasks = [*self._tasks.values(), *self._closed]
-        if self._stopping is not None and not self._stopping.done():
-            tasks.append(asyncio.create_task(_await_end(self._stopping)))
-            self._stopping.cancel()
-        for task in tasks:
+        ending: list[asyncio.Task[Any]] = [*self._tasks.values(), *self._closed]
+        ending += [self._stopping] if self._stopping is not None else []
+        for task in ending:
             task.cancel()
         self._line = None
-        if tasks:
-            await asyncio.wait(tasks, timeout=LEAVING)
+        if ending:
+            await asyncio.wait(ending, timeout=LEAVING)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
                 if self._client is not None:
@@ -303,9 +293,6 @@ class Remote:
     def resume(self) -> None:
         self._may_read.set()
 
-    def drain(self) -> None:
-        """Do nothing: messages are given on as they come."""
-
     def close(self) -> None:
         self._line = None
         self._may_read.set()
@@ -362,7 +349,7 @@ class Remote:
         self._step(self._connection.ring, stream)
 
     def note_end(self, ended: Ended) -> None:
-        self._end = ended
+        self.end = ended
         self._program.memory.is_proven |= self._connection.is_met
         self._ended.set()
 
@@ -432,9 +419,9 @@ class Remote:
             client.cookies.set_cookie_header(made)
         async with asyncio.timeout(request.patience):
             response = await client.send(made, stream=True)
-        if self._tls is None:
+        if not self._is_answered:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
-            self._tls = secured.version() if secured is not None else ""
+            self._is_answered, self.tls = True, secured.version() if secured is not None else ""
         return response
 
     async def _read(self, response: "httpx2.Response", stream: int, fix: str) -> None:
@@ -525,7 +512,3 @@ def _keep_alive(response: "httpx2.Response") -> None:
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
             plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-async def _await_end(task: "asyncio.Task[StopOutcome]") -> None:
-    await asyncio.wait({task})

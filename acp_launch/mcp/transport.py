@@ -57,9 +57,6 @@ class TranslatedTransport:
                 self._down.append(line)
         await self._flush()
 
-    async def close(self) -> None:
-        await self._inner.close()
-
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         return await self._inner.describe_end()
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
-from acp_launch.mcp.http.wire import origin, phrase, printable, retry_after, scopes_in, shown_origin
+from acp_launch.mcp.http.wire import first_scopes, origin, phrase, printable, retry_after, shown_origin
 from acp_launch.oauth.grant import LONGEST, OAuthClient, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
@@ -233,7 +233,7 @@ def _tokens(url: str, said: Mapping[str, Any], now: float) -> Tokens:
         refresh=_token(said.get("refresh_token")),
         issued=now,
         expires=None if life is None else now + life,
-        scopes=scopes_in(scope) if isinstance(scope, str) else None,
+        scopes=first_scopes(scope.split()) if isinstance(scope, str) else None,
         account=_account(said.get("id_token")),
     )
 

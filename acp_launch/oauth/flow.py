@@ -1,8 +1,8 @@
 """
 Logging in to a remote MCP server (MCP "Authorization"): from its refusal to tokens, with the user in between.
 
-`log_in` tells the story on one page. `metadata` judges what servers say, and a `BrowserLogin` leads to the user's
-browser and back. Every request and the wait for the user have a limit.
+`LoginFlow` tells the story. `metadata` judges what servers say, and a `BrowserLogin` leads to the user's browser and
+back. Every request and the wait for the user have a limit.
 """
 
 import asyncio
@@ -10,18 +10,17 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
-from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
+from acp_launch.mcp.message import HELLO, VERSIONS
 from acp_launch.oauth import metadata
 from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, issuer_line, post, refusal
 from acp_launch.oauth.grant import Grant, Login, Method, OAuthClient, Tokens
@@ -74,45 +73,6 @@ class BrowserLogin(Protocol):
         """Show an address; return the parameters with which the browser comes back within a limit of its own."""
 
 
-async def log_in(
-    wanted: Wanted,
-    browser: BrowserLogin,
-    *,
-    challenge: Challenge | None = None,
-    more: tuple[str, ...] = (),
-    registered: Grant | None = None,
-    device: ShowDevice | None = None,
-    confirm: Confirm | None = None,
-    waiting: Waiting = lambda what, word, limit: None,
-    patience: float = 300.0,
-) -> tuple[Grant, Login]:
-    """Log in. `challenge` is what the server said when it refused a request, if that is known.
-
-    `more` are scopes to ask for besides those of the profile and of the server. `registered` is an earlier grant of
-    the server: its registration is used again if the issuer and the redirect address are still the same. `device`
-    shows a page and the code to type there; if it is given and the authorization server offers that, the browser may
-    be on any machine, does not come back (RFC 8628), and has `patience` seconds. `confirm` asks the user; None if there
-    is no user to ask.
-
-    Raises:
-        Refused: there is no login; nothing is left to undo.
-    """
-    flow = _Flow(wanted, browser, device, confirm, waiting, patience)
-    with flow.explain():
-        challenge = challenge or await flow.challenge()
-        resource, server = await flow.servers(challenge)
-        await flow.confirm_origins(server)
-        scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
-        name = resource.resource if resource else metadata.canonical(wanted.url)
-        ours = await flow.client(server, scopes, registered)
-        tokens = await flow.tokens(server, ours, name, scopes)
-        redirect_uri, secret = (browser.redirect_uri, ours.secret) if ours.is_registered else ("", None)
-        blank = Grant(client=ours.client, resource=name, access=tokens.access, scopes=scopes)
-        grant = replace(blank, client_secret=secret, redirect_uri=redirect_uri).after(tokens)
-        login = Login.of(grant, url=wanted.url, client=wanted.client_id, account=tokens.account)
-        return grant, replace(login, origins=flow.origins, secret_to=flow.secret_to)
-
-
 class _Ours(Struct, frozen=True):
     """A client of ours at an authorization server. `is_registered`: by us, and not by the user."""
 
@@ -121,42 +81,68 @@ class _Ours(Struct, frozen=True):
     is_registered: bool = False
 
 
-class _Flow:
-    """The steps of one login."""
+class LoginFlow(Struct):
+    """The steps of one login.
 
-    def __init__(
-        self,
-        wanted: Wanted,
-        browser: BrowserLogin,
-        device: ShowDevice | None,
-        confirm: Confirm | None,
-        waiting: Waiting,
-        patience: float,
-    ) -> None:
-        self._wanted, self._browser, self._device, self._ask = wanted, browser, device, confirm
-        self._waiting, self._patience = waiting, patience
-        self.origins: tuple[str, ...] = ()  # that the user has confirmed to belong together
-        self.secret_to = ""  # the issuer that may get the client secret, as the user has confirmed
-        self._server = f'the MCP server "{wanted.name}"'
+    `device` shows a page and the code to type there; if it is given and the authorization server offers that, the
+    browser may be on any machine, does not come back (RFC 8628), and has `patience` seconds. `confirm` asks the user;
+    None if there is no user to ask.
+    """
 
-    @contextmanager
-    def explain(self) -> Iterator[None]:
-        """Raise what goes wrong as `Refused`."""
-        if is_in_the_clear(self._wanted.url):
+    wanted: Wanted
+    browser: BrowserLogin
+    device: ShowDevice | None = None
+    confirm: Confirm | None = None
+    waiting: Waiting = lambda what, word, limit: None
+    patience: float = 300.0
+    origins: tuple[str, ...] = ()  # that the user has confirmed to belong together
+    secret_to: str = ""  # the issuer that may get the client secret, as the user has confirmed
+
+    async def log_in(
+        self, challenge: Challenge | None = None, *, more: tuple[str, ...] = (), registered: Grant | None = None
+    ) -> tuple[Grant, Login]:
+        """Log in. `challenge` is what the server said when it refused a request, if that is known.
+
+        `more` are scopes to ask for besides those of the profile and of the server. `registered` is an earlier grant of
+        the server: its registration is used again if the issuer and the redirect address are still the same.
+
+        Raises:
+            Refused: there is no login; nothing is left to undo.
+        """
+        if is_in_the_clear(self.wanted.url):
             how = f"{self._server} is not reached by https, so that tokens could be read on the way"
             raise Refused(how, "write https:// in its `url`")
         try:
-            yield
+            return await self._log_in(challenge or await self.challenge(), more, registered)
         except Unusable as error:
             raise Refused(f"{self._server} {error.how}", error.fix) from None
 
+    async def _log_in(
+        self, challenge: Challenge | None, more: tuple[str, ...], registered: Grant | None
+    ) -> tuple[Grant, Login]:
+        wanted = self.wanted
+        resource, server = await self.servers(challenge)
+        await self.confirm_origins(server)
+        scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
+        name = resource.resource if resource else metadata.canonical(wanted.url)
+        ours = await self.client(server, scopes, registered)
+        tokens = await self.tokens(server, ours, name, scopes)
+        redirect_uri, secret = (self.browser.redirect_uri, ours.secret) if ours.is_registered else ("", None)
+        blank = Grant(client=ours.client, resource=name, access=tokens.access, scopes=scopes)
+        grant = replace(blank, client_secret=secret, redirect_uri=redirect_uri).after(tokens)
+        login = Login.of(grant, url=wanted.url, client=wanted.client_id, account=tokens.account)
+        return grant, replace(login, origins=self.origins, secret_to=self.secret_to)
+
+    @property
+    def _server(self) -> str:
+        return f'the MCP server "{self.wanted.name}"'
+
     async def challenge(self) -> Challenge | None:
         """Return what the server says to the first request of a session without a token; None if it takes that."""
-        url, method, body = self._wanted.url, "GET", b""
+        url, method, body = self.wanted.url, "GET", b""
         headers = {"Accept": "text/event-stream", **self._own_headers(url)}
-        if self._wanted.type == "http":
-            params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
-            method, body = "POST", jsonrpc.request(Raw(b"1"), "initialize", params)
+        if self.wanted.type == "http":
+            method, body = "POST", jsonrpc.request(1, "initialize", HELLO)
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         work = fetch(
             method, url, limit=LIMIT, headers=headers, content=body, server=self._server, own=url, wants_body=False
@@ -166,7 +152,7 @@ class _Flow:
 
     async def servers(self, challenge: Challenge | None) -> tuple[Resource | None, AuthorizationServer]:
         """Find the metadata of the server and of its authorization server."""
-        url, ours = self._wanted.url, self._wanted.issuer
+        url, ours = self.wanted.url, self.wanted.issuer
         places = metadata.resource_addresses(url, challenge or NONE)
         resource = await self._find(places, self._server, partial(metadata.read_resource, url=url, issuer=ours))
         named = resource.authorization_servers if resource else None
@@ -176,7 +162,7 @@ class _Flow:
         if found := await self._find(metadata.server_addresses(issuer), asked, read):
             if ours and found.issuer.rstrip("/") != ours:
                 how = f"{self._server} names {found.issuer} as its authorization server, and the profile {ours}"
-                raise Refused(how, f"{ASK}, or correct mcp_servers.{self._wanted.name}.oauth.issuer")
+                raise Refused(how, f"{ASK}, or correct mcp_servers.{self.wanted.name}.oauth.issuer")
             return resource, found
         if not named and challenge is None:
             raise Refused(
@@ -189,7 +175,7 @@ class _Flow:
         failed = 0
         for place in places:
             headers = {**self._own_headers(place), "MCP-Protocol-Version": VERSIONS[0]}
-            work = fetch("GET", place, limit=LIMIT, headers=headers, server=server, own=self._wanted.url)
+            work = fetch("GET", place, limit=LIMIT, headers=headers, server=server, own=self.wanted.url)
             answer = await self._wait(work, f"answer of {shown_origin(place)}")
             if answer.status == 200 and (found := read(answer.said)) is not None:
                 return found
@@ -207,7 +193,7 @@ class _Flow:
         at, *others = metadata.list_origins(server, page)
         if not others:
             return
-        if not {at, *others} <= {*self.origins, *(self._wanted.before.origins if self._wanted.before else ())}:
+        if not {at, *others} <= {*self.origins, *(self.wanted.before.origins if self.wanted.before else ())}:
             how = f"{self._server} sends you to {at} to log in, and {' and '.join(others)} would get that login"
             fix = "run this on a terminal, and confirm that these belong together"
             await self._confirm(how, "Do these belong together?", fix)
@@ -215,7 +201,7 @@ class _Flow:
 
     async def _confirm_secret(self, server: AuthorizationServer) -> None:
         """Let the user confirm who gets the client secret, if the profile does not say it."""
-        wanted, issuer = self._wanted, server.issuer.rstrip("/")
+        wanted, issuer = self.wanted, server.issuer.rstrip("/")
         if wanted.issuer:
             return
         if wanted.before is None or wanted.before.secret_to != issuer:
@@ -227,19 +213,19 @@ class _Flow:
         self.secret_to = issuer
 
     async def _confirm(self, how: str, question: str, fix: str) -> None:
-        if self._ask is None:
+        if self.confirm is None:
             raise Refused(how, fix)
         try:
-            async with asyncio.timeout(self._patience):
-                is_confirmed = await self._ask(how, question)
+            async with asyncio.timeout(self.patience):
+                is_confirmed = await self.confirm(how, question)
         except TimeoutError:
-            raise Refused(f"no answer to a question within {seconds(self._patience)}", "log in again") from None
+            raise Refused(f"no answer to a question within {seconds(self.patience)}", "log in again") from None
         if not is_confirmed:
             raise Refused(f"{how}, and you said no", ASK)
 
     async def client(self, server: AuthorizationServer, scopes: tuple[str, ...], registered: Grant | None) -> _Ours:
         """Return our client at this authorization server: configured, by document, or registered now or before."""
-        wanted = self._wanted
+        wanted = self.wanted
         if wanted.client_id:
             method = metadata.secret_method(server) if wanted.client_secret else "none"
             if wanted.client_secret:
@@ -247,7 +233,7 @@ class _Flow:
             return _Ours(_client(server, wanted.client_id, method), wanted.client_secret)
         if wanted.client_metadata_url and server.takes_documents:
             return _Ours(_client(server, wanted.client_metadata_url, "none"))
-        known = (server.issuer, self._browser.redirect_uri)
+        known = (server.issuer, self.browser.redirect_uri)
         if registered is not None and (registered.client.issuer, registered.redirect_uri) == known:
             client = _client(server, registered.client.client_id, registered.client.method)
             return _Ours(client, registered.client_secret, is_registered=True)
@@ -262,7 +248,7 @@ class _Flow:
         about: dict[str, Any] = {
             "client_name": "acp-launch",
             "application_type": "native",
-            "redirect_uris": [self._browser.redirect_uri],
+            "redirect_uris": [self.browser.redirect_uri],
             "grant_types": ["authorization_code", "refresh_token", *([DEVICE] if self._has_device(server) else [])],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none" if is_public else metadata.secret_method(server),
@@ -286,7 +272,7 @@ class _Flow:
             return await self._by_device(server, ours, resource, scopes)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
-        redirect, endpoint = self._browser.redirect_uri, server.authorization_endpoint
+        redirect, endpoint = self.browser.redirect_uri, server.authorization_endpoint
         wanted = {  # OAuth 2.1, section 4.1.1; PKCE; RFC 8707
             "response_type": "code",
             "client_id": ours.client.client_id,
@@ -299,7 +285,7 @@ class _Flow:
             **({"prompt": "consent"} if OFFLINE in scopes else {}),  # else that one is ignored (OpenID Core, 11)
         }
         address = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(wanted, quote_via=quote)}"
-        said = await self._browser.answer(address, state)
+        said = await self.browser.answer(address, state)
         form: dict[str, str | Secret] = {
             "grant_type": "authorization_code",
             "code": Secret(code_in(said, state, server)),
@@ -312,7 +298,7 @@ class _Flow:
 
     def _has_device(self, server: AuthorizationServer) -> bool:
         offers = server.device_authorization_endpoint and (server.grants is None or DEVICE in server.grants)
-        return self._device is not None and bool(offers)
+        return self.device is not None and bool(offers)
 
     async def _by_device(
         self, server: AuthorizationServer, ours: _Ours, resource: str, scopes: tuple[str, ...]
@@ -327,12 +313,12 @@ class _Flow:
             raise refusal(where, answer, "no code for the user")
         address = page.verification_uri_complete or page.verification_uri
         metadata.check_address(
-            address, "has an authorization server with the login page", near=is_local(self._wanted.url)
+            address, "has an authorization server with the login page", near=is_local(self.wanted.url)
         )
         await self.confirm_origins(server, address)
-        assert self._device is not None
-        self._device(address, page.user_code)
-        limit = min(self._patience, page.expires_in)
+        assert self.device is not None
+        self.device(address, page.user_code)
+        limit = min(self.patience, page.expires_in)
         form = {"grant_type": DEVICE, "device_code": Secret(page.device_code), "resource": resource}
         pause = max(LEAST_PAUSE, page.interval)
         try:
@@ -351,15 +337,15 @@ class _Flow:
 
     def _own_headers(self, url: str) -> dict[str, str]:
         """Return the headers of the profile for a request to the server itself: a gateway may want them."""
-        if origin(url) != origin(self._wanted.url):
+        if origin(url) != origin(self.wanted.url):
             return {}
-        return {name: value.expose() for name, value in self._wanted.headers.items()}
+        return {name: value.expose() for name, value in self.wanted.headers.items()}
 
     async def _wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """Do work that has its own limit, and tell the user if it takes long."""
         task = asyncio.create_task(work)
         try:
-            return await awaited(task, what=what, limit=2 * LIMIT, waiting=self._waiting)
+            return await awaited(task, what=what, limit=2 * LIMIT, waiting=self.waiting)
         finally:
             task.cancel()
             await asyncio.wait({task})

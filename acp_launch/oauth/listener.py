@@ -135,7 +135,6 @@ class LoopbackListener:
             writer.transport.abort()
 
     def _reply(self, head: bytes) -> bytes:
-        """Return the page for a request."""
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*request.split(" "), "", "")[:3]
         hosts = [line[5:].strip() for line in lines if line[:5].lower() == "host:"]

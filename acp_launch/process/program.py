@@ -74,8 +74,6 @@ class Lines(Protocol):
 
     def resume(self) -> None: ...
 
-    def drain(self) -> None: ...
-
     def close(self) -> None:
         """Give its messages to nobody any more."""
 

@@ -264,12 +264,8 @@ def _read_leniently(params: Raw) -> tuple[str, str, Raw] | None:
     session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
     if not isinstance(session_id, str) or not isinstance(kind, str):
         return None
-    whole = bytes(params)
-    try:
-        body = [Raw(whole[each.start : each.end]) for each in splice.members(whole) if each.key == "update"][-1]
-    except (splice.Malformed, RecursionError):
-        return None
-    return session_id, kind, body
+    found = splice.at(whole := bytes(params), ("update",))
+    return None if found is None else (session_id, kind, Raw(whole[found[0] : found[1]]))
 
 
 def decoded(raw: Raw | bytes) -> Any:

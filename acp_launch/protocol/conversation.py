@@ -138,8 +138,6 @@ NOTHING: tuple[Event, ...] = ()
 
 
 class _Session(Struct):
-    """The state of one session."""
-
     replaying: bool = False
     prompt: int | None = None
     is_working: bool = False  # a turn runs that another front of the host began
@@ -156,7 +154,9 @@ class Conversation:
     """The state of a connection to an agent."""
 
     def __init__(self) -> None:
-        self._peer = Peer()
+        self._peer = peer = Peer()
+        self.pass_on, self.settle, self.spoilt = peer.pass_on, peer.settle, peer.spoilt
+        self.serve, self.refuse = peer.respond, peer.refuse  # answer a request that we serve
         self._phase: Literal["fresh", "initializing", "open"] = "fresh"
         self._negotiated: acp.Negotiated | None = None
         self._served: frozenset[str] = frozenset()
@@ -205,18 +205,12 @@ class Conversation:
         """Serve these requests too; the handshake does not offer them."""
         self._served |= frozenset(methods)
 
-    def forward(self, method: str, params: object) -> Call:
-        """Return a request as it is."""
-        self._able()
+    def forward(self, method: str, params: object, *, needs: str = "") -> Call:
+        """Return a request as it is; `needs` is the capability that the agent must advertise for it, if any."""
+        able = self._able()
+        if needs and not getattr(able, needs):
+            raise LocalProtocolError(f"the agent does not advertise {method}")
         return self._peer.call(method, params)
-
-    def pass_on(self, method: str, line: bytes) -> Call:
-        """Return an editor's request as it is, but for its id."""
-        return self._peer.pass_on(method, line)
-
-    def settle(self, id: Raw, line: bytes) -> bytes:
-        """Answer a request with the editor's answer, as it is but for its id; b"" if it was answered already."""
-        return self._peer.settle(id, line)
 
     def open(
         self,
@@ -235,38 +229,30 @@ class Conversation:
         for them (C-41). `meta` is `_meta`. `asked` are the params of an editor, which stay but for the servers; what it
         asks for passes, also if the agent does not advertise it.
         """
-        able = self._able()
-        if asked is None and ((how == "load" and not able.load) or (how == "resume" and not able.resume)):
-            raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-31, C-32
-        params: dict[str, object] = {**({"cwd": cwd} if asked is None else asked), "mcpServers": list(servers)}
-        if how in ("load", "resume"):
-            params = {"sessionId": session_id, **params}
-            self._sessions[session_id] = _Session(replaying=how == "load")
-        if directories and able.additional_directories:
+        is_known = how in ("load", "resume")
+        params: dict[str, object] = {"sessionId": session_id} if is_known else {}
+        params |= {**({"cwd": cwd} if asked is None else asked), "mcpServers": list(servers)}
+        if directories and self._able().additional_directories:
             params["additionalDirectories"] = list(directories)
         if meta is not None:
             params["_meta"] = meta
-        call = self._peer.call(f"session/{how}", params)
+        call = self.forward(f"session/{how}", params, needs=how if is_known and asked is None else "")  # C-31, C-32
+        if is_known:
+            self._sessions[session_id] = _Session(replaying=how == "load")
         self._opening[call.number] = (how, session_id)
         return call
 
     def replayed(self) -> Call:
         """Return a request of our own, which every agent refuses (ACP "extensibility"). All that the agent sent before
         its answer was ready when it received the request."""
-        self._able()
-        return self._peer.call(f"{OURS}replayed", {})
+        return self.forward(f"{OURS}replayed", {})
 
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
-        if not self._able().list:
-            raise LocalProtocolError("the agent does not advertise session/list")  # C-34
         params = ({} if cwd is None else {"cwd": cwd}) | ({} if cursor is None else {"cursor": cursor})
-        return self._peer.call("session/list", params)
+        return self.forward("session/list", params, needs="list")  # C-34
 
     def end(self, how: Literal["close", "delete"], session_id: str) -> Call:
-        able = self._able()
-        if not (able.close if how == "close" else able.delete):
-            raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-33, C-35
-        return self._peer.call(f"session/{how}", {"sessionId": session_id})
+        return self.forward(f"session/{how}", {"sessionId": session_id}, needs=how)  # C-33, C-35
 
     def authenticate(self, method_id: str) -> Call:
         """Return a request for a login by the agent itself; not for `terminal` methods (C-23, C-24)."""
@@ -277,24 +263,19 @@ class Conversation:
         return self._peer.call("authenticate", {"methodId": method_id})
 
     def logout(self) -> Call:
-        if not self._able().logout:
-            raise LocalProtocolError("the agent does not advertise logout")  # C-29
-        return self._peer.call("logout", {})
+        return self.forward("logout", {}, needs="logout")  # C-29
 
     def set_mode(self, session_id: str, mode_id: str) -> Call:
-        self._able()
-        return self._peer.call("session/set_mode", {"sessionId": session_id, "modeId": mode_id})
+        return self.forward("session/set_mode", {"sessionId": session_id, "modeId": mode_id})
 
     def set_model(self, session_id: str, model_id: str) -> Call:
         """Return a request that was removed from ACP on 2026-06-01; agents without config options need it."""
-        self._able()
-        return self._peer.call("session/set_model", {"sessionId": session_id, "modelId": model_id})
+        return self.forward("session/set_model", {"sessionId": session_id, "modelId": model_id})
 
     def set_option(self, session_id: str, config_id: str, value: str | bool) -> Call:
         """Return a request to set an option. A boolean names its type, a choice does not (C-51)."""
-        self._able()
         params = {"sessionId": session_id, "configId": config_id, "value": value}
-        return self._peer.call(
+        return self.forward(
             "session/set_config_option", params | ({"type": "boolean"} if isinstance(value, bool) else {})
         )
 
@@ -328,14 +309,6 @@ class Conversation:
         outcome = {"outcome": "cancelled"} if option_id is None else {"outcome": "selected", "optionId": option_id}
         return self._peer.respond(id, {"outcome": outcome})
 
-    def serve(self, id: Raw, result: object) -> bytes:
-        """Answer a request that we serve; b"" if it was answered already."""
-        return self._peer.respond(id, result)
-
-    def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
-        """Answer it with an error; b"" if it was answered already."""
-        return self._peer.refuse(id, code, message, data)
-
     def withdraw(self, session_id: str, id: Raw) -> bytes:
         """Answer a request that the agent withdrew with -32800; b"" if it was answered already."""
         self._forget(session_id, id)
@@ -353,10 +326,6 @@ class Conversation:
         if isinstance(message, Called):
             return (self._receive_request(message),)
         return (message,)
-
-    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
-        """Return what a message still needs whose handling failed (`Peer.spoilt`)."""
-        return self._peer.spoilt(line)
 
     def _receive_notification(self, message: Notified) -> Sequence[Event]:
         if message.method == "session/update":

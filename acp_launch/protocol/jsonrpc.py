@@ -52,7 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
-_members = msgspec.json.Decoder(dict[str, Raw])
+_members, _text = msgspec.json.Decoder(dict[str, Raw]), msgspec.json.Decoder(str)
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -138,6 +138,12 @@ def member(raw: Raw, *path: str) -> Raw | None:
             return None
         raw = found
     return raw
+
+
+def text_at(raw: Raw, *path: str) -> str | None:
+    """Return the text at `path` of a part of a message; None if there is none."""
+    found = member(raw, *path)
+    return None if found is None else read(_text, found)
 
 
 def fault(raw: Raw) -> Fault:

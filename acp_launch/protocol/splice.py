@@ -146,7 +146,6 @@ def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, in
 
 
 def _value(data: bytes, key: int) -> int:
-    """Return the start of the value for the key at `key`."""
     colon = _blank(data, _end_of_string(data, key))
     if _byte(data, colon) != _COLON:
         raise Malformed("a colon", colon)
@@ -154,7 +153,6 @@ def _value(data: bytes, key: int) -> int:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Return the end of the value at `at`."""
     first = _byte(data, at)
     if first == _QUOTE:
         return _end_of_string(data, at)
@@ -167,7 +165,6 @@ def _end(data: bytes, at: int) -> int:
 
 
 def _end_of_brackets(data: bytes, at: int) -> int:
-    """Return the end of the bracketed value at `at`."""
     awaited = bytearray()
     for found in _STRUCTURE.finditer(data, at):
         byte = data[found.start()]
@@ -184,7 +181,6 @@ def _end_of_brackets(data: bytes, at: int) -> int:
 
 
 def _end_of_string(data: bytes, at: int) -> int:
-    """Return the end of the string at `at`."""
     found = _STRING.match(data, at)
     if not found:
         raise Malformed("a string", at)
@@ -211,30 +207,12 @@ def with_id(line: bytes, id: Raw) -> bytes:
     return line if member is None else line[: member.start] + bytes(id) + line[member.end :]
 
 
-def with_params(line: bytes, written: bytes) -> bytes:
-    """Add members to the `params` of a message, which are made if they are missing."""
-    return _within(line, 0, ("params",), written)
-
-
-def with_meta(line: bytes, written: bytes) -> bytes:
-    """Add members to the `_meta` of the `params` of a message."""
-    return _within(line, 0, ("params", "_meta"), written)
-
-
-def with_members(line: bytes, path: tuple[str, ...], written: bytes) -> bytes:
-    """Add members to the object at `path` of a message, which is made if it is missing."""
-    return _within(line, 0, path, written)
-
-
 def without(line: bytes, path: Collection[str], keys: Collection[str]) -> bytes:
     """Remove members of the object at `path` (`("params", "_meta")`), if there is one."""
-    start = 0
-    for key in path:
-        member = find(line, start, key)
-        if member is None or not is_object(line, member.start):
-            return line
-        start = member.start
-    found = members(line, start)
+    place = at(line, path)
+    if place is None or (path and not is_object(line, place[0])):
+        return line
+    found = members(line, place[0])
     return without_spans(line, [(each.key_start, each.end) for each in found if each.key in keys])
 
 
@@ -258,12 +236,13 @@ def at(line: bytes, path: Collection[str]) -> Span | None:
     return start, end
 
 
-def _within(line: bytes, start: int, path: tuple[str, ...], written: bytes) -> bytes:
+def with_members(line: bytes, path: tuple[str, ...], written: bytes, start: int = 0) -> bytes:
+    """Add members to the object at `path` of the object at `start`, which is made if it is missing."""
     if not path:
         return put(line, start, written)
     member = find(line, start, path[0])
     if member is not None and is_object(line, member.start):
-        return _within(line, member.start, path[1:], written)
+        return with_members(line, path[1:], written, member.start)
     for key in reversed(path):
         written = b'"' + key.encode() + b'":{' + written + b"}"
     if member is not None:  # null, or no object at all

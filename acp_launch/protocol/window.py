@@ -115,7 +115,6 @@ class Window:
             self._bytes -= len(line)
 
     def _has_aged(self, now: float) -> bool:
-        """Tell whether the oldest is too old."""
         if now >= self._due:
             self._due = next(iter(self._kept.values()))[2] + self._age
         return now >= self._due

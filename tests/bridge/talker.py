@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from acp_launch.bridge.conversation import ConversationState, Lost
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
-from acp_launch.bridge.ledger import Health
 from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
@@ -54,7 +53,6 @@ class Talker(Silent):
             self.directories,
             gives_roots=self.gives_roots,
             call=self.call,
-            health=Health(idle=30, least=5),
             presentations=self.presentations,
         )
         self.exchange = Exchange(state, start=self.start)
@@ -116,7 +114,17 @@ class Talker(Silent):
         heard, self.server_heard[:] = [json.loads(each) for each in self.server_heard], []
         return heard
 
-    def introduced(self, **capabilities: Any) -> "Talker":
+    def attached(self) -> Self:
+        """There is a process."""
+        self.exchange.attached()
+        return self
+
+    def introducing(self) -> Self:
+        """Attached, and the handshake is not answered yet."""
+        self.attached().agent(INITIALIZE)
+        return self
+
+    def introduced(self, **capabilities: Any) -> Self:
         """Attached, and the handshake is done."""
         self.exchange.attached()
         initialize = json.loads(json.dumps(INITIALIZE))
@@ -126,6 +134,19 @@ class Talker(Silent):
         self.agent(INITIALIZED)
         self.agent_hears(), self.server_hears()
         return self
+
+    def killed(self) -> Self:
+        """The process has ended, and another one follows."""
+        self.exchange.lost(KILLED, for_good=False)
+        return self
+
+    def restarted(self) -> None:
+        self.killed().back()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and look at the clock."""
+        self.clock += seconds
+        self.exchange.tick()
 
     def back(self) -> None:
         """Another process, up to the answered replay."""

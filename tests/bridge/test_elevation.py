@@ -50,10 +50,11 @@ class Opened(Talker):
 
     def __init__(self, launch: Launch, server: str) -> None:
         super().__init__()
-        self.is_connected, self.is_over = True, False
+        self.launch, self.is_connected, self.is_over = launch, True, False
         self.exchange.state.questions.keeps_lines = True
         self.ids: dict[int, object] = {}  # numbers of requests → their ids
-        self.elevation = Elevation(server, self, launch.sessions, self.exchange.state.mishaps)
+        self.exchange.state.server = server
+        self.elevation = Elevation(self, self.exchange.state, self.exchange.restorer, launch.sessions)
 
     def agent(self, *messages: Json | bytes) -> None:
         for message in messages:
@@ -91,12 +92,6 @@ class Opened(Talker):
 
     def take(self, line: bytes) -> None:
         self.exchange.from_agent(line)
-
-    def unsubscribe(self) -> None:
-        self.exchange.restorer.unsubscribe()
-
-    def ask_again(self) -> None:
-        self.exchange.ask_again()
 
     def move(self, elevation: Elevation) -> None:
         other = elevation.conversation
@@ -213,11 +208,10 @@ def test_after_its_end_nothing_of_a_session_arrives_and_its_subscriptions_end() 
 
 
 def test_another_connection_may_end_a_session_that_has_lost_its_own() -> None:
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.disconnect()
     assert not old.is_over
-    talk = launch.opened()
+    talk = old.launch.opened()
     talk.agent(ask(1, "session/end", sessionId=session))
     assert talk.agent_hears() == [answer(1, {})]
     assert old.is_over
@@ -254,13 +248,12 @@ def test_there_are_so_many_sessions_and_one_without_a_connection_makes_room() ->
 
 def test_within_the_window_the_answer_comes_first_then_what_was_missed_then_what_follows() -> None:
     """M-53."""
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.server(noted(1), noted(2))
     assert events(old.agent_hears()) == [1, 2]
     old.disconnect()
     old.server(noted(3), noted(4))
-    new = launch.opened()
+    new = old.launch.opened()
     new.agent(resume(9, session, event(session, 1)))
     old.server(noted(5))
     said, *rest = old.agent_hears()
@@ -291,12 +284,11 @@ def test_from_every_id_exactly_the_rest_comes_however_often_it_is_asked() -> Non
 )
 def test_outside_of_the_window_it_says_so_and_goes_on_live(last: object) -> None:
     """M-54: an id that was never given, or none."""
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.server(noted(1), noted(2))
     old.disconnect()
     old.agent_hears()
-    new = launch.opened()
+    new = old.launch.opened()
     new.agent(resume(1, session, last.format(session) if isinstance(last, str) else last))
     old.server(noted(3))
     said, *rest = old.agent_hears()
@@ -322,8 +314,7 @@ def test_what_is_too_old_or_too_much_is_outside() -> None:
 
 def test_what_supersedes_each_other_becomes_one_and_the_rest_is_kept() -> None:
     """M-55: five `updated` for two URIs become two, three `list_changed` one, progress one for each request."""
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.agent(*(ask(id, "tools/call", _meta={"progressToken": f"t{id}"}) for id in (1, 2)))
     numbers = old.numbers()
     progress = "notifications/progress"
@@ -347,7 +338,7 @@ def test_what_supersedes_each_other_becomes_one_and_the_rest_is_kept() -> None:
         tell(CHANGED, uri="a:2"),
         noted(1),
     )
-    new = launch.opened()
+    new = old.launch.opened()
     new.agent(resume(1, session, event(session, 1)))
     _, *rest = old.agent_hears()
     assert [(*events([each]), each["method"].removeprefix("notifications/")) for each in rest] == [
@@ -371,11 +362,10 @@ def test_what_supersedes_each_other_becomes_one_and_the_rest_is_kept() -> None:
 
 def test_a_second_connection_silences_the_first_at_once() -> None:
     """M-56: its requests get errors, and its connection is closed."""
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.agent(call(1))
     first = old.agent_heard
-    new = launch.opened()
+    new = old.launch.opened()
     new.agent(call("its own"), resume(2, session))
     left, said = old.agent_hears()
     assert left["id"] == "its own"
@@ -401,13 +391,12 @@ def test_a_connection_with_a_session_does_not_take_another() -> None:
 
 
 def test_a_request_with_the_id_and_token_of_one_that_was_lost_gets_its_own_answer() -> None:
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     asked = ask(1, "tools/call", name="slow", _meta={"progressToken": 1})
     old.agent(asked)
     lost = old.numbers()[1]
     old.disconnect()
-    launch.opened().agent(resume(0, session))
+    old.launch.opened().agent(resume(0, session))
     old.agent(asked)
     again = old.numbers()[1]
     assert again != lost
@@ -434,15 +423,14 @@ def test_a_cancelled_request_is_forgotten_and_cancelled_at_the_server() -> None:
 
 
 def test_the_servers_open_questions_are_asked_again_under_new_ids() -> None:
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     ping = ask(4, "sampling/createMessage", messages=[])
     old.server(ping, ask(5, "elicitation/create"), ask(6, "elicitation/create"))
     old.agent(answer(5, {"action": "cancel"}))
     old.disconnect()
     old.server(ask(7, "elicitation/create"), tell("notifications/cancelled", requestId=6))
     old.agent_hears(), old.server_hears()
-    launch.opened().agent(resume(1, session))
+    old.launch.opened().agent(resume(1, session))
     _, sampled, elicited = old.agent_hears()
     assert sampled == {**ping, "id": sampled["id"]}
     assert len({4, 5, 6, 7, sampled["id"], elicited["id"]}) == 6
@@ -451,7 +439,7 @@ def test_the_servers_open_questions_are_asked_again_under_new_ids() -> None:
     old.server(tell("notifications/cancelled", requestId=7))
     assert old.agent_hears() == [tell("notifications/cancelled", requestId=elicited["id"])]
     old.disconnect()
-    launch.opened().agent(resume(2, session))
+    old.launch.opened().agent(resume(2, session))
     assert len(old.agent_hears()) == 1, "all are answered"
 
 
@@ -465,12 +453,11 @@ def test_questions_are_kept_within_bounds() -> None:
 
 
 def test_a_server_that_died_in_between_has_its_end_told_to_the_new_connection() -> None:
-    launch = Launch()
-    old, session = launch.started()
+    old, session = Launch().started()
     old.agent(call(1))
     old.disconnect()
     old.exchange.lost(DEAD, for_good=True)
-    launch.opened().agent(resume(2, session))
+    old.launch.opened().agent(resume(2, session))
     assert [each["id"] for each in old.agent_hears()] == [2], "the answer to the lost request is not for it"
     old.agent(call(1))
     (refused,) = old.agent_hears()

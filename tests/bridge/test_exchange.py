@@ -18,7 +18,6 @@ from tests.bridge.talker import (
     HELLO,
     INITIALIZE,
     INITIALIZED,
-    KILLED,
     Json,
     Talker,
     answer,
@@ -32,9 +31,7 @@ LOST = 'MCP server "github" was killed by SIGKILL'
 
 
 def test_the_handshake_passes_and_makes_the_server_ready() -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker().introducing()
     assert talker.server_heard == [line(INITIALIZE)]
     assert talker.events == []
     talker.server(answer(0, HELLO))
@@ -44,8 +41,7 @@ def test_the_handshake_passes_and_makes_the_server_ready() -> None:
 
 def test_what_the_agent_says_before_the_answer_to_its_handshake_waits_for_it() -> None:
     """M-9: in order, and `initialized` first."""
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     early = [ask(2, "tools/list"), INITIALIZED, tell("notifications/x")]
     talker.agent(INITIALIZE, *early)
     assert talker.server_hears() == [INITIALIZE]
@@ -54,8 +50,7 @@ def test_what_the_agent_says_before_the_answer_to_its_handshake_waits_for_it() -
 
 
 def test_a_refused_handshake_lets_the_rest_pass() -> None:
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     talker.agent(INITIALIZE, ask(2, "tools/list"))
     talker.server({"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": "no"}})
     assert [each["id"] for each in talker.server_hears()] == [0, 2]
@@ -77,8 +72,7 @@ def test_an_agent_that_asks_for_the_newer_era_does_not_wait_for_a_silent_server(
     talker.agent(DISCOVER)
     talker.exchange.tick()
     assert talker.agent_hears() == []
-    talker.clock += 2
-    talker.exchange.tick()
+    talker.wait(2)
     assert refused_discovery(talker)
     if not is_running:
         talker.exchange.attached()
@@ -91,8 +85,7 @@ def test_an_agent_that_asks_for_the_newer_era_does_not_wait_for_a_silent_server(
 
 def test_the_end_of_a_server_is_the_answer_to_a_question_for_its_era() -> None:
     """M-10: not an unknown outcome."""
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     talker.agent(DISCOVER)
     assert talker.exchange.is_discovering
     talker.exchange.lost(DEAD, for_good=True)
@@ -278,7 +271,7 @@ def test_an_answer_without_a_request_is_cut_out_of_a_batch() -> None:
 def test_calls_in_flight_are_answered_with_who_died_how_and_what_comes_next() -> None:
     talker = Talker().introduced()
     talker.agent(call(1), call("two"))
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     words = f"{LOST} during tools/call, whose outcome is unknown; it is being started again"
     error = {"code": -32010, "message": words, "data": {"server": "github", "stderr": ["oh"]}}
     assert talker.agent_hears() == [
@@ -288,13 +281,7 @@ def test_calls_in_flight_are_answered_with_who_died_how_and_what_comes_next() ->
 
 
 def test_the_agents_own_handshake_is_replayed_and_its_answer_kept_from_it() -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
-    talker.server(answer(0, HELLO))
-    talker.agent(INITIALIZED)
-    talker.agent_hears(), talker.server_hears()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.exchange.attached()
     assert talker.server_heard == [line(INITIALIZE)], "and not a word more before it is answered"
     talker.server(answer(0, HELLO))
@@ -304,8 +291,7 @@ def test_the_agents_own_handshake_is_replayed_and_its_answer_kept_from_it() -> N
 
 
 def test_what_is_asked_meanwhile_waits_and_is_asked_in_order() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.agent(call(1), tell("notifications/x"), call(2))
     talker.back()
     assert [each.get("id", each["method"]) for each in talker.server_hears()][2:] == [1, "notifications/x", 2]
@@ -317,16 +303,12 @@ def test_a_call_that_the_dead_process_had_is_never_sent_again() -> None:
     talker = Talker().introduced()
     talker.agent(call(1))
     talker.server_hears()
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     assert [each["method"] for each in talker.server_hears()] == ["initialize", "notifications/initialized"]
 
 
 def test_a_handshake_that_was_never_answered_is_answered_by_the_next_process() -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introducing().killed()
     assert talker.agent_heard == [], "it is only late"
     talker.back()
     assert talker.agent_heard == [line(answer(0, HELLO))]
@@ -343,8 +325,7 @@ def test_a_handshake_before_there_is_a_process_waits_for_it() -> None:
 
 
 def test_once_it_is_gone_for_good_everything_is_refused_at_once_with_its_last_words() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.agent(call(1))
     talker.exchange.lost(DEAD, for_good=True)
     talker.agent(call(2), INITIALIZE, tell("notifications/x"))
@@ -367,8 +348,7 @@ def test_the_level_and_the_subscriptions_are_restored() -> None:
     talker.agent(ask(5, "resources/unsubscribe", uri="a:1"))
     talker.server(answer(5, {}))
     talker.agent_hears(), talker.server_hears()
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     heard = talker.server_hears()[2:]
     assert [(each["method"], each["params"]) for each in heard] == [
         ("logging/setLevel", {"level": "debug"}),
@@ -387,8 +367,7 @@ def shown(talker: Talker, method: str, member: str, *items: object) -> None:
 
 def listed_again(talker: Talker, *lists: Json) -> list[str]:
     """After a restart the server answers our list requests so; what the agent hears of it."""
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     asked = [each for each in talker.server_hears() if each["method"].endswith("/list")]
     assert len(asked) == len(lists)
     talker.server(*(answer(each["id"], result) for each, result in zip(asked, lists, strict=True)))
@@ -423,8 +402,7 @@ def test_lists_of_several_pages_are_compared_whole() -> None:
     talker.server(answer(2, {"tools": [{"name": "b"}]}))
     assert talker.exchange.tools == 2
     talker.agent_hears()
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     first = talker.server_hears()[-1]
     talker.server(answer(first["id"], {"tools": [{"name": "a"}], "nextCursor": "x"}))
     second = talker.server_hears()[-1]
@@ -437,7 +415,7 @@ def test_questions_of_the_dead_server_are_cancelled_at_the_agent_and_late_answer
     talker = Talker().introduced(sampling={})
     talker.server(ask("s-1", "sampling/createMessage"))
     talker.agent_hears()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     assert talker.agent_hears() == [
         tell("notifications/cancelled", requestId="s-1", reason=LOST),
     ]
@@ -450,8 +428,7 @@ def test_questions_of_the_dead_server_are_cancelled_at_the_agent_and_late_answer
 def test_the_same_question_of_the_next_process_is_told_from_the_dead_ones() -> None:
     talker = Talker().introduced(sampling={})
     talker.server(ask(0, "sampling/createMessage"))
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     talker.agent_hears(), talker.server_hears()
     talker.server(ask(0, "sampling/createMessage", n=2))
     (asked,) = talker.agent_hears()
@@ -464,8 +441,7 @@ def test_the_same_question_of_the_next_process_is_told_from_the_dead_ones() -> N
 
 
 def test_a_server_that_refuses_the_replay_is_of_no_use() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.exchange.attached()
     talker.server({"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "Unsupported protocol version"}})
     assert talker.agent_heard == []
@@ -474,12 +450,11 @@ def test_a_server_that_refuses_the_replay_is_of_no_use() -> None:
 
 
 def test_a_server_of_the_era_without_handshake_is_ready_with_its_first_answer() -> None:
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     talker.agent(ask(1, "server/discover"))
     talker.server(answer(1, {"supportedVersions": ["2026-07-28"]}))
     assert talker.events == ["alive", "ready"]
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     talker.agent(call(2))
     talker.exchange.attached()
     assert [each["method"] for each in talker.server_hears()] == ["server/discover", "tools/call"]
@@ -488,8 +463,7 @@ def test_a_server_of_the_era_without_handshake_is_ready_with_its_first_answer() 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
 def test_a_server_without_tools_is_not_one_whose_tools_the_agent_has_not_read(method: str) -> None:
     for able, count in (({"tools": {}}, None), ({"prompts": {}}, 0)):
-        talker = Talker()
-        talker.exchange.attached()
+        talker = Talker().attached()
         talker.agent(INITIALIZE if method == "initialize" else ask(0, method))
         assert talker.exchange.tools is None
         talker.server(answer(0, {**HELLO, "capabilities": able}))
@@ -498,9 +472,7 @@ def test_a_server_without_tools_is_not_one_whose_tools_the_agent_has_not_read(me
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
 def test_an_agent_that_lists_or_calls_tools_knows_them(method: str) -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker().introducing()
     talker.server(answer(0, {**HELLO, "capabilities": {"tools": {}}}))
     assert talker.exchange.is_unread
     talker.agent(ask(1, method))
@@ -548,9 +520,7 @@ def test_a_call_in_flight_at_a_server_that_is_restarted_by_hand_is_told_who_did_
 
 
 def test_a_handshake_that_was_refused_for_good_is_not_replayed_when_it_is_started_anew() -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker().introducing()
     introduced = [talker.exchange.is_introduced]
     talker.server_hears()
     talker.exchange.lost(DEAD, for_good=True)
@@ -569,8 +539,7 @@ def test_a_handshake_that_was_refused_for_good_is_not_replayed_when_it_is_starte
 
 
 def test_a_cancelled_call_that_waits_is_never_sent_and_never_answered() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.agent(call(1), call(2), tell("notifications/cancelled", requestId=1))
     talker.back()
     assert [each["id"] for each in talker.server_hears() if each["method"] == "tools/call"] == [2]
@@ -581,7 +550,7 @@ def test_a_cancelled_call_is_not_missed_when_its_server_dies() -> None:
     talker = Talker().introduced()
     talker.agent(call(1), tell("notifications/cancelled", requestId=1))
     assert talker.server_hears()[-1]["method"] == "notifications/cancelled"
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     assert talker.agent_heard == []
 
 
@@ -595,7 +564,7 @@ def test_an_agents_ping_is_answered_for_a_busy_or_absent_server_and_passed_to_an
     assert talker.agent_hears() == [answer("q", {})]
     talker.server(answer(1, {}))
     talker.agent_hears()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     talker.agent(ask("r", "ping"))
     assert talker.agent_hears() == [answer("r", {})]
 
@@ -606,14 +575,12 @@ def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped
     talker.agent(call(1))
     talker.server_hears()
     for _ in range(3):
-        talker.clock += FIRST_WORD
-        talker.exchange.tick()
+        talker.wait(FIRST_WORD)
     assert talker.agent_heard == []
     waiting = "waiting: answer to tools/call from the MCP server github"
     words = [event for event in talker.events if event.startswith("waiting")]
     assert words == [f"{waiting} for {word:g} of {limit:g} s" for word in (FIRST_WORD, 3 * FIRST_WORD)]
-    talker.clock += FIRST_WORD
-    talker.exchange.tick()
+    talker.wait(FIRST_WORD)
     (told,) = talker.agent_hears()
     assert (
         told["error"]["message"] == f'MCP server "github" did not answer tools/call within {limit:g} s (timeouts.call)'
@@ -649,28 +616,24 @@ def knowing_ping(call: float | None = None) -> Talker:
     return talker
 
 
-def test_after_a_time_out_a_server_that_answers_no_ping_is_wedged() -> None:
+def test_after_a_time_out_a_server_that_answers_no_ping_is_wedged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_launch.bridge.ledger.LEAST", 5)
     talker = knowing_ping(call=10)
     talker.agent(call(1))
-    talker.clock += 10
-    talker.exchange.tick()
+    talker.wait(10)
     assert [each["method"] for each in talker.server_hears()] == ["tools/call", "notifications/cancelled", "ping"]
-    talker.clock += 10
-    talker.exchange.tick()
+    talker.wait(10)
     assert "wedged: no longer answers, not even a ping" not in talker.events
-    talker.clock += 1
-    talker.exchange.tick()
+    talker.wait(1)
     assert talker.events[-1] == "wedged: no longer answers, not even a ping"
 
 
 def test_after_a_time_out_a_server_that_answers_the_ping_was_only_slow() -> None:
     talker = knowing_ping(call=10)
     talker.agent(call(1))
-    talker.clock += 10
-    talker.exchange.tick()
+    talker.wait(10)
     talker.server(answer(talker.server_hears()[-1]["id"], {}))
-    talker.clock += 25
-    talker.exchange.tick()
+    talker.wait(25)
     assert not any(event.startswith("wedged") for event in talker.events)
 
 
@@ -685,12 +648,10 @@ def test_a_stopped_process_is_wedged_as_soon_as_a_call_is_over_its_limit() -> No
 def test_an_idle_server_that_misses_three_pings_is_wedged() -> None:
     talker = knowing_ping()
     for _ in range(3):
-        talker.clock += 31
-        talker.exchange.tick()
+        talker.wait(31)
         assert talker.server_hears()[-1]["method"] == "ping"
         assert not any(event.startswith("wedged") for event in talker.events)
-    talker.clock += 31
-    talker.exchange.tick()
+    talker.wait(31)
     assert talker.events[-1].startswith("wedged")
 
 
@@ -699,18 +660,15 @@ def test_a_busy_server_is_never_asked_whether_it_lives() -> None:
     talker.agent(call(1))
     talker.server_hears()
     for _ in range(20):
-        talker.clock += 31
-        talker.exchange.tick()
+        talker.wait(31)
     assert talker.server_heard == []
     assert not any(event.startswith("wedged") for event in talker.events)
 
 
 def test_a_request_that_waits_longer_than_a_start_may_take_is_answered() -> None:
-    talker = Talker(start=30).introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker(start=30).introduced().killed()
     talker.agent(call(1))
-    talker.clock += 30
-    talker.exchange.tick()
+    talker.wait(30)
     (told,) = talker.agent_hears()
     assert told["error"]["message"] == f"{LOST}, and did not come back within 30 s"
     talker.back()
@@ -718,8 +676,7 @@ def test_a_request_that_waits_longer_than_a_start_may_take_is_answered() -> None
 
 
 def test_more_than_may_wait_is_refused() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.agent(*(call(number) for number in range(1001)))
     (told,) = talker.agent_hears()
     assert told["id"] == 1000
@@ -787,11 +744,10 @@ def test_denied_tools_are_no_difference_after_a_restart() -> None:
 
 def test_the_whole_of_a_replay_is_what_the_agent_once_said() -> None:
     said = b'{"id":"i-9","jsonrpc":"2.0","method":"initialize","params":{"x":1.0,"capabilities":{},"_meta":1e400}}'
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     talker.agent(said)
     talker.server(answer("i-9", HELLO))
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     talker.exchange.attached()
     assert talker.server_heard == [said, said]
     assert json.loads(said)["id"] == "i-9"
@@ -801,8 +757,7 @@ def test_the_whole_of_a_replay_is_what_the_agent_once_said() -> None:
 
 
 def test_a_second_handshake_while_the_first_is_replayed_takes_its_place() -> None:
-    talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker = Talker().introduced().killed()
     talker.exchange.attached()
     again = {**INITIALIZE, "id": 77}
     talker.agent(again)
@@ -833,12 +788,10 @@ def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:
     talker.server(ask("q", "elicitation/create"))
     talker.agent_hears()
     for _ in range(5):
-        talker.clock += 9
-        talker.exchange.tick()
+        talker.wait(9)
     assert talker.agent_heard == []
     talker.agent(answer("q", {"action": "accept"}))
-    talker.clock += 10
-    talker.exchange.tick()
+    talker.wait(10)
     assert talker.agent_hears()[0]["error"]["code"] == -32011
 
 
@@ -848,11 +801,9 @@ def test_a_question_that_the_agent_leaves_open_does_not_stop_the_clock_of_a_call
     talker.server(ask("q", method))
     talker.agent_hears()
     talker.agent(call(1))
-    talker.clock += 10
-    talker.exchange.tick()
+    talker.wait(10)
     assert talker.agent_hears()[0]["error"]["code"] == -32011
-    talker.clock += 31
-    talker.exchange.tick()
+    talker.wait(31)
     assert not any(event.startswith("wedged") for event in talker.events)
 
 
@@ -860,18 +811,13 @@ def test_a_cancelled_call_does_not_make_a_server_busy() -> None:
     talker = knowing_ping()
     talker.agent(call(1), tell("notifications/cancelled", requestId=1))
     for _ in range(4):
-        talker.clock += 31
-        talker.exchange.tick()
+        talker.wait(31)
     assert talker.events[-1].startswith("wedged")
 
 
 def test_a_handshake_waits_no_longer_than_a_start_may_take() -> None:
-    talker = Talker(start=30)
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.clock += 30
-    talker.exchange.tick()
+    talker = Talker(start=30).introducing().killed()
+    talker.wait(30)
     (told,) = talker.agent_hears()
     assert told["error"]["message"] == f"{LOST}, and did not come back within 30 s"
 
@@ -907,8 +853,7 @@ def test_tools_that_few_can_read_count_too() -> None:
 def test_a_list_the_agent_looks_at_again_by_itself_is_not_compared() -> None:
     talker = Talker().introduced()
     shown(talker, "tools/list", "tools", {"name": "a"})
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     ours = talker.server_hears()[-1]
     talker.agent(ask(60, "tools/list"))
     talker.server(answer(60, {"tools": [{"name": "b"}]}))
@@ -920,8 +865,7 @@ def test_a_list_the_agent_looks_at_again_by_itself_is_not_compared() -> None:
 def test_a_list_that_is_refused_after_a_restart_is_no_difference() -> None:
     talker = Talker().introduced()
     shown(talker, "tools/list", "tools", {"name": "a"})
-    talker.exchange.lost(KILLED, for_good=False)
-    talker.back()
+    talker.restarted()
     ours = talker.server_hears()[-1]
     talker.server({"jsonrpc": "2.0", "id": ours["id"], "error": {"code": -32603, "message": "not now"}})
     assert talker.agent_heard == []
@@ -941,13 +885,12 @@ def test_questions_that_a_server_takes_back_are_forgotten() -> None:
     ("declared", "told"),
     [
         ("{}", '{"roots":{"listChanged":true}}'),
-        ('{ "sampling" : {} }', '{ "sampling" : {} ,"roots":{"listChanged":true}}'),
-        ('{"roots":{},"x":1e400}', '{"roots":{"listChanged":true},"x":1e400}'),
+        ('{ "sampling" : {} }', '{"roots":{"listChanged":true}, "sampling" : {} }'),
+        ('{"x":1e400,"roots":{}}', '{"roots":{"listChanged":true},"x":1e400}'),
     ],
 )
 def test_roots_of_the_session_are_declared_to_the_server_and_nothing_else_is_changed(declared: str, told: str) -> None:
-    talker = Talker(gives_roots=True)
-    talker.exchange.attached()
+    talker = Talker(gives_roots=True).attached()
     said = '{"id":1,"jsonrpc":"2.0","method":"initialize","params":{"capabilities":%s,"z":1.0}}'
     talker.agent((said % declared).encode())
     assert talker.server_heard == [(said % told).encode()]
@@ -961,21 +904,18 @@ def test_roots_of_the_session_are_declared_to_the_server_and_nothing_else_is_cha
 
 @pytest.mark.parametrize("params", ["[]", "{}", '{"capabilities":5}'])
 def test_a_handshake_without_a_place_for_roots_passes_as_it_is(params: str) -> None:
-    talker = Talker(gives_roots=True)
-    talker.exchange.attached()
+    talker = Talker(gives_roots=True).attached()
     said = b'{"id":1,"jsonrpc":"2.0","method":"initialize","params":%b}' % params.encode()
     talker.agent(said)
     assert talker.server_heard == [said]
 
 
 def test_a_handshake_of_a_process_that_was_slow_to_die_still_waits_for_the_next() -> None:
-    talker = Talker(start=30)
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker(start=30).introducing()
     talker.clock += 40
     talker.exchange.detached()
     talker.exchange.tick()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.killed()
     talker.exchange.tick()
     assert talker.agent_heard == []
     talker.back()
@@ -985,6 +925,5 @@ def test_a_handshake_of_a_process_that_was_slow_to_die_still_waits_for_the_next(
 def test_a_subscription_is_not_a_call_that_takes_too_long() -> None:
     talker = Talker(call=5).introduced()
     talker.exchange.from_agent(line(ask(7, "subscriptions/listen", notifications={})))
-    talker.clock += 60
-    talker.exchange.tick()
+    talker.wait(60)
     assert not [heard for heard in talker.agent_heard if b"timeouts.call" in heard]

@@ -131,8 +131,7 @@ def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:
         elif step == "attach" and phase == "absent":
             talker.exchange.attached(probe=True)
         elif step == "tick":
-            talker.clock += 3
-            talker.exchange.tick()
+            talker.wait(3)
         else:
             lose(talker, step)
 
@@ -140,7 +139,7 @@ def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:
 def lose(talker: Talker, how: str) -> None:
     phase = talker.exchange.state.phase
     if how == "lose" and phase in ("open", "replaying"):
-        talker.exchange.lost(KILLED, for_good=False)
+        talker.killed()
     elif how == "end" and phase != "final":
         talker.exchange.lost(DEAD, for_good=True)
     elif how == "renew" and phase in ("final", "absent"):
@@ -226,8 +225,7 @@ def test_however_the_pipe_cuts_them_the_lines_are_the_same(lines: list[bytes], d
 
 def test_a_whole_conversation_is_the_same_with_and_without_us() -> None:
     """But for nothing: both hear the bytes the other one said."""
-    talker = Talker()
-    talker.exchange.attached()
+    talker = Talker().attached()
     agent = [ask(1, "initialize", capabilities={"sampling": {}}), INITIALIZED, ask("2", "tools/list"), tell("x", y=1)]
     server = [answer(1, HELLO), ask(1, "sampling/createMessage"), answer("2", {"tools": []}), tell("notifications/z")]
     for one, other in zip(agent, server, strict=True):

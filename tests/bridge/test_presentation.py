@@ -36,9 +36,7 @@ def text(value: str) -> Value:
 
 def first_run(known: Presentations, *tools: Json) -> Talker:
     """The agent shakes hands and reads the tools, one on each page."""
-    talker = Talker(presentations=known)
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker(presentations=known).introducing()
     talker.server(answer(0, ABLE))
     talker.agent(INITIALIZED)
     for number, tool in enumerate(tools):

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -105,8 +106,9 @@ async def _go_on(client: socket.socket, lent: tuple[int, ...]) -> None:
 async def hall(**knobs: Any) -> AsyncIterator[Hall]:
     made = Hall()
     try:
-        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait, **knobs) as made.at:
-            yield made
+        with patch.dict(vars(module), knobs):
+            async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+                yield made
     finally:
         made.close()
 
@@ -313,7 +315,7 @@ async def test_who_hangs_up_first_is_noted() -> None:
 
 @bounded
 async def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
-    async with hall(patience=BRIEF) as here:
+    async with hall(PATIENCE=BRIEF) as here:
         silent, stammering = here.connect(), here.say(here.greeting()[:-1])
         here.enter()
         assert (await here.shim()).name == "github"
@@ -333,7 +335,7 @@ async def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
 @bounded
 async def test_another_user_is_refused_before_saying_anything() -> None:
     me = os.geteuid()
-    async with hall(uid_of=lambda _: me + 1) as here:
+    async with hall(peer_uid=lambda _: me + 1) as here:
         client = here.connect()
         assert await here.refusals.get() == f"it came from user {me + 1}, not from user {me}"
         assert await ended(client)
@@ -341,7 +343,7 @@ async def test_another_user_is_refused_before_saying_anything() -> None:
 
 @bounded
 async def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
-    async with hall(uid_of=lambda _: None) as here:
+    async with hall(peer_uid=lambda _: None) as here:
         here.enter()
         assert (await here.shim()).uid is None
 

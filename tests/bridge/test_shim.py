@@ -123,6 +123,12 @@ def output(started: subprocess.Popen[bytes]) -> IO[bytes]:
     return started.stdout
 
 
+def hang_up(seat: socket.socket, started: subprocess.Popen[bytes]) -> None:
+    """The seat goes, and so does the shim."""
+    seat.close()
+    assert ending(started) == (0, b"")
+
+
 def close_stdin(started: subprocess.Popen[bytes]) -> None:
     assert started.stdin
     started.stdin.close()
@@ -161,8 +167,7 @@ def test_the_seat_gets_its_stdin_and_stdout_and_it_ends_with_the_connection(benc
     for descriptor in (source, sink):
         os.close(descriptor)
     assert output(started).read() == b""  # it does not hold them any more
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
 
 
 def test_what_the_agent_said_before_the_seat_answered_is_not_lost(bench: Bench) -> None:
@@ -175,8 +180,7 @@ def test_what_the_agent_said_before_the_seat_answered_is_not_lost(bench: Bench) 
     assert (os.read(source, 100), os.read(source, 100)) == (b"early\n", b"")
     for descriptor in (source, sink):
         os.close(descriptor)
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
@@ -200,8 +204,7 @@ def test_it_greets_and_copies_both_ways_until_the_seat_ends(bench: Bench) -> Non
         assert read(seat, 6) == b"ask %d\n" % number
         seat.sendall(b"say %d\n" % number)
         assert output(started).read(100) == b"say %d\n" % number
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
     assert output(started).read() == b""
 
 
@@ -230,8 +233,7 @@ def test_an_agent_that_ends_its_input_still_hears_the_answers(bench: Bench) -> N
     assert read(seat, 100) == b"ask\n"  # and the end
     seat.sendall(b"answer\n")
     assert output(started).read(100) == b"answer\n"
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
 
 
 class Copy(threading.Thread):
@@ -293,19 +295,12 @@ def test_an_agent_that_ends_its_input_does_not_keep_it_alive(bench: Bench) -> No
     assert ending(started) == (0, b"")
 
 
-def test_an_agent_that_keeps_its_input_open_does_not_keep_it_alive(bench: Bench) -> None:
+@pytest.mark.parametrize("is_full", [False, True])
+def test_an_agent_with_open_input_that_may_not_read_does_not_keep_it_alive(bench: Bench, is_full: bool) -> None:
+    """stdout may be full, and the seat has gone."""
     started, seat = pair(bench)
-    seat.sendall(b"something")
-    seat.close()
-    assert ending(started) == (0, b"")
-
-
-def test_an_agent_that_does_not_read_does_not_keep_it_alive(bench: Bench) -> None:
-    """stdout is full, and the seat has gone."""
-    started, seat = pair(bench)
-    fill(seat)
-    seat.close()
-    assert ending(started) == (0, b"")
+    fill(seat) if is_full else seat.sendall(b"something")
+    hang_up(seat, started)
 
 
 def fill(seat: socket.socket) -> None:
@@ -371,8 +366,7 @@ def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started, seat = pair(bench)
     fill(seat)
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
     started, seat = pair(bench)
     close_stdin(started)
     assert ending(started) == (0, b"")
@@ -407,8 +401,7 @@ def test_an_agent_that_leaves_before_a_word_was_said_was_not_refused(bench: Benc
     started, seat = pair(bench)
     close_stdin(started)
     assert seat.recv(1) == b""
-    seat.close()
-    assert ending(started) == (0, b"")
+    hang_up(seat, started)
 
 
 @pytest.mark.parametrize(("args", "token"), [([], ""), (["x"], "t"), (["x", "y", "z"], "t")])
@@ -459,8 +452,7 @@ def test_sockets_do_for_stdin_and_stdout(bench: Bench) -> None:
         assert read(seat, 1) == b""
         seat.sendall(b"more\n")
         assert read(ours, 5) == b"more\n"
-        seat.close()
-        assert ending(started) == (0, b"")
+        hang_up(seat, started)
 
 
 def test_a_socket_that_the_agent_closes_ends_it(bench: Bench) -> None:
@@ -481,8 +473,7 @@ def test_files_do_for_stdin_and_stdout(bench: Bench, tmp_path: Path) -> None:
         seat = bench.let_in()
         assert len(read(seat, 1_000_000)) == 400_000
         seat.sendall(b"answer\n" * 20_000)
-        seat.close()
-        assert ending(started) == (0, b"")
+        hang_up(seat, started)
     assert answered.read_bytes() == b"answer\n" * 20_000
 
 

@@ -46,8 +46,7 @@ def test_one_that_comes_back_again_and_again_has_one_time_limit() -> None:
     for _ in range(3):
         talker.exchange.lost(KILLED, for_good=False, unsent=[line(call(1))])
         assert talker.agent_hears() == []
-        talker.clock += 12
-        talker.exchange.tick()
+        talker.wait(12)
         if not talker.exchange.is_waiting:
             break
         talker.back()
@@ -73,9 +72,7 @@ def test_what_the_agent_has_cancelled_is_not_sent_again() -> None:
 
 
 def test_the_handshake_is_replayed_once_and_notifications_about_it_are_not_queued() -> None:
-    talker = Talker()
-    talker.exchange.attached()
-    talker.agent(INITIALIZE)
+    talker = Talker().introducing()
     lines = [line(INITIALIZE), line(INITIALIZED), line(tell("notifications/roots/list_changed"))]
     talker.exchange.lost(KILLED, for_good=False, unsent=lines)
     talker.server_hears()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from acp_launch.bridge.elevation import PATIENCE, Sessions
-from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, KILLED, Json, Talker, answer, ask, call, tell
+from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, tell
 from tests.bridge.test_elevation import CHANGED, Launch, event, noted
 
 TOOLS = [{"name": "a"}]
@@ -65,11 +65,9 @@ def test_a_server_without_sessions_is_known_as_such_and_the_conversation_goes_on
     talk.agent(call(1))
     talk.server(answer(1, {}))
     if code is None:
-        talk.clock += PATIENCE - 0.1
-        talk.exchange.tick()
+        talk.wait(PATIENCE - 0.1)
         assert not sessions.is_missing
-        talk.clock += 0.1
-        talk.exchange.tick()
+        talk.wait(0.1)
     else:
         talk.server(refused(request, code))
     assert sessions.is_missing
@@ -90,8 +88,7 @@ def test_with_probe_it_is_not_asked_again_and_with_on_by_each_process() -> None:
         sessions = Sessions(mode)
         talk = opened(sessions=sessions)
         talk.server(refused(asked(talk, "session/start"), -32601))
-        talk.exchange.lost(KILLED, for_good=False)
-        talk.back()
+        talk.restarted()
         talk.server_hears()
         talk.exchange.tick()
         assert methods(talk) == again
@@ -104,8 +101,7 @@ def test_a_server_that_ends_when_it_is_asked_is_never_asked_again() -> None:
     sessions = Sessions("on")
     talk = opened(sessions=sessions)
     assert methods(talk) == ["session/start"]
-    talk.exchange.lost(KILLED, for_good=False)
-    talk.back()
+    talk.restarted()
     talk.exchange.tick()
     assert methods(talk) == ["initialize", "notifications/initialized"]
     assert methods(opened(sessions=sessions)) == []
@@ -136,7 +132,7 @@ def test_a_new_connection_resumes_with_the_last_event_that_the_agent_got(ids: li
     """Ids keep their type; what the server still knows is not sent again."""
     talk = begun()
     talk.server(*(tell("notifications/message", sessionEventId=id) for id in ids), tell("x"))
-    talk.exchange.lost(KILLED, for_good=False)
+    talk.killed()
     talk.agent_hears()
     talk.back()
     replayed, initialized, request = talk.server_hears()
@@ -147,8 +143,7 @@ def test_a_new_connection_resumes_with_the_last_event_that_the_agent_got(ids: li
     assert talk.agent_hears() == [tell("x", sessionEventId="e3")]
     talk.exchange.tick()
     assert talk.server_hears() == []
-    talk.exchange.lost(KILLED, for_good=False)
-    talk.back()
+    talk.restarted()
     assert asked(talk, "session/resume")["params"]["lastSessionEventId"] == "e3"
 
 
@@ -156,8 +151,7 @@ def test_an_event_may_overtake_the_answer_that_begins_its_session() -> None:
     """They may come on two streams."""
     talk = opened()
     talk.server(tell("x", sessionEventId="e1"), answer(asked(talk, "session/start")["id"], {"sessionId": "s_theirs"}))
-    talk.exchange.lost(KILLED, for_good=False)
-    talk.back()
+    talk.restarted()
     assert asked(talk, "session/resume")["params"] == {"sessionId": "s_theirs", "lastSessionEventId": "e1"}
 
 
@@ -165,8 +159,7 @@ def test_an_event_may_overtake_the_answer_that_begins_its_session() -> None:
 def test_when_something_may_have_been_missed_the_agent_is_told_to_read_again(said: Json) -> None:
     """M-54: its lists, and the resources it has subscribed to."""
     talk = begun()
-    talk.exchange.lost(KILLED, for_good=False)
-    talk.back()
+    talk.restarted()
     talk.server(answer(asked(talk, "session/resume")["id"], said))
     assert talk.agent_hears() == [
         {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
@@ -177,12 +170,10 @@ def test_when_something_may_have_been_missed_the_agent_is_told_to_read_again(sai
 @pytest.mark.parametrize("how", ["error", "silence", "not resumed"])
 def test_a_session_that_the_server_has_forgotten_is_restored_as_without_one_and_begun_anew(how: str) -> None:
     talk = begun()
-    talk.exchange.lost(KILLED, for_good=False)
-    talk.back()
+    talk.restarted()
     request = asked(talk, "session/resume")
     if how == "silence":
-        talk.clock += PATIENCE
-        talk.exchange.tick()
+        talk.wait(PATIENCE)
     else:
         talk.server(refused(request, -32010) if how == "error" else answer(request["id"], {"resumed": False}))
     assert methods(talk) == ["resources/subscribe", "tools/list"]
@@ -193,8 +184,7 @@ def test_a_session_that_the_server_has_forgotten_is_restored_as_without_one_and_
 def test_a_connection_that_is_lost_while_it_resumes_is_resumed_again() -> None:
     talk = begun()
     for _ in range(2):
-        talk.exchange.lost(KILLED, for_good=False)
-        talk.back()
+        talk.restarted()
         assert asked(talk, "session/resume")["params"] == {"sessionId": "s_theirs"}
 
 
@@ -244,7 +234,7 @@ class Joined:
     def reconnect(self) -> None:
         """The line is cut, and there is a new one."""
         self.there.disconnect()
-        self.near.exchange.lost(KILLED, for_good=False)
+        self.near.killed()
         self.far = self.launch.opened(introduced=False)
         self.near.exchange.attached()
 

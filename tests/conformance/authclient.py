@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from acp_launch.mcp.http.wire import read_challenges
-from acp_launch.oauth.flow import Wanted, log_in
+from acp_launch.oauth.flow import LoginFlow, Wanted
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
 from tests.oauth.authority import Browser
@@ -51,9 +51,8 @@ class Session:
                 return
             held = self._grant.scopes if self._grant else ()
             more = (*held, *challenge.scopes) if challenge.wants_more else ()
-            self._grant, _ = await log_in(
-                self._wanted, Browser(), challenge=challenge, more=more, registered=self._grant, confirm=agree
-            )
+            flow = LoginFlow(self._wanted, Browser(), confirm=agree)
+            self._grant, _ = await flow.log_in(challenge, more=more, registered=self._grant)
         raise SystemExit("the server wants a login again and again")
 
     async def _posted(self, message: Json) -> httpx2.Response:

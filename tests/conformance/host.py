@@ -39,12 +39,12 @@ async def main(server: dict[str, Any]) -> None:
     needs = ServerNeeds(secrets={}, directories=[ROOT], max_line=1 << 26, hurry=asyncio.Event())
     observer = Complaining()
     plans = [plan(NAME, {"env": {}, "cwd": str(ROOT), **server})]
+    keys = {NAME: ServerKey(PATH, "")}
     async with (
         running(plans, needs, observer) as ours,
-        http_server(
-            {NAME: ServerKey(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate
-        ) as http,
+        http_server(keys, ours.servers.seated, observer.note, max_line=1 << 26) as http,
     ):
+        http.gate = OpenGate(keys, http.port)
         print(http.port, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 

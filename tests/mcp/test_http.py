@@ -35,7 +35,7 @@ class Wire:
         known, limits = settings.pop("known", ""), settings.pop("limits", Limits())
         url, refusal = settings.pop("url", URL), settings.pop("refusal", None)
         site = Site("docs", url, settings.pop("headers", {}), **settings)
-        self.connection = RemoteConnection(site, url, self, known=known, limits=limits)
+        self.connection = RemoteConnection(site, self, known=known, limits=limits)
         self.connection.refusal = refusal
         self.connection.begin()
 
@@ -91,6 +91,10 @@ class Wire:
         body = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-06-18"}}).encode()
         self.reply(stream, 200, {**JSON, **more}, body)
 
+    def wait_until(self, time: float) -> None:
+        self.time = time
+        self.connection.tick()
+
     def wake_up(self, stream: int) -> None:
         del self.timers[stream]
         self.connection.ring(stream)
@@ -103,6 +107,22 @@ def opened(**settings: Any) -> Wire:
     wire.reply(wire.last.stream, 405, {})
     wire.delivered.clear()
     return wire
+
+
+def introduced(**settings: Any) -> Wire:
+    """A server without sessions, which is asked for its event stream now."""
+    wire = Wire(**settings)
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    return wire
+
+
+def streaming(**settings: Any) -> tuple[Wire, int]:
+    """The answer to a call is an event stream."""
+    wire = opened(**settings)
+    stream = wire.say("tools/call", 1)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    return wire, stream
 
 
 def test_messages_wait_for_the_session_and_then_go_out_in_order() -> None:
@@ -167,9 +187,7 @@ def test_the_schemas_of_tools_pass_unchanged_and_nothing_that_they_refer_to_is_f
 
 def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_without_news() -> None:
     """M-27."""
-    wire = opened()
-    stream = wire.say("tools/call", 1)
-    wire.connection.begin_answer(stream, 200, STREAM)
+    wire, stream = streaming()
     wire.connection.take(stream, b"id: 7\nretry: 250\ndata:\n\n")
     wire.connection.end_answer(stream)
     for _ in range(4):
@@ -184,9 +202,7 @@ def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_w
 
 
 def test_a_resumed_stream_that_the_server_cannot_be_reached_for_fails_its_request_and_the_connection() -> None:
-    wire = opened()
-    stream = wire.say("tools/call", 1)
-    wire.connection.begin_answer(stream, 200, STREAM)
+    wire, stream = streaming()
     wire.connection.take(stream, b"id: 7\ndata:\n\n")
     wire.connection.fail(stream, BROKEN)
     pauses = []
@@ -349,19 +365,15 @@ def test_a_silent_stream_is_asked_for_a_sign_of_life_and_not_again_before_as_muc
     """M-42."""
     wire = opened(limits=Limits(silence=30.0))
     wire.say("tools/call", 1)
-    wire.time = 29.0
-    wire.connection.tick()
+    wire.wait_until(29.0)
     assert len(wire.sent) == 4
-    wire.time = 30.0
-    wire.connection.tick()
+    wire.wait_until(30.0)
     sign = wire.last
     assert (json.loads(sign.body)["method"], sign.patience) == ("ping", stretch(10.0))
     wire.result(sign.stream, json.loads(sign.body)["id"])
-    wire.time = 59.0
-    wire.connection.tick()
+    wire.wait_until(59.0)
     assert wire.last is sign
-    wire.time = 60.0
-    wire.connection.tick()
+    wire.wait_until(60.0)
     assert wire.last is not sign
     assert wire.delivered == []
     wire.connection.fail(wire.last.stream, Failure("did not answer within 10 s", timed_out=True))
@@ -373,22 +385,17 @@ def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
     stream = wire.say("tools/call", 1)
     wire.connection.begin_answer(stream, 200, JSON)
     wire.connection.take(stream, b'{"jsonrpc":')
-    wire.time = 5.0
-    wire.connection.tick()
+    wire.wait_until(5.0)
     assert stream in wire.closed
     assert "stopped in the middle of its answer: nothing came for 5 s" in wire.delivered[0]["error"]["message"]
 
 
 def test_a_stream_that_stays_open_after_its_answer_is_closed_by_us() -> None:
-    wire = opened()
-    stream = wire.say("tools/call", 1)
-    wire.connection.begin_answer(stream, 200, STREAM)
+    wire, stream = streaming()
     wire.connection.take(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
-    wire.time = 4.9
-    wire.connection.tick()
+    wire.wait_until(4.9)
     assert stream not in wire.closed
-    wire.time = 5.0
-    wire.connection.tick()
+    wire.wait_until(5.0)
     assert stream in wire.closed
 
 
@@ -457,9 +464,7 @@ def test_a_request_shows_no_header() -> None:
 
 
 def test_the_event_stream_is_asked_for_less_and_less_often_if_it_ends_at_once() -> None:
-    wire = Wire()
-    wire.result(wire.say("initialize", 0, {}), 0)
-    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire = introduced()
     listening = wire.last.stream
     pauses = []
     for _ in range(8):
@@ -482,9 +487,7 @@ def test_a_permanent_redirect_is_remembered() -> None:
 
 def test_a_server_without_an_event_stream_for_get_that_wants_a_login_there_is_used_on() -> None:
     """M-26."""
-    wire = Wire()
-    wire.result(wire.say("initialize", 0, {}), 0)
-    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire = introduced()
     wire.reply(wire.last.stream, 401, {})
     assert wire.ends == []
     assert wire.say("tools/list", 1)
@@ -524,9 +527,7 @@ def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_l
     wire = opened()
     stream = wire.say("tools/call", 1)
     if is_listening:
-        wire = Wire()
-        wire.result(wire.say("initialize", 0, {}), 0)
-        wire.reply(wire.say("notifications/initialized"), 202, {})
+        wire = introduced()
         stream = wire.last.stream
     for number in range(3):
         wire.connection.begin_answer(stream, 200, STREAM)
@@ -551,9 +552,7 @@ def test_the_head_of_any_answer_is_a_sign_of_life(status: int) -> None:
 
 
 def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
-    wire = Wire()
-    wire.result(wire.say("initialize", 0, {}), 0)
-    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire = introduced()
     stream = wire.last.stream
     for _ in range(10):
         wire.connection.begin_answer(stream, 307, {"location": "/there"})
@@ -565,9 +564,7 @@ def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
 
 
 def test_a_stream_whose_rest_is_elsewhere_fails_its_request_with_an_unknown_outcome() -> None:
-    wire = opened()
-    stream = wire.say("tools/call", 1)
-    wire.connection.begin_answer(stream, 200, STREAM)
+    wire, stream = streaming()
     wire.connection.take(stream, b"id: 7\ndata:\n\n")
     wire.connection.end_answer(stream)
     wire.wake_up(stream)

@@ -27,7 +27,6 @@ from acp_launch.mcp.client import (
     McpClient,
     McpConnection,
     call_tool,
-    connect,
     list_items,
     shake_hands,
 )
@@ -66,9 +65,9 @@ def visit(
         async with (
             asyncio.timeout(PATIENCE),
             attach(spawn(command, env=dict(os.environ), cwd=ROOT)) as child,
-            connect(
+            McpConnection(
                 "x", StdioTransport(child), McpClient([ROOT]), ear, lambda *_: None, max_line=max_line
-            ) as connection,
+            ).running() as connection,
         ):
             return await story(connection)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acp_launch.oauth import flow
 from acp_launch.oauth.exchange import Refused, TokenAnswer
-from acp_launch.oauth.flow import Wanted, code_in, log_in
+from acp_launch.oauth.flow import LoginFlow, Wanted, code_in
 from acp_launch.oauth.grant import Grant, Login
 from acp_launch.oauth.metadata import AuthorizationServer
 from acp_launch.secret.value import Secret
@@ -23,13 +23,10 @@ DOCUMENT = "https://us.example/client.json"
 
 
 def logged_in(site: Authority, browser: Browser | None = None, **how: Any) -> tuple[Grant, Login]:
-    login = {
-        name: how.pop(name)
-        for name in ("challenge", "more", "registered", "waiting", "patience", "device", "confirm")
-        if name in how
-    }
+    login = {name: how.pop(name) for name in ("more", "registered") if name in how}
+    given = {name: how.pop(name) for name in ("waiting", "patience", "device", "confirm") if name in how}
     wanted = Wanted(name="docs", url=how.pop("url", site.url), **how)
-    return asyncio.run(log_in(wanted, browser or Browser(), **login))
+    return asyncio.run(LoginFlow(wanted, browser or Browser(), **given).log_in(**login))
 
 
 def failed(site: Authority, browser: Browser | None = None, **how: Any) -> Refused:
@@ -317,7 +314,7 @@ def test_a_server_that_is_far_may_not_send_us_to_this_machine(monkeypatch: pytes
 
     monkeypatch.setattr(flow, "fetch", refuse)
     with pytest.raises(Refused, match="which is on this machine, though the server is not"):
-        asyncio.run(log_in(Wanted(name="docs", url="https://docs.example/mcp"), Browser()))
+        asyncio.run(LoginFlow(Wanted(name="docs", url="https://docs.example/mcp"), Browser()).log_in())
     assert asked == ["https://docs.example/mcp"]
 
 
@@ -512,7 +509,8 @@ def test_a_login_that_is_given_up_leaves_nothing_running(
             if what.startswith(waits_for):
                 asked.cancel()
 
-        asked = asyncio.create_task(log_in(Wanted(name="docs", url=site.url), Browser(), waiting=give_up))
+        flow = LoginFlow(Wanted(name="docs", url=site.url), Browser(), waiting=give_up)
+        asked = asyncio.create_task(flow.log_in())
         with pytest.raises(asyncio.CancelledError):
             await asked
         assert asyncio.all_tasks() == {asyncio.current_task()}

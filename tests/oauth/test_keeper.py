@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,11 @@ class Scene:
             **options,  # type: ignore[arg-type]
         )
 
+    def holding(self, **how: Any) -> TokenStore:
+        """Put a grant into the store; a keeper of it."""
+        self.put(**how)
+        return self.keeper()
+
     @property
     def stored(self) -> Grant:
         grant = decode_grant(Secret(self.shelf.kept[ITEM]))
@@ -92,8 +98,7 @@ def sentence(scene: Scene, error: NoToken) -> str:
 
 
 def test_a_token_that_is_good_is_given_without_a_question(scene: Scene) -> None:
-    scene.put()
-    keeper = scene.keeper()
+    keeper = scene.holding()
     assert [token(keeper), token(keeper)] == [access(1)] * 2
     assert (scene.shelf.asked, scene.posts) == ([ITEM], 0)
 
@@ -145,15 +150,13 @@ def test_a_token_is_renewed_a_minute_before_its_end_or_a_tenth_of_its_life(
 
 
 def test_a_token_whose_end_is_not_known_is_used_until_it_is_refused(scene: Scene) -> None:
-    scene.put(left=None)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=None)
     assert token(keeper) == access(1)
     assert token(keeper, access(1)) == access(2)
 
 
 def test_any_number_of_calls_ask_once(scene: Scene) -> None:
-    scene.put(left=0)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=0)
 
     async def story() -> list[Secret]:
         expired = [keeper.token() for _ in range(25)]
@@ -165,8 +168,7 @@ def test_any_number_of_calls_ask_once(scene: Scene) -> None:
 
 
 def test_a_refused_token_that_another_process_renewed_is_taken_from_the_store(scene: Scene) -> None:
-    scene.put()
-    keeper = scene.keeper()
+    keeper = scene.holding()
     assert token(keeper) == access(1)
     scene.put(number=2)
     assert token(keeper, access(1)) == access(2)
@@ -175,8 +177,7 @@ def test_a_refused_token_that_another_process_renewed_is_taken_from_the_store(sc
 
 def test_a_new_token_that_is_refused_at_once_is_not_renewed_again(scene: Scene) -> None:
     """Or each call to a server that accepts none would cost a refresh token."""
-    scene.put()
-    keeper = scene.keeper()
+    keeper = scene.holding()
     assert token(keeper, access(1)) == access(2)
     error = no_token(keeper, access(2))
     assert error.how == "rejects the login, even with a fresh token"
@@ -188,8 +189,7 @@ def test_a_new_token_that_is_refused_at_once_is_not_renewed_again(scene: Scene) 
 
 def test_a_server_that_keeps_the_refresh_token_does_so_for_ever(scene: Scene) -> None:
     scene.endpoint.authority.rotation = "none"
-    scene.put(left=0)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=0)
     for number in range(2, 5):
         assert token(keeper) == access(number)
         assert scene.stored.refresh == Secret(refresh(1))
@@ -256,8 +256,7 @@ def test_a_time_that_another_clock_wrote_costs_one_renewal_at_most(scene: Scene,
 def test_a_token_stays_in_use_while_the_authorization_server_fails(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.put(left=-5)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=-5)
     scene.endpoint.script.append(Reply(503, b"<html>"))
     assert [token(keeper) for _ in range(5)] == [access(1)] * 5
     assert scene.posts == 1, "there is a pause between attempts"
@@ -272,8 +271,7 @@ def test_a_token_stays_in_use_while_the_authorization_server_fails(
 
 
 def test_the_pause_is_that_of_the_authorization_server(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.put(left=-5)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=-5)
     scene.endpoint.script.append(Reply(429, b"", {"Retry-After": "60"}))
     assert token(keeper) == access(1)
     monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + 30)
@@ -301,8 +299,7 @@ def test_a_login_that_has_ended_is_told_and_left_in_the_store(scene: Scene, monk
 
 def test_a_token_is_used_to_its_end_though_it_cannot_be_renewed(scene: Scene) -> None:
     scene.endpoint.authority.is_over = True
-    scene.put(left=30)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=30)
     assert token(keeper) == access(1)
     scene.now += 30
     assert no_token(keeper).is_final
@@ -334,8 +331,7 @@ def test_a_login_that_was_removed_meanwhile_is_not_written_again(scene: Scene) -
 
 
 def test_without_a_refresh_token_the_login_ends_with_its_token(scene: Scene) -> None:
-    scene.put(left=30, refresh=None)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=30, refresh=None)
     assert token(keeper) == access(1)
     error = no_token(keeper, access(1))
     assert error.how.endswith("the login has expired, and the server gave no refresh token")
@@ -470,8 +466,7 @@ def test_a_lock_that_is_held_too_long_has_its_sentence(scene: Scene, monkeypatch
 
 
 def test_a_token_that_lasts_a_while_is_used_while_another_process_renews_it(scene: Scene) -> None:
-    scene.put(left=30)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=30)
     with locked(scene.logins.lock(ITEM)):
         assert token(keeper) == access(1)
     assert (token(keeper), scene.posts) == (access(2), 1)
@@ -538,8 +533,7 @@ async def test_a_session_ends_though_the_authorization_server_does_not_answer(
 
 def test_a_session_does_not_wait_for_the_lock_to_end(scene: Scene) -> None:
     """Another process renews: nothing of ours can be lost."""
-    scene.put(left=0)
-    keeper = scene.keeper()
+    keeper = scene.holding(left=0)
 
     async def story() -> None:
         call = asyncio.create_task(keeper.token())

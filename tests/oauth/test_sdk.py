@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from acp_launch.oauth.exchange import Refused, ask, revoke
-from acp_launch.oauth.flow import Wanted, log_in
+from acp_launch.oauth.flow import LoginFlow, Wanted
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
 from tests.cli.launcher import ROOT
@@ -44,7 +44,7 @@ def status(url: str, token: Secret) -> int:
 
 
 async def logged_in(url: str, browser: Browser, registered: Grant | None = None) -> Grant:
-    grant, _ = await log_in(Wanted(name="sdk", url=url), browser, registered=registered)
+    grant, _ = await LoginFlow(Wanted(name="sdk", url=url), browser).log_in(registered=registered)
     return grant
 
 

@@ -12,7 +12,7 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.patience import PATIENCE
 
-from .children import Tempered
+from .children import Tempered, tempered
 
 Json = dict[str, Any]
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -84,6 +84,11 @@ class Peer:
         self.tell("notifications/initialized")
         return answer
 
+    async def rejected(self) -> Ended:
+        """Shake hands in vain; how the connection ends."""
+        self.ask("initialize", HELLO)
+        return await self.ended()
+
     async def ended(self) -> Ended:
         async with asyncio.timeout(PATIENCE):
             return await self.remote.wait()
@@ -110,6 +115,15 @@ async def connected(program: RemoteProgram) -> AsyncIterator[Peer]:
         finally:
             peer.logged = b"".join(logged)
             peer.close()
+
+
+@asynccontextmanager
+async def met(**temper: Any) -> AsyncIterator[tuple[Tempered, Peer]]:
+    """A server, and a connection to it after the handshake."""
+    with tempered(**temper) as server:
+        async with connected(remote(server.url)) as peer:
+            await peer.shake_hands()
+            yield server, peer
 
 
 async def asked(server: Tempered, method: str, times: int = 1) -> None:

@@ -12,7 +12,7 @@ from acp_launch.process.lifecycle import Ended
 from tests.looped import looped
 
 from .children import cutter, tempered
-from .peer import HELLO, Peer, connected, error, remote
+from .peer import Peer, connected, error, met, remote
 from .peer import asked as asked_of
 
 SECRET = "sekret-tok-123456"
@@ -24,8 +24,7 @@ def first(url: str, **settings: Any) -> tuple[Ended, Peer]:
 
     async def use() -> tuple[Ended, Peer]:
         async with connected(remote(url, headers=GIVEN, **settings)) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
+            end = await peer.rejected()
         assert SECRET not in f"{end} {peer.logged!r} {peer.heard}"
         return end, peer
 
@@ -126,12 +125,10 @@ async def test_one_request_that_fails_later_fails_alone(said: dict[str, Any], te
 @looped
 async def test_an_error_in_json_rpc_is_passed_on_under_the_id_of_its_request() -> None:
     for id in (True, False):
-        with tempered(faults=[{"on": "tools/call", "do": "rpc error", "no_id": id, "text": "bad input"}]) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                answer = await peer.answer(peer.ask("tools/call", {"name": "echo"}, id="a\u00e4"))
-                assert answer["id"] == "aä"
-                assert answer["error"]["message"] == "bad input"
+        async with met(faults=[{"on": "tools/call", "do": "rpc error", "no_id": id, "text": "bad input"}]) as (_, peer):
+            answer = await peer.answer(peer.ask("tools/call", {"name": "echo"}, id="a\u00e4"))
+            assert answer["id"] == "aä"
+            assert answer["error"]["message"] == "bad input"
 
 
 @looped
@@ -161,14 +158,12 @@ async def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() 
 
 @looped
 async def test_a_server_that_dies_is_noticed_while_nothing_is_asked() -> None:
-    with tempered(retry=1) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            await peer.tool("echo", text="hi")
-            server.kill()
-            end = await peer.ended()
-            assert end.how == "could not be reached: connection refused"
-            server.again()
+    async with met(retry=1) as (server, peer):
+        await peer.tool("echo", text="hi")
+        server.kill()
+        end = await peer.ended()
+        assert end.how == "could not be reached: connection refused"
+        server.again()
 
 
 @looped

@@ -14,7 +14,7 @@ from tests.looped import looped
 
 from .children import Tempered, tempered
 from .peer import asked as asked_of
-from .peer import connected, remote
+from .peer import connected, met, remote
 
 CALL = {"on": "tools/call", "do": "drop"}
 
@@ -53,29 +53,25 @@ async def test_every_request_has_the_headers_of_its_era_and_the_handshake_has_no
 @looped
 async def test_json_and_event_streams_are_read_however_they_are_written(answers: str, odd: dict[str, Any]) -> None:
     """M-25: line ends, comments, data on several lines, a byte order mark, borders within a character."""
-    with tempered(answers=answers, multi_line=bool(odd), **odd) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            answer = await peer.tool("echo", text="größe \u2028 😀 \\n")
-            assert answer["result"]["content"][0]["text"] == "größe \u2028 😀 \\n"
+    async with met(answers=answers, multi_line=bool(odd), **odd) as (_, peer):
+        answer = await peer.tool("echo", text="größe \u2028 😀 \\n")
+        assert answer["result"]["content"][0]["text"] == "größe \u2028 😀 \\n"
 
 
 @looped
 async def test_the_event_stream_brings_notifications_and_is_opened_again_when_it_ends() -> None:
     """M-26, M-30."""
-    with tempered(retry=1) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            await peer.tool("echo", text="hi")
-            server.do("push", message={"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-            await peer.until(lambda message: message.get("method") == "notifications/tools/list_changed")
-            server.do("end streams")
-            server.do("push", message={"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
-            await peer.until(lambda message: message.get("method") == "notifications/prompts/list_changed")
-            assert [message["method"] for message in peer.heard if "method" in message] == [
-                "notifications/tools/list_changed",
-                "notifications/prompts/list_changed",
-            ]
+    async with met(retry=1) as (server, peer):
+        await peer.tool("echo", text="hi")
+        server.do("push", message={"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await peer.until(lambda message: message.get("method") == "notifications/tools/list_changed")
+        server.do("end streams")
+        server.do("push", message={"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"})
+        await peer.until(lambda message: message.get("method") == "notifications/prompts/list_changed")
+        assert [message["method"] for message in peer.heard if "method" in message] == [
+            "notifications/tools/list_changed",
+            "notifications/prompts/list_changed",
+        ]
 
 
 @pytest.mark.parametrize("do", ["hang up", "drop"])
@@ -83,32 +79,28 @@ async def test_the_event_stream_brings_notifications_and_is_opened_again_when_it
 async def test_a_stream_with_event_ids_is_resumed_after_the_pause_it_asks_for(do: str) -> None:
     """M-27."""
     fault = {"on": "tools/call", "do": do, "times": 1, **({"after": 180} if do == "drop" else {})}
-    with tempered(retry=10, faults=[fault]) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            answer = await peer.tool("echo", text="hi")
-            assert answer["result"]["content"][0]["text"] == "hi"
-            resumed = [
-                dict(request["headers"]) for request in server.requests
-                if "Last-Event-ID" in dict(request["headers"])
-            ]  # fmt: skip
-            assert len(resumed) == 1
-            assert server.state["calls"] == 1
+    async with met(retry=10, faults=[fault]) as (server, peer):
+        answer = await peer.tool("echo", text="hi")
+        assert answer["result"]["content"][0]["text"] == "hi"
+        resumed = [
+            dict(request["headers"]) for request in server.requests
+            if "Last-Event-ID" in dict(request["headers"])
+        ]  # fmt: skip
+        assert len(resumed) == 1
+        assert server.state["calls"] == 1
 
 
 @looped
 async def test_a_session_that_the_server_has_forgotten_ends_the_connection_and_leaves_the_request_unsent() -> None:
     """M-28."""
-    with tempered() as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            await peer.tool("echo", text="hi")
-            server.do("forget")
-            asked = peer.ask("tools/call", {"name": "echo", "arguments": {"text": "lost"}})
-            end = await peer.ended()
-            assert (end.how, end.follows) == ("has closed the session", "again")
-            assert [line["id"] for line in peer.unsent] == [asked]
-            assert peer.answers(asked) == []
+    async with met() as (server, peer):
+        await peer.tool("echo", text="hi")
+        server.do("forget")
+        asked = peer.ask("tools/call", {"name": "echo", "arguments": {"text": "lost"}})
+        end = await peer.ended()
+        assert (end.how, end.follows) == ("has closed the session", "again")
+        assert [line["id"] for line in peer.unsent] == [asked]
+        assert peer.answers(asked) == []
 
 
 @pytest.mark.parametrize("sessions", [True, False])
@@ -128,37 +120,31 @@ async def test_the_end_of_a_session_is_told_to_the_server(sessions: bool, status
 @looped
 async def test_a_question_of_the_server_is_answered_on_the_way_it_came() -> None:
     """M-2, M-30."""
-    with tempered() as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            asked = peer.ask("tools/call", {"name": "ask", "arguments": {"method": "roots/list"}})
-            question = await peer.until(lambda message: "id" in message and "method" in message)
-            peer.write({"id": question["id"], "result": {"roots": []}})
-            assert "result" in await peer.answer(asked)
+    async with met() as (_, peer):
+        asked = peer.ask("tools/call", {"name": "ask", "arguments": {"method": "roots/list"}})
+        question = await peer.until(lambda message: "id" in message and "method" in message)
+        peer.write({"id": question["id"], "result": {"roots": []}})
+        assert "result" in await peer.answer(asked)
 
 
 @looped
 async def test_a_cancelled_request_is_cancelled_by_a_message_and_gets_no_error() -> None:
     """M-40."""
-    with tempered() as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            asked = peer.ask("tools/call", {"name": "wait", "arguments": {}})
-            peer.tell("notifications/cancelled", {"requestId": asked, "reason": "enough"})
-            await peer.tool("echo", text="hi")
-            await asked_of(server, "notifications/cancelled")
-            assert peer.answers(asked) == []
+    async with met() as (server, peer):
+        asked = peer.ask("tools/call", {"name": "wait", "arguments": {}})
+        peer.tell("notifications/cancelled", {"requestId": asked, "reason": "enough"})
+        await peer.tool("echo", text="hi")
+        await asked_of(server, "notifications/cancelled")
+        assert peer.answers(asked) == []
 
 
 @looped
 async def test_a_result_of_ten_megabytes_comes_through_a_slow_reader() -> None:
     """M-4."""
     for answers in ("json", "sse"):
-        with tempered(answers=answers) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                answer = await peer.tool("big", size=10_000_000)
-                assert len(answer["result"]["content"][0]["text"]) == 10_000_000
+        async with met(answers=answers) as (_, peer):
+            answer = await peer.tool("big", size=10_000_000)
+            assert len(answer["result"]["content"][0]["text"]) == 10_000_000
 
 
 @looped

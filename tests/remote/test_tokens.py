@@ -13,7 +13,7 @@ from acp_launch.secret.value import Secret
 from tests.looped import looped
 
 from .children import Tempered, tempered
-from .peer import HELLO, Peer, asked, connected, error, remote
+from .peer import Peer, asked, connected, error, remote
 
 LOGIN = "acp-launch mcp login p docs"
 OLD, NEW, NEWEST = (f"canary-token-{name}-5b1f" for name in ("old", "new", "newest"))
@@ -73,8 +73,7 @@ def first(hand: Hand | None, login: str = LOGIN, **settings: Any) -> tuple[Ended
     async def use() -> tuple[Ended, Peer, list[str | None]]:
         with tempered(**settings) as server:
             async with connected(remote(server.url, credentials=hand, login=login, headers=headers)) as peer:
-                peer.ask("initialize", HELLO)
-                end = await peer.ended()
+                end = await peer.rejected()
             return end, peer, sent(server)
 
     return asyncio.run(use())
@@ -264,8 +263,7 @@ class Late(Hand):
 async def test_the_token_goes_to_no_other_origin() -> None:
     with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
         async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
+            end = await peer.rejected()
         assert end.how.startswith("redirects to http://127.0.0.1:")
         assert (sent(server), other.requests) == ([f"Bearer {OLD}"], [])
 

@@ -111,8 +111,7 @@ async def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
     if "self-signed" not in how:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with secure(file) as url, connected(remote(url)) as peer:
-        peer.ask("initialize", HELLO)
-        end = await peer.ended()
+        end = await peer.rejected()
         assert end.how.startswith(how)
         assert (end.follows, fix in end.reason) == ("never", True)
 
@@ -132,8 +131,7 @@ async def test_an_authority_of_ones_own_is_named_in_ssl_cert_file(
 async def test_a_certificate_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     async with connected(remote("https://127.0.0.1:9/mcp")) as peer:
-        peer.ask("initialize", HELLO)
-        end = await peer.ended()
+        end = await peer.rejected()
         assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in end.how
         assert end.follows == "never"
 
@@ -184,8 +182,7 @@ async def test_the_name_localhost_is_not_believed_where_it_leads_elsewhere(monke
     with tempered() as server:
         monkeypatch.setattr("acp_launch.mcp.http.clients.is_loopback", lambda literal: False)
         async with connected(remote(f"http://localhost:{server.port}/mcp")) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
+            end = await peer.rejected()
         assert "its name leads to 127.0.0.1, which is not on this machine" in end.how
         assert end.follows == "never"
         assert server.requests == []
@@ -198,8 +195,7 @@ async def test_a_proxy_that_cannot_be_reached_is_mentioned(scheme: str, monkeypa
         port = plug.getsockname()[1]
     monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://user:sekret-pw@127.0.0.1:{port}")
     async with connected(remote(f"{scheme}://docs.example.com/mcp")) as peer:
-        peer.ask("initialize", HELLO)
-        end = await peer.ended()
+        end = await peer.rejected()
         assert end.how == "could not be reached: connection refused"
         assert "HTTPS_PROXY" in end.reason
         assert "sekret-pw" not in str(end)
@@ -212,8 +208,7 @@ def test_a_proxy_that_refuses_to_connect_us_is_told(monkeypatch: pytest.MonkeyPa
 
         async def use() -> None:
             async with connected(remote("https://docs.example.com/mcp")) as peer:
-                peer.ask("initialize", HELLO)
-                end = await peer.ended()
+                end = await peer.rejected()
                 assert end.how.startswith("could not be reached through the proxy: 407")
                 assert "NO_PROXY" in end.reason
 
@@ -228,8 +223,7 @@ def test_a_proxy_of_a_kind_that_is_not_known_is_told(proxy: str, monkeypatch: py
 
     async def use() -> None:
         async with connected(remote("http://docs.example.com/mcp")) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
+            end = await peer.rejected()
             assert "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used" in end.how
             assert end.follows == "never"
 
@@ -265,8 +259,7 @@ async def test_an_answer_that_is_compressed_twice_is_not_unpacked() -> None:
     """Some kilobytes could become some terabytes."""
     body = ANSWER.partition(b"\r\n\r\n")[2]
     async with serving(lambda asked: packed(body, "gzip", "gzip")) as url, connected(remote(url)) as peer:
-        peer.ask("initialize", HELLO)
-        end = await peer.ended()
+        end = await peer.rejected()
         assert end.how == "sent an answer that is compressed more than once"
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
-from acp_launch.rpc import StdioTransport, Transport, TransportClosed
+from acp_launch.rpc import StdioTransport, TransportClosed
 from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.process.liveness import program
 
 
 @asynccontextmanager
-async def over(argv: list[str]) -> AsyncIterator[Transport]:
+async def over(argv: list[str]) -> AsyncIterator[StdioTransport]:
     async with asyncio.timeout(PATIENCE), attach(spawn(argv, env={}, cwd=Path("/"))) as child:
         yield StdioTransport(child)
 
@@ -26,8 +26,7 @@ async def test_bytes_go_there_and_back_and_closing_ends_the_other_side() -> None
     async with over(["/bin/cat"]) as transport:
         await transport.write(b"hello")
         assert await transport.read() == b"hello"
-        await transport.close()
-        await transport.close()
+        transport._child.close_stdin()
         assert await transport.read() == b""
         assert await transport.describe_end() == ("exited with status 0", ())
         with pytest.raises(TransportClosed, match="nothing more can be sent: its stdin is closed"):

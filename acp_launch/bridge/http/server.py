@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -21,15 +21,7 @@ from typing import Any
 import h11
 from msgspec import UNSET
 
-from acp_launch.bridge.http.gate import (
-    EVENTS,
-    JSON,
-    Head,
-    RequestGate,
-    RequestRefused,
-    ServerKey,
-    check_type,
-)
+from acp_launch.bridge.http.gate import EVENTS, JSON, Head, RequestGate, RequestRefused, ServerKey, check_type
 from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
@@ -74,10 +66,10 @@ class LoopbackServer:
         *,
         port: int,
         max_line: int,
-        gate: RequestGate,
         limits: HttpLimits,
     ) -> None:
-        self.port, self.gate, self.max_line, self.limits = port, gate, max_line, limits
+        self.port, self.max_line, self.limits = port, max_line, limits
+        self.gate = RequestGate(keys, port)
         self.mishaps = Mishaps(note)
         self.sessions: dict[str, HttpConversation] = {}
         self._keys, self._seated, self._note = keys, seated, note
@@ -208,7 +200,6 @@ async def http_server(
     note: Callable[[str], None],
     *,
     max_line: int,
-    gate: Callable[[Mapping[str, ServerKey], int], RequestGate] = RequestGate,
     limits: HttpLimits | None = None,
 ) -> AsyncIterator[LoopbackServer]:
     """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
@@ -219,9 +210,7 @@ async def http_server(
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
-        made = LoopbackServer(
-            keys, seated, note, port=port, max_line=max_line, gate=gate(keys, port), limits=limits or HttpLimits()
-        )
+        made = LoopbackServer(keys, seated, note, port=port, max_line=max_line, limits=limits or HttpLimits())
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=BACKLOG)
         try:
@@ -470,7 +459,6 @@ class HttpConnection(asyncio.Protocol):
         self._wait(self._server.limits.body)
 
     def _hand_over(self) -> None:
-        """Have the request answered."""
         head, body = self._head, b"".join(self._body)
         assert head is not None
         self._head, self._body = None, []

@@ -52,7 +52,7 @@ from acp_launch.mcp.http.wire import (
     retry_after,
     shown_origin,
 )
-from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
+from acp_launch.mcp.message import CLIENT_INFO, HELLO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, text
@@ -72,11 +72,9 @@ HELD = 1024 * 1024  # bytes that wait for the session to open before the writer 
 STREAMS = 512  # requests under way before the writer has to wait
 LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 
-DEFAULT = Limits()
 Phase = Literal["opening", "open", "parting", "over"]
 
 MODERN = STATELESS[0]
-HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
 MARK = eras.VERSION.encode()
@@ -95,15 +93,13 @@ class RemoteConnection:
     `refusal` is what a 401 means if requests carry credentials that were renewed because of it.
     """
 
-    def __init__(
-        self, site: Site, url: str, ports: ConnectionPorts, *, known: Era = "", limits: Limits = DEFAULT
-    ) -> None:
+    def __init__(self, site: Site, ports: ConnectionPorts, *, known: Era = "", limits: Limits) -> None:
         self.phase: Phase = "open"
         self.era: Era = "sse" if site.type == "sse" else known
         self.is_met = False  # it has answered in this connection
         self.refusal: Failure | None = None
         self.unsent: list[bytes] = []  # once it is over: messages that certainly had no effect, in order
-        self._site, self._url, self._ports, self._limits = site, url, ports, limits
+        self._site, self._url, self._ports, self._limits = site, site.url, ports, limits
         self._endpoint = ""  # HTTP+SSE: where to post
         self._session, self._modern = RemoteSession(), ""
         self._streams: dict[int, RequestStream] = {}
@@ -247,7 +243,6 @@ class RemoteConnection:
         return self._stream(role, b"", self._in_session(headers), verb="GET", patience=patience)
 
     def _own(self, role: Role, method: str, patience: float = QUICK) -> RequestStream:
-        """Make a request of our own."""
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         headers = self._in_session(self._site.posting)
         if method == DISCOVER:
@@ -315,7 +310,9 @@ class RemoteConnection:
             if self._endpoint:
                 self._pong()
         elif len(self._pongs) == 1:
-            self._ask(self._own("probe", PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER))
+            self._ask(
+                self._own("probe", PING if self.era == "legacy" or self._site.pinned == "handshake" else DISCOVER)
+            )
 
     def _take_probe(self, stream: RequestStream, message: Envelope | None) -> None:
         """Take the answer to the first question, or the end of one that held none."""
@@ -351,7 +348,7 @@ class RemoteConnection:
         elif status in (404, 405) and not is_last:
             self._close(stream)
             self._ask(self._own("probe", INITIALIZE))
-        elif status in (400, 404, 405) and self._site.type == "http" and not self._site.is_pinned_stateless:
+        elif status in (400, 404, 405) and self._site.type == "http" and self._site.pinned != "stateless":
             self._close(stream)
             self._begin_sse()
         else:
@@ -365,7 +362,7 @@ class RemoteConnection:
             and not self.is_met
             and self.era in ("", "legacy")
             and stream.answer.status in (400, 404, 405)
-            and not self._site.is_pinned_stateless
+            and self._site.pinned != "stateless"
         )
 
     def _fall_back(self, stream: RequestStream) -> None:

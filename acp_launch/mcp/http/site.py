@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
-from acp_launch.mcp.era import STATELESS
+from acp_launch.mcp.era import pinned_era
 from acp_launch.mcp.http.wire import EXCERPT, origin, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.redact import redactor
@@ -32,10 +32,8 @@ class Site:
         is_proven: bool = False,
     ) -> None:
         self.name, self.type, self.login, self.is_proven = name, type, login, is_proven
-        self.refusal = refusal
-        self.origin = origin(url)
-        self.is_pinned_stateless = pin in ("modern", *STATELESS)
-        self.is_pinned_legacy = pin != "auto" and not self.is_pinned_stateless
+        self.url, self.origin, self.refusal = url, origin(url), refusal
+        self.pinned = pinned_era(pin).server
         words = {word for value in headers.values() for word in (value, *value.split()) if len(word) > 3} - SCHEMES
         self._secrets = sorted(words, key=len, reverse=True)
         names = {header.lower() for header in headers}

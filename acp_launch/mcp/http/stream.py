@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, field
 from acp_launch.mcp.era import INITIALIZE
 from acp_launch.mcp.http.wire import LONGEST_PAUSE, NONE, Challenge, HttpRequest
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import BOM, LineTooLong
+from acp_launch.protocol.jsonrpc import BOM, LineFramer, LineTooLong
 
 Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
 
@@ -34,12 +34,11 @@ class ServerEvent(Struct, frozen=True):
 
 
 class EventStream:
-    """Splits a stream into events. `limit` is the largest event accepted, in bytes."""
+    """Splits a stream into events. `limit` is the largest event accepted, in bytes; it holds twice that at most."""
 
     def __init__(self, *, limit: int) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []  # of the line so far
-        self._held = 0  # bytes of the event so far, the unfinished line included
+        self._limit, self._framer = limit, LineFramer(limit=limit)
+        self._size = 0  # bytes of the event so far
         self._has_begun = self._after_return = False
         self._kind, self._data = "", list[bytes]()
         self._id = ""
@@ -52,15 +51,21 @@ class EventStream:
         Raises:
             LineTooLong: an event is larger than the limit.
         """
-        for line in self._lines(chunk):
-            if line:
-                self._field(line)
+        for line in self._framer.feed(self._with_newlines(chunk)):
+            text = line if self._has_begun else line.removeprefix(BOM)
+            self._has_begun = True
+            self._size += len(line)
+            if self._size > self._limit:
+                self._data = []
+                raise LineTooLong(f"an event of more than {self._limit:,} bytes")
+            if text:
+                self._field(text)
                 continue
             if self._is_pending:
                 yield self._event()
-            self._held = 0
+            self._size = 0
 
-    def _lines(self, chunk: bytes) -> Iterator[bytes]:
+    def _with_newlines(self, chunk: bytes) -> bytes:
         if self._after_return and chunk:
             self._after_return = False
             if chunk[0] == _NEWLINE:
@@ -68,34 +73,7 @@ class EventStream:
         if _RETURN in chunk:
             self._after_return = chunk[-1] == _RETURN
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *rest = chunk.split(b"\n")
-        self._hold(first)
-        if not rest:
-            return
-        last = rest.pop()
-        yield self._whole()
-        for line in rest:
-            self._count(len(line))
-            yield line
-        self._hold(last)
-
-    def _hold(self, part: bytes) -> None:
-        if part:
-            self._count(len(part))
-            self._parts.append(part)
-
-    def _count(self, size: int) -> None:
-        self._held += size
-        if self._held > self._limit:
-            self._parts, self._data = [], []
-            raise LineTooLong(f"an event of more than {self._limit:,} bytes")
-
-    def _whole(self) -> bytes:
-        line, self._parts = b"".join(self._parts), []
-        if not self._has_begun:
-            self._has_begun = True
-            line = line.removeprefix(BOM)
-        return line
+        return chunk
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")

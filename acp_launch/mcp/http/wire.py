@@ -116,14 +116,9 @@ def read_challenges(header: str) -> Challenge:
     return Challenge(
         is_bearer=_BEARER.search(text) is not None,
         resource_metadata=said.get("resource_metadata", ""),  # RFC 9728: of any scheme
-        scopes=scopes_in(said.get("scope", "")),
+        scopes=first_scopes(said.get("scope", "").split()),
         error=said.get("error", "")[:200],
     )
-
-
-def scopes_in(text: str) -> tuple[str, ...]:
-    """Return the scopes of a list that is separated by spaces, each once."""
-    return first_scopes(text.split())
 
 
 def first_scopes(scopes: Iterable[Any] | None) -> tuple[str, ...]:
