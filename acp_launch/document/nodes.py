@@ -124,6 +124,12 @@ def scalar(text: str) -> Plain:
     return text
 
 
+def section(owner: Plain, key: str) -> dict[str, Plain]:
+    """Return the mapping under a key; an empty one if something else is there, or around it."""
+    value = owner.get(key) if isinstance(owner, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
 def found(value: Plain) -> str:
     """Name a value for a message: `the number 8080`, `a list`, `nothing`."""
     if value is None:

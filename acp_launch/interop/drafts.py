@@ -13,11 +13,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.document.nodes import section
 from acp_launch.errors import UsageError
 from acp_launch.interop.read import Kind, ToolEntry, entries
 from acp_launch.interop.tools import Tool
 from acp_launch.problem import KeyPath
-from acp_launch.profile.leaks import named, numbered, option_before, slug
+from acp_launch.profile.leaks import free_name, named, option_before, slug
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse
@@ -262,9 +263,8 @@ class DraftSet(Struct, frozen=True):
         for index, token in enumerate(self.tokens):
             within = f"{token.owner}/{token.word}" if token.owner else token.word
             wanted = token.owner if token.owner and index in alone and token.owner not in used else within
-            name = next(one for one in numbered(wanted) if one not in used)
-            used.add(name)
-            names.append(name)
+            names.append(free_name(wanted, used))
+            used.add(names[-1])
         return names
 
     def _alone(self) -> set[int]:
@@ -303,9 +303,7 @@ def _punch(one: Draft, builder: DraftBuilder) -> Draft:
 
 def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Difference:
     """Compare a draft with the profile's entry under its name, or under `name`."""
-    above = root.get("mcp_servers") if one.kind == "server" else root
-    key = (name or one.name) if one.kind == "server" else "agent"
-    there = above.get(key) if isinstance(above, Mapping) else None
+    there = section(root, "mcp_servers").get(name or one.name) if one.kind == "server" else root.get("agent")
     if there is None:
         return "new"
     return "same" if _says(there, fill(one.shape, names)) else "other"
@@ -345,6 +343,6 @@ def _nameless(part: Any) -> Any:
 def _name(entry: ToolEntry, used: set[str]) -> str:
     """Choose the entry's name in the profile: letters, digits, `_`, `.` and `-`, and unique."""
     wanted = "" if issued(entry.name) else slug(entry.name)
-    name = next(one for one in numbered(wanted or entry.kind) if one not in used)
+    name = free_name(wanted or entry.kind, used)
     used.add(name)
     return name

@@ -6,9 +6,9 @@ value of the wrong type, is left out with a note, never guessed. `translate` tur
 `survey` lists the files of all tools on this machine.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -460,9 +460,8 @@ def survey(machine: Host, project: Path) -> Iterator[Finding]:
     """Find every file of every tool, the nearest first. A file that cannot be read has a `fault`; nothing is raised."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
-            with suppress(OSError):  # a directory we may not enter
-                if file.is_file():
-                    yield _inspect(tool, file, str(project))
+            if os.path.isfile(file):  # noqa: PTH113 - Path.is_file raises in a directory we may not enter
+                yield _inspect(tool, file, str(project))
 
 
 def _inspect(tool: Tool, file: Path, project: str) -> Finding:

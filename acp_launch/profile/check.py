@@ -27,7 +27,7 @@ from acp_launch.document.faults import (
 from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
 from acp_launch.document.shape import Shape, build, shape_at
 from acp_launch.document.yaml import Document, parse
-from acp_launch.problem import KeyPath, Problem, dotted, errors, likeliest
+from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, dropping, merge, ruling, without_rules
 from acp_launch.profile.model import (
@@ -343,34 +343,20 @@ def _without_extends(tree: Node) -> Node:
 
 def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
     """Return the credentials in each layer as problems, also those that another layer replaces (see `leaks`)."""
-    return tuple(problem for part in parts for problem in (*_leaks(part), *_in_comments(part)))
+    return tuple(problem for part in parts for problem in _exposed(part))
 
 
-def _leaks(part: ParsedLayer) -> Iterator[Problem]:
-    if part.document is None:
-        return
-    from acp_launch.profile.leaks import leaks
+def _exposed(part: ParsedLayer) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import in_comments, leaks, literals
     from acp_launch.secret.detect import masked
 
-    for leak in leaks(part.document.root):
-        at = part.document.where(leak.path, offset=leak.offset)
-        where = masked(dotted(leak.path))
-        yield Problem(part.layer.label, at.line, at.column, where, leak.message, leak.fix, leak.severity)
+    def told(document: Document) -> Iterator[tuple[tuple[int, int], int, str]]:
+        for path, offset, literal in literals(document.root):
+            at = document.where(path, offset=offset)
+            yield (at.line, at.column), offset, literal
 
-
-def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
-    from acp_launch.profile.leaks import in_comments
-
+    for problem in placed(part.document, leaks(part.document.root)) if part.document else ():
+        yield problem._replace(path=masked(problem.path))
     text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
-    for (line, column), stray in in_comments(text, _reported_literals(part)):
+    for (line, column), stray in in_comments(text, told(part.document) if part.document else ()):
         yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
-
-
-def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
-    if part.document is None:
-        return
-    from acp_launch.profile.leaks import literals
-
-    for path, offset, literal in literals(part.document.root):
-        at = part.document.where(path, offset=offset)
-        yield (at.line, at.column), offset, literal

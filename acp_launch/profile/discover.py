@@ -13,7 +13,7 @@ text of a file.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -26,6 +26,7 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import Problem, did_you_mean, ours
 from acp_launch.settings.model import Settings
 
+# ruff: noqa: PTH110, PTH112, PTH113 - in a directory we may not enter, `exists` and its like of pathlib raise
 # Flags that open a file without waiting, also if it is a pipe.
 _SAFELY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -135,7 +136,7 @@ def overlaid_by(name: str) -> str:
 def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
     """Yield the files that `name` can mean in `file`, nearest first; never `file` itself."""
     for other, origin in _others(name, file, user):
-        if _holds(other.is_file):
+        if os.path.isfile(other):
             yield other, origin
 
 
@@ -192,7 +193,7 @@ def _project_of(file: Path) -> Path:
 
 def _file_of(directory: Path, name: str) -> Path | None:
     files = (directory / f"{name}{suffix}" for suffix in SUFFIXES)
-    return next((file for file in files if _holds(file.is_file) and not _is_lock(file)), None)
+    return next((file for file in files if os.path.isfile(file) and not _is_lock(file)), None)
 
 
 def _is_lock(file: Path) -> bool:
@@ -223,7 +224,7 @@ def _everything(start: Path, settings: Settings) -> Iterator[Found]:
 def project_of(start: Path) -> Path:
     """Return the project of a directory: its nearest parent that holds `.acp-launch` or a repository, else itself."""
     for directory in _upwards(start):
-        if _holds((directory / HOLDER).is_dir) or _is_repository(directory):
+        if os.path.isdir(directory / HOLDER) or _is_repository(directory):
             return directory
     return start
 
@@ -252,7 +253,8 @@ def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:
 def _upwards(start: Path) -> Iterator[Path]:
     """Yield `start` and its parents up to the repository root; outside of a repository up to the home directory."""
     directories = [start, *start.parents]
-    stop = next(filter(_is_repository, directories), _home())
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it stays "~" without a home, and Path.home raises
+    stop = next(filter(_is_repository, directories), home)
     for directory in directories:
         yield directory
         if directory == stop:
@@ -260,26 +262,12 @@ def _upwards(start: Path) -> Iterator[Path]:
 
 
 def _is_repository(directory: Path) -> bool:
-    return _holds((directory / ".git").exists)  # a file in worktrees and submodules
-
-
-def _holds(test: Callable[[], bool]) -> bool:
-    try:
-        return test()
-    except OSError:  # a directory we may not enter holds nothing we could use
-        return False
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home()
-    except RuntimeError:  # no HOME and no entry in the user database
-        return None
+    return os.path.exists(directory / ".git")  # a file in worktrees and submodules
 
 
 def _profiles(directory: Path) -> list[Path]:
     """List the profiles of a directory, without overlays."""
-    files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
+    files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if os.path.isfile(file))
     found = (file for file in files if not file.stem.endswith(OVERLAY) and not _is_lock(file))
     return sorted(found, key=lambda file: (file.stem, SUFFIXES.index(file.suffix)))
 

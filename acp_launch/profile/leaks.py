@@ -9,7 +9,8 @@ Literals of a profile that look like credentials, each with the two steps that m
 import re
 from bisect import bisect
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,13 +37,9 @@ def named(found: Sighting, called: str) -> str:
     return slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
 
 
-def numbered(name: str) -> Iterator[str]:
-    """Yield the name, then name-2, name-3 and so on, for a caller that needs one which is not taken."""
-    yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """Return the name, or the first of name-2, name-3 and so on that is not taken."""
+    return next(name for number in count(1) if (name := f"{wanted}-{number}" if number > 1 else wanted) not in taken)
 
 
 EXAMINED = ("command", "args", "env", "url", "headers", "oauth")
@@ -216,7 +213,7 @@ def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable
     for credential, word in found.items():
         within = f"{owner}/{word}" if owner else word
         wanted = owner if alone and owner not in taken else within
-        names[credential] = next(name for name in numbered(wanted) if name not in taken)
+        names[credential] = free_name(wanted, taken)
         taken.add(names[credential])
     return names
 

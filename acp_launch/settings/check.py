@@ -14,7 +14,7 @@ from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
-from acp_launch.document.nodes import SETTINGS, Plain, found
+from acp_launch.document.nodes import SETTINGS, Plain, found, section
 from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
@@ -51,25 +51,20 @@ _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/creden
 
 def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
-    secrets = _section(root, "secrets")
+    secrets = section(root, "secrets")
     yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
-    yield from _backend(_section(secrets, "keyring").get("backend"))
+    yield from _backend(section(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
-        if _section(secrets, "file").get(key) == "":
+        if section(secrets, "file").get(key) == "":
             yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
     if isinstance(command := secrets.get("command"), list):
         yield from _store_command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
-    yield from _headers_commands(_section(root, _HEADERS))
+    yield from _headers_commands(section(root, _HEADERS))
     if isinstance(registry := root.get("registry"), str):
         yield from _registry(registry)
-
-
-def _section(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
-    value = owner.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _between(path: KeyPath, written: Plain, shortest: Duration, longest: Duration) -> Iterator[Fault]:
@@ -238,10 +233,10 @@ def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of the variables as a file has them."""
     said: dict[str, Any] = {}
     for name, text in variables.items():
-        *sections, key = key_path(name)
+        *above, key = key_path(name)
         inner = said
-        for section in sections:
-            inner = inner.setdefault(section, {})
+        for each in above:
+            inner = inner.setdefault(each, {})
         inner[key] = _as_list(text) if name == COMMAND else text
     return said
 
@@ -287,7 +282,7 @@ def _fault(error: "ErrorDetails") -> Fault:
         return described(error, ())
     if fix := _REMOVED.get(path):
         return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
-    homes = [(*section, name) for section, shape in _SHAPES.items() for name in shape.__struct_fields__]
+    homes = [(*above, name) for above, shape in _SHAPES.items() for name in shape.__struct_fields__]
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(map(str, home))
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)

@@ -28,7 +28,8 @@ MARKS = (".git", ".acp-launch")  # .git is a file in worktrees and submodules
 
 def grounds(start: Path) -> Iterator[Path]:
     """Return the project directories among a directory and its parents."""
-    return (directory for directory in (start, *start.parents) if any(_is_there(directory / mark) for mark in MARKS))
+    # In a directory we may not enter, `Path.exists` raises.
+    return (each for each in (start, *start.parents) if any(os.path.exists(each / mark) for mark in MARKS))  # noqa: PTH110
 
 
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
@@ -37,13 +38,6 @@ def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
     target, home = real(directory), _home()
     roots = map(real, projects)
     return any(target.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a directory we may not enter
-        return False
 
 
 def _home() -> Path | None:
