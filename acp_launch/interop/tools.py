@@ -378,8 +378,7 @@ def parse(text: str, syntax: Syntax, file: str) -> tuple[Any, tuple[str, ...]]:
     try:
         if syntax == "toml":
             return tomllib.loads(text, parse_float=formats.number), ()
-        parsed = formats.parse(text if text.strip() else "{}")
-        return parsed.root, parsed.twice
+        return formats.parse(text if text.strip() else "{}")
     except formats.BadJson as bad:
         raise _refusal(file, str(bad), "fix the file first", bad.line, bad.column) from None
     except tomllib.TOMLDecodeError as bad:

@@ -247,10 +247,10 @@ class EntryWriter(Struct):
             entry["type"] = tool.types[server.type]
         if isinstance(server, StdioServer):
             entry |= self._program(name, server)
-            lost = [key for key in _OURS if getattr(server, key, None) != getattr(_DEFAULT, key, None)]
         else:
             entry |= self._remote(name, server)
-            lost = [key for key in _OURS if getattr(server, key, None) != getattr(_DEFAULT_REMOTE, key, None)]
+        default = _DEFAULT if isinstance(server, StdioServer) else _DEFAULT_REMOTE
+        lost = [key for key in _OURS if getattr(server, key, None) != getattr(default, key, None)]
         entry |= self._timeouts(name, server) | self._tools(name, server)
         if not server.required and "required" in keys:
             entry[keys["required"]] = False
@@ -408,7 +408,7 @@ def insert_entries(text: str | None, tool: Tool, wanted: Sequence[ExportEntry], 
 
 def _put_item(text: str, holder: str, key: str, item: Mapping[str, Any], *, replaces: bool) -> str:
     """Put an item into a list whose items have names under `key`."""
-    listed = formats.parse(text).root.get(holder, [])
+    listed = formats.parse(text)[0].get(holder, [])
     there = listed if isinstance(listed, list) else []
     names = [one.get(key) if isinstance(one, Mapping) else None for one in there]
     if item[key] in names and not replaces:

@@ -14,29 +14,25 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.document.faults import (
-    REQUIRED,
-    UNKNOWN_KEY,
-    Fault,
-    choose,
-    described,
-    misplaced,
-    placed,
-    unknown_key,
-)
+from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, placed, unknown_key
 from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
 from acp_launch.document.shape import Shape, build, shape_at
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
-from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, dropping, merge, ruling, without_rules
-from acp_launch.profile.model import (
-    HttpServer,
-    McpServer,
-    Profile,
-    SseServer,
-    StdioServer,
+from acp_launch.profile.layers import (
+    EXTENDS,
+    Extends,
+    Layer,
+    LayerSet,
+    ParsedLayer,
+    dropping,
+    merge,
+    ruling,
+    without,
+    without_rules,
 )
+from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.rules import broken
 from acp_launch.regex import regex
 
@@ -209,7 +205,6 @@ def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | Non
 
 # The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path
 # that is absolute or begins with ~ is refused, because a profile is shared, and the path differs on other machines.
-EXTENDS = "extends"
 MAX_ENTRIES = 63
 ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
 _PATH = regex(r"\.\.?(?:/|$)")  # no name begins with a dot
@@ -268,14 +263,6 @@ def _entry_fault(entry: str) -> tuple[str, str] | None:
 ADD = "add: "  # begins the fix for every missing key, which another file may have
 
 
-class MergedProfile(Struct, frozen=True):
-    """The result of merging. `document` is the merged layers without `extends`; None if the profile has no content."""
-
-    document: Document | None
-    profile: Profile | None
-    problems: tuple[Problem, ...]
-
-
 def parse_layer(layer: Layer) -> ParsedLayer:
     """Parse one layer on its own: its YAML, its version, and what it extends."""
     document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
@@ -284,8 +271,7 @@ def parse_layer(layer: Layer) -> ParsedLayer:
     wrong = list(_extends(document, layer))
     faults = [*version(document.root), *wrong]
     entries = () if wrong else _extends_entries(document.root.get(EXTENDS))
-    places = [(entry, document.where(path)) for path, entry in entries]
-    follow = tuple(Extends(entry, at.line, at.column, EXTENDS) for entry, at in places)
+    follow = tuple(Extends(entry, document.where(path)) for path, entry in entries)
     return ParsedLayer(layer, follow, document, (*problems, *placed(document, faults)))
 
 
@@ -299,21 +285,24 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
         yield from extends_faults(document.root[EXTENDS])
 
 
-def merge_layers(gathered: LayerSet) -> MergedProfile:
-    """Merge and check the layers. If a layer is missing, missing keys are not reported, since it may have them."""
+def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, tuple[Problem, ...]]:
+    """Merge and check the layers; return them without `extends`, None if the profile has no content.
+
+    If a layer is missing, missing keys are not reported, since it may have them.
+    """
     problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
-        return MergedProfile(None, None, tuple(problems))
+        return None, None, tuple(problems)
     ruled = ruling(gathered.parts)
     trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
     idle = (*idle, *dropping(gathered.parts))
     checked = check(document)
     if _is_whole(gathered):
-        return MergedProfile(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
+        return document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems)))
     known = (problem for problem in checked.problems if not problem.fix.startswith(ADD))
-    return MergedProfile(document, None, tuple(dict.fromkeys((*problems, *known))))
+    return document, None, tuple(dict.fromkeys((*problems, *known)))
 
 
 def _is_whole(gathered: LayerSet) -> bool:
@@ -327,18 +316,10 @@ def _merge(own: Document, trees: Sequence[tuple[Node, bool]]) -> tuple[Document,
     """Merge layers; with each, whether its permission rules hold."""
     if len(trees) == 1 and EXTENDS not in own.root:
         return own, ()
-    given = [_without_extends(tree) for tree, _ in trees]
-    tree, idle = merge([each if rules else without_rules(each) for each, (_, rules) in zip(given, trees, strict=True)])
+    given = [(without(tree, EXTENDS), rules) for tree, rules in trees]
+    tree, idle = merge([tree if rules else without_rules(tree) for tree, rules in given])
     tree.place = own.tree.place  # missing keys are reported for the profile itself
     return Document(own.file, tree), idle
-
-
-def _without_extends(tree: Node) -> Node:
-    rest = Node(tree.place, {})
-    for key, (place, child) in tree.entries.items():
-        if key != EXTENDS:
-            rest.put(key, place, child)
-    return rest
 
 
 def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:

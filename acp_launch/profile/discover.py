@@ -14,7 +14,6 @@ text of a file.
 
 import os
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -133,19 +132,8 @@ def overlaid_by(name: str) -> str:
     return "" if overlaid == stem else f"{overlaid}{name[len(stem) :]}"
 
 
-def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
-    """Yield the files that `name` can mean in `file`, nearest first; never `file` itself."""
-    for other, origin in _others(name, file, user):
-        if os.path.isfile(other):
-            yield other, origin
-
-
-def nearer(name: str, file: Path, chosen: Path, *, user: Path | None) -> list[Path]:
-    """List the paths at which a file would be meant by `name` in `file` instead of the `chosen` one."""
-    return list(takewhile(lambda other: other != chosen, (other for other, _ in _others(name, file, user))))
-
-
-def _others(name: str, file: Path, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+def candidates(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+    """Yield the paths that `name` can mean in `file`, nearest first; never `file` itself."""
     real = os.path.realpath(file)
     for directory, origin in within_reach(file, user=user):
         for suffix in SUFFIXES:

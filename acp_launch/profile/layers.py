@@ -45,9 +45,7 @@ class Extends(Struct, frozen=True):
     """One entry under `extends`, with its place."""
 
     entry: str
-    line: int = 0
-    column: int = 0
-    path: str = ""
+    place: Place = Place(0, 0)
 
 
 class ParsedLayer(Struct, frozen=True):
@@ -94,6 +92,7 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 # a `null` in it is an item, and its items do not merge.
 MAX_IDLE = 100  # warnings; more would not help the user
 RULES = "rules"
+EXTENDS = "extends"
 # Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
     {
@@ -199,11 +198,17 @@ def _warning(place: Place, path: str, what: str, fix: str) -> Problem:
 
 def _with(node: Node, key: str, place: Place, value: Node) -> Node:
     """Return a copy of a mapping with another value; of `null`, a mapping with this value alone."""
+    copy = without(node, key)
+    copy.put(key, place, value)
+    return copy
+
+
+def without(node: Node, key: str) -> Node:
+    """Return a copy of a mapping without a key."""
     copy = Node(node.place, {})
     for name, (where, each) in node.entries.items():
         if name != key:
             copy.put(name, where, each)
-    copy.put(key, place, value)
     return copy
 
 
