@@ -34,12 +34,9 @@ class Problem(NamedTuple):
         return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
 
     def __str__(self) -> str:
-        where = [self.place] if self.place else []
-        head = ": ".join([*where, *([self.path] if self.path else []), *self._flag(), self.message])
+        flag = "warning" if self.severity == "warning" else ""
+        head = ": ".join([*filter(None, (self.place, self.path, flag)), self.message])
         return f"{head}\n    fix: {self.fix}" if self.fix else head
-
-    def _flag(self) -> list[str]:
-        return ["warning"] if self.severity == "warning" else []
 
     def as_json(self) -> dict[str, str | int]:
         """Give the problem as data, for `--json`."""

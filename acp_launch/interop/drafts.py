@@ -31,11 +31,6 @@ _NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 
 
-def _sightings(text: str, name: str, *, is_named: bool) -> Iterable[Sighting]:
-    """Find the credentials in a text, from left to right. `is_named`: it is the variable or header called `name`."""
-    return sightings(text, name) or (_by_name(text, name) if is_named else ())
-
-
 def _by_name(text: str, name: str) -> Iterator[Sighting]:
     what = noun(name)
     if what in ("", "a credential"):
@@ -132,7 +127,8 @@ class DraftBuilder:
             raise UsageError(what, fix="import from a smaller file")
         parts: list[str | int] = []
         done = 0
-        for found in _sightings(written, name, is_named=path[0] in ("env", "headers")):
+        is_named = path[0] in ("env", "headers")
+        for found in sightings(written, name) or (_by_name(written, name) if is_named else ()):
             if (owner, path, found.start) in self._spared:
                 self._harmless.add(written[found.start : found.end])
             if written[found.start : found.end] not in self._harmless:
@@ -268,7 +264,6 @@ class DraftSet(Struct, frozen=True):
         return names
 
     def _alone(self) -> set[int]:
-        """Return the tokens that are the only one of their entry."""
         needed = [holes(one.shape) for one in self.drafts if one.kind == "server"]
         return {few[0] for few in needed if len(few) == 1}
 

@@ -190,13 +190,11 @@ def _insert(text: str, bare: str, at: int, parts: list[_Part], close: int, name:
 
 
 def _json(value: Any, text: str, margin: str) -> str:
-    """Write a value with the indentation of `text`."""
     written = visible(json.dumps(value, indent=_unit(text), ensure_ascii=False))
     return written.replace("\n", _line_end(text) + margin)
 
 
 def _margin(text: str, position: int) -> str:
-    """Return the indentation of a line."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

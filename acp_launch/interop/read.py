@@ -290,7 +290,6 @@ def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
 
 
 def _inputs(root: Any) -> frozenset[str]:
-    """Return the ids of the inputs that VS Code asks the user for."""
     listed = root.get("inputs") if isinstance(root, Mapping) else None
     known = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     ids = (one.get("id") for one in known if one.get("type") == "promptString")

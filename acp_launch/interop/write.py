@@ -13,6 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -318,7 +319,6 @@ class EntryWriter(Struct):
         return entry
 
     def _timeouts(self, name: str, server: McpServer) -> Entry:
-        """Write the timeouts that are not the defaults."""
         entry = {}
         for which in ("start", "call"):
             seconds = getattr(server.timeouts, which)
@@ -523,7 +523,6 @@ def _write_lua(name: str, entry: Entry) -> str:
 
 
 def _write_elisp(name: str, entry: Entry) -> str:
-    """Write Lisp for Emacs's agent-shell."""
     env = " ".join(_quote_elisp(f"{key}={value}") for key, value in entry["env"].items())
     args = " ".join(map(_quote_elisp, entry["args"]))
     return _fill_template(_EMACS, NAME=_quote_elisp(name), COMMAND=_quote_elisp(entry["command"]), ARGS=args, ENV=env)
@@ -536,16 +535,10 @@ def _fill_template(template: str, **values: str) -> str:
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
-def _quote_lua(text: str) -> str:
-    """Quote a text for LuaJIT."""
-    return _quote_text(text, "\\u{{{:x}}}")
-
-
-def _quote_elisp(text: str) -> str:
-    """Quote a text for Emacs."""
-    return _quote_text(text, "\\U{:08x}")
-
-
-def _quote_text(text: str, escape: str) -> str:
+def _quote_text(text: str, *, escape: str) -> str:
     shown = (_ESCAPES.get(one) or (one if one.isprintable() else escape.format(ord(one))) for one in text)
     return f'"{"".join(shown)}"'
+
+
+_quote_lua = partial(_quote_text, escape="\\u{{{:x}}}")  # of LuaJIT
+_quote_elisp = partial(_quote_text, escape="\\U{:08x}")

@@ -153,13 +153,10 @@ def _checked_directory(directory: Path) -> Path | CannotRun:
 
 def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
     """Return each real directory once, without `besides` (ACP "additional directories")."""
-    seen = {os.path.realpath(besides)}
-    kept = []
+    kept = {os.path.realpath(besides): besides}
     for directory in directories:
-        if (real := os.path.realpath(directory)) not in seen:
-            seen.add(real)
-            kept.append(directory)
-    return tuple(kept)
+        kept.setdefault(os.path.realpath(directory), directory)
+    return tuple(kept.values())[1:]
 
 
 # Programs that run files of their working directory: Python adds it to its path for `-m` and `-c`, and npx prefers a

@@ -6,7 +6,6 @@ new text always means the old one with exactly that change. `revised` and `judge
 cause; nothing is written here. `parse_key` reads a path that the user typed, `meant` a value.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -203,6 +202,7 @@ DEEPEST = 16  # steps; a profile has 5
 _STEP = regex(
     r"""(?:^|\.)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<name>[^."'\[\]\s][^."\[\]]*))|\[(?P<index>[0-9]{1,6})\]"""
 )
+_ESCAPED = regex(r"\\(.)")
 
 
 def meant(value: str) -> Plain:
@@ -237,14 +237,8 @@ def parse_key(text: str) -> KeyPath:
         match = _STEP.match(text, end)
         if match is None or (end == 0 and text[0] in ".[") or len(text) > LONGEST or len(steps) == DEEPEST:
             raise NoKey(text)
-        steps.append(_step(match))
+        steps.append(int(match["index"]) if match["index"] else match["name"] or _ESCAPED.sub(r"\1", match["quoted"]))
         end = match.end()
     if not steps:
         raise NoKey(text)
     return tuple(steps)
-
-
-def _step(match: re.Match[str]) -> str | int:
-    if match["index"]:
-        return int(match["index"])
-    return match["name"] or re.sub(r"\\(.)", r"\1", match["quoted"])

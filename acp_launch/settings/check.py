@@ -215,11 +215,12 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
     `text` is empty without a settings file, and None when the file cannot be read: then only the names of the
     variables are checked.
     """
-    usable, wrong = _usable(variables)
+    faults = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
+    usable = {name: text for name, text in variables.items() if name not in faults}
     document, problems = parse(text, file, SETTINGS) if text else (None, [])
     if text is None or (problems and not document):
-        return None, [*wrong, *problems]
-    everything = [*wrong, *problems]
+        return None, [*faults.values(), *problems]
+    everything = [*faults.values(), *problems]
     try:
         read = UserSettings(file=document.root if document else {}, variables=_nest(usable))  # type: ignore[call-arg]
         chosen = Choices(**dict(read))
@@ -230,7 +231,6 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
 
 
 def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of the variables as a file has them."""
     said: dict[str, Any] = {}
     for name, text in variables.items():
         *above, key = key_path(name)
@@ -239,12 +239,6 @@ def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
             inner = inner.setdefault(each, {})
         inner[key] = _as_list(text) if name == COMMAND else text
     return said
-
-
-def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the variables that can be read, and the problems of the others."""
-    wrong = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
-    return {name: text for name, text in variables.items() if name not in wrong}, list(wrong.values())
 
 
 def _unusable(name: str, text: str) -> Problem | None:

@@ -182,7 +182,6 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
 
 
 def _quote(path: Path) -> str:
-    """Return the path as a shell wants it."""
     import shlex  # only needed when something is wrong
 
     return shlex.quote(str(path))
