@@ -129,7 +129,7 @@ def _fault(one: Draft) -> str:
         document, problems = parse(put(text, path, entry), "")
     except CannotEdit as cannot:
         return masked(cannot.message)
-    found = errors((*problems, *(check(document).problems if document else ())))
+    found = errors((*problems, *(check(document)[1] if document else ())))
     return masked(f"{found[0].path}: {found[0].message}") if found else ""
 
 

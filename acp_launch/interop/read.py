@@ -91,10 +91,7 @@ Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is wr
 def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: Transport = "") -> None:
     """Read `command`, `cwd` or `url`, whose key may imply the transport."""
     entry.transport = entry.transport or transport
-    try:
-        setattr(entry, name, entry.text(value))
-    except Untranslatable as why:
-        entry.unfit = f"its {key} {why}"
+    setattr(entry, name, entry.text(value))
 
 
 def _command(entry: ToolEntry, key: str, value: Any) -> None:
@@ -107,12 +104,9 @@ def _command(entry: ToolEntry, key: str, value: Any) -> None:
 
 def _args(entry: ToolEntry, key: str, value: Any) -> None:
     """Read arguments; without one of them it would be another command."""
-    try:
-        if not isinstance(value, list):
-            raise Untranslatable("is not a list of strings")
-        entry.args = [entry.text(item) for item in value]
-    except Untranslatable as why:
-        entry.unfit = f"its {key} {why}"
+    if not isinstance(value, list):
+        raise Untranslatable("is not a list of strings")
+    entry.args = [entry.text(item) for item in value]
 
 
 def _env(entry: ToolEntry, key: str, value: Any) -> None:
@@ -168,7 +162,7 @@ def _transport(entry: ToolEntry, key: str, value: Any) -> None:
     elif word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
     else:
-        entry.unfit = f"its {key} is not one that acp-launch knows"
+        raise Untranslatable("is not one that acp-launch knows")
 
 
 def _switch(entry: ToolEntry, key: str, value: Any, *, off: bool) -> None:
@@ -199,7 +193,7 @@ def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:
     if len(names) == len(listed):
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
     else:  # the whole entry is refused: without its restriction the server would offer more tools than the user wants
-        entry.unfit = f"its {key} must be a list of names"
+        raise Untranslatable("must be a list of names")
 
 
 def _names(value: Any) -> list[str]:
@@ -328,7 +322,10 @@ def _read(entry: ToolEntry, value: Any) -> None:
         if str(key) not in readers:
             entry.leave(str(key))
         elif inner is not None:
-            readers[str(key)](entry, str(key), inner)
+            try:
+                readers[str(key)](entry, str(key), inner)
+            except Untranslatable as why:  # without it, it would be another entry
+                entry.unfit = f"its {key} {why}"
     _complete(entry)
 
 

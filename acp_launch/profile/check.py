@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, placed, unknown_key
@@ -94,22 +93,18 @@ _S = TypeVar("_S", bound=Shape)
 _OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp", "https", "remote"), "http")
 
 
-class Checked(Struct, frozen=True):
-    """The result of a check. `profile` is None if a problem is an error; a profile with warnings is usable."""
+def check(document: Document) -> tuple[Profile | None, tuple[Problem, ...]]:
+    """Check a document; return the profile, None if a problem is an error, and all problems.
 
-    profile: Profile | None
-    problems: tuple[Problem, ...]
-
-
-def check(document: Document) -> Checked:
-    """Check a document. Problems come in the order of its lines; of merged layers, file by file."""
+    Problems come in the order of the document's lines; of merged layers, file by file.
+    """
     root = document.root
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
     profile = _profile(root, faults)
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_problems(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
-    return Checked(None if errors(problems) else profile, tuple(problems))
+    return None if errors(problems) else profile, tuple(problems)
 
 
 def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
@@ -298,10 +293,10 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
     trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
     idle = (*idle, *dropping(gathered.parts))
-    checked = check(document)
+    profile, found = check(document)
     if _is_whole(gathered):
-        return document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems)))
-    known = (problem for problem in checked.problems if not problem.fix.startswith(ADD))
+        return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))
+    known = (problem for problem in found if not problem.fix.startswith(ADD))
     return document, None, tuple(dict.fromkeys((*problems, *known)))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.document.yaml import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.agents import AGENTS
-from acp_launch.profile.check import Checked, check
+from acp_launch.profile.check import check
 from acp_launch.profile.discover import built_in
 from acp_launch.profile.model import (
     Backoff,
@@ -19,6 +20,7 @@ from acp_launch.profile.model import (
     HttpServer,
     Match,
     OAuth,
+    Profile,
     Restart,
     Rule,
     ServerTimeouts,
@@ -57,10 +59,15 @@ mcp_servers:
 """
 
 
+class Checked(NamedTuple):
+    profile: Profile | None
+    problems: tuple[Problem, ...]
+
+
 def checked(text: str) -> Checked:
     document, problems = parse(text, "f.yaml")
     assert document is not None and not problems
-    return check(document)
+    return Checked(*check(document))
 
 
 def complaints(text: str) -> list[str]:
@@ -781,7 +788,7 @@ def test_any_mapping_is_a_profile_or_has_problems_with_places(root: dict[str, ob
     if document is None:
         assert problems
         return
-    found = check(document)
+    found = Checked(*check(document))
     assert (found.profile is None) == bool(errors(found.problems))
     assert all(problem.line == 1 and problem.column >= 1 and problem.path for problem in found.problems)
 
