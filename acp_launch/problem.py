@@ -43,6 +43,11 @@ class Problem(NamedTuple):
         return self._asdict()
 
 
+def about(file: str, message: str, fix: str = "") -> Problem:
+    """Build the problem of a file as a whole, or of a variable or an option."""
+    return Problem(file, 0, 0, "", message, fix)
+
+
 def ours(*words: str) -> str:
     """Build an acp-launch command for a fix, quoted for a shell; empty words are left out."""
     import shlex  # only needed when something is wrong

@@ -53,7 +53,7 @@ def placed(document: "Document", faults: Iterable[Fault]) -> Iterator[Problem]:
     """Turn each fault into a Problem with its file and line."""
     for fault in faults:
         at = document.where(fault.path, key=fault.at_key, offset=fault.offset)
-        yield Problem(at.file, at.line, at.column, dotted(fault.path), fault.message, fault.fix, fault.severity)
+        yield at.problem(dotted(fault.path), fault.message, fault.fix, fault.severity)
 
 
 def misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:

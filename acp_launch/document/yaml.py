@@ -197,8 +197,7 @@ class _Builder:
         self.problems.append(self._refuse(event, message, fix).problem)
 
     def _refuse(self, event: Any, message: str, fix: str) -> _Refused:
-        mark = event.start_mark
-        return _Refused(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+        return _Refused(self._place(event).problem("", message, fix))
 
     def _node(self, event: Any, depth: int) -> Node:
         node = self._alias(event) if isinstance(event, AliasEvent) else self._fresh(event, depth)

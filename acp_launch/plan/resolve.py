@@ -47,7 +47,7 @@ from acp_launch.plan.model import (
     Value,
     needs,
 )
-from acp_launch.problem import KeyPath, Problem, dotted, errors
+from acp_launch.problem import KeyPath, Problem, about, dotted, errors
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
@@ -593,7 +593,7 @@ class _Walk(Struct):
 
     def _directory_or_problem(self, directory: Path | CannotRun, source: str) -> Path | None:
         if isinstance(directory, CannotRun):
-            self.machine.problems.append(Problem(source, 0, 0, "", directory.message, directory.fix))
+            self.machine.problems.append(about(source, directory.message, directory.fix))
             return None
         self.machine.found["workspace", "cwd"] = directory
         return directory
@@ -602,7 +602,7 @@ class _Walk(Struct):
         if override is None:
             return self.machine.loaded.profile.session.name
         if fault := session_name_fault(override):
-            self.machine.problems.append(Problem("--session", 0, 0, "", fault, SESSION_NAME_FIX))
+            self.machine.problems.append(about("--session", fault, SESSION_NAME_FIX))
         return override
 
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
@@ -665,7 +665,7 @@ def adhoc(
     if isinstance(command, CannotRun) or isinstance(directory, CannotRun):
         checked = {"--agent": command, "--cwd": directory}
         faults = ((option, each) for option, each in checked.items() if isinstance(each, CannotRun))
-        return Resolved(None, tuple(Problem(option, 0, 0, "", each.message, each.fix) for option, each in faults))
+        return Resolved(None, tuple(about(option, each.message, each.fix) for option, each in faults))
     agent = ProcessPlan(
         name="agent",
         command=command,

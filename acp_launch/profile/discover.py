@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
-from acp_launch.problem import Problem, did_you_mean, ours
+from acp_launch.problem import Problem, about, did_you_mean, ours
 from acp_launch.settings.model import Settings
 
 # ruff: noqa: PTH110, PTH112, PTH113 - in a directory we may not enter, `exists` and its like of pathlib raise
@@ -40,16 +40,16 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
         with open(os.open(file, _SAFELY), "rb") as stream:  # noqa: PTH123 - a pipe put in its place would not block
             content = stream.read(MAX_SIZE + 1) or b""  # one more than allowed, so that `decode` sees it is too long
     except OSError as fault:
-        return None, [Problem(shown(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", "")]
+        return None, [about(shown(file), f"cannot be read: {fault.strerror or fault}")]
     return decode(content, shown(file))
 
 
 def _not_a_file(file: Path) -> Problem:
     if file.is_dir():
-        return Problem(shown(file), 0, 0, "", "this is a directory, not a profile", "name a .yaml file in it")
+        return about(shown(file), "this is a directory, not a profile", "name a .yaml file in it")
     if file.exists():
-        return Problem(shown(file), 0, 0, "", "this is not a regular file", "copy it into one")
-    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows all profiles")
+        return about(shown(file), "this is not a regular file", "copy it into one")
+    return about(shown(file), "no such file", "acp-launch list shows all profiles")
 
 
 def shown(file: Path) -> str:

@@ -19,7 +19,7 @@ from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import Plain, Positions, Table, shorten
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, did_you_mean, errors, likeliest
+from acp_launch.problem import Problem, about, did_you_mean, errors, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import PARENT, Found, Origin, read, shown
 from acp_launch.profile.layers import EXTENDS, Extends, Layer, LayerSet, ParsedLayer, ordered
@@ -269,7 +269,7 @@ class _Walk(Struct):
                 self.vacant.append(overlay)
                 continue
             outside = _outside(overlay, file) if _is_bounded(origin) else None
-            text, problems = (None, [Problem(shown(overlay), 0, 0, "", *outside)]) if outside else read(overlay)
+            text, problems = (None, [about(shown(overlay), *outside)]) if outside else read(overlay)
             self.problems += problems
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
@@ -300,29 +300,29 @@ class _Walk(Struct):
         real = os.path.realpath(file)
         if real in self.trail:
             chain = " → ".join([*self.trail.values(), self.trail[real]])
-            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
-        elif real not in self.done and not self._is_too_much(child, extends):
-            self._parent(child, extends, real, file, origin)
+            self._refuse(extends, f"this profile extends itself: {chain}", "remove one of these entries")
+        elif real not in self.done and not self._is_too_much(extends):
+            self._parent(extends, real, file, origin)
         return real
 
-    def _parent(self, child: Layer, extends: Extends, real: str, file: Path, origin: Origin) -> None:
+    def _parent(self, extends: Extends, real: str, file: Path, origin: Origin) -> None:
         text, problems = read(file)
         for problem in problems:
             if problem.line:
                 self.problems.append(problem)
             else:
-                self._refuse(child, extends, f"{problem.file}: {problem.message}", problem.fix)
+                self._refuse(extends, f"{problem.file}: {problem.message}", problem.fix)
         if text is not None:
             self.done.add(real)
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
-    def _is_too_much(self, child: Layer, extends: Extends) -> bool:
+    def _is_too_much(self, extends: Extends) -> bool:
         """Whether a limit is reached, which ends the walk."""
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
             most = f"{MAX_FILES} files, {MAX_TEXT // 1024} KiB and {MAX_VALUES:,} values"
             what = f"this profile extends too much: at most {most} are allowed in all"
-            self._refuse(child, extends, what, "extend fewer or smaller files")
+            self._refuse(extends, what, "extend fewer or smaller files")
         return self.full
 
     def _target(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
@@ -334,19 +334,19 @@ class _Walk(Struct):
             if not os.path.isfile(file):  # noqa: PTH113 - Path.is_file raises in a directory we may not enter
                 nearer.append(file)
             elif _is_bounded(origin) and (outside := _outside(file, file)):
-                self._refuse(child, extends, *outside)
+                self._refuse(extends, *outside)
                 return None
             else:
                 self.vacant += nearer
                 return file, origin
-        self._refuse(child, extends, *self._unknown(child, extends.entry))
+        self._refuse(extends, *self._unknown(child, extends.entry))
         return None
 
     def _at_path(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
         file = Path(os.path.normpath(child.file.parent / extends.entry))
         outside = _outside(file, child.file) if _is_bounded(child.origin) else None
         if outside or not os.path.lexists(file):
-            self._refuse(child, extends, *(outside or self._no_file(extends.entry, file)))
+            self._refuse(extends, *(outside or self._no_file(extends.entry, file)))
             return None
         otherwise: Origin = "project" if child.origin == "project" else "path"
         return file, discover.origin_of(file, otherwise, user=self.found.user)
@@ -363,8 +363,8 @@ class _Walk(Struct):
         fix = f"write {nearest}" if nearest else known
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}', fix
 
-    def _refuse(self, child: Layer, extends: Extends, message: str, fix: str) -> None:
-        self.problems.append(Problem(child.label, extends.place.line, extends.place.column, EXTENDS, message, fix))
+    def _refuse(self, extends: Extends, message: str, fix: str) -> None:
+        self.problems.append(extends.place.problem(EXTENDS, message, fix))
         self.full = self.full or len(self.problems) >= MAX_PROBLEMS
 
 

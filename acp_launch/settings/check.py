@@ -18,7 +18,7 @@ from acp_launch.document.nodes import SETTINGS, Plain, found, section
 from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
-from acp_launch.problem import KeyPath, Problem, likeliest
+from acp_launch.problem import KeyPath, Problem, about, likeliest
 from acp_launch.settings.address import Address, read
 from acp_launch.settings.model import (
     COMMAND,
@@ -245,10 +245,10 @@ def _unusable(name: str, text: str) -> Problem | None:
     if name not in NAMES:
         return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
-        return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
+        return about(name, "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
     if name == COMMAND and _as_list(text) is None:
         what = f"expected a list in JSON, found {found(text)}"
-        return Problem(name, 0, 0, "", what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
+        return about(name, what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
     return None
 
 
@@ -257,9 +257,9 @@ def _unknown(name: str) -> Problem:
     key = name.removeprefix(NEARLY).lstrip("_").upper()
     if nearest := likeliest(key, known):
         what, fix = f"unknown setting; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
-        return Problem(name, 0, 0, "", what, fix)
+        return about(name, what, fix)
     fix = f"unset {name}; to give a secret's value, set ACP_LAUNCH_SECRET_{key}"
-    return Problem(name, 0, 0, "", "unknown setting", fix)
+    return about(name, "unknown setting", fix)
 
 
 def _as_list(text: str) -> list[Any] | None:
@@ -287,7 +287,7 @@ def _fault(error: "ErrorDetails") -> Fault:
 def _place(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
     for fault in dict.fromkeys(faults):
         if name := setter(fault.path, variables):
-            yield Problem(name, 0, 0, "", fault.message, fault.fix)
+            yield about(name, fault.message, fault.fix)
         else:
             assert document, f"a default is wrong: {fault}"
             yield from placed(document, [fault])

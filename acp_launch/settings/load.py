@@ -18,7 +18,7 @@ from msgspec import structs
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.private import Unfit, read_bounded, real
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, about
 from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
 
 # Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
@@ -121,7 +121,7 @@ def file_text(file: Path) -> tuple[str | None, list[Problem]]:
         fix = (
             "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or set it to a directory outside of the project"
         )
-        return None, [Problem(str(file), 0, 0, "", what, fix)]
+        return None, [about(str(file), what, fix)]
     return read(file)
 
 
@@ -171,12 +171,12 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
         found = read_bounded(file, MAX_SIZE)
         exposed = list(_exposure(file)) if found else []
     except Unfit as unfit:
-        return None, [Problem(str(file), 0, 0, "", f"this file {unfit}", "check that this is a settings file")]
+        return None, [about(str(file), f"this file {unfit}", "check that this is a settings file")]
     except OSError as fault:
         fix = f"chmod u+r {_quote(file)}" if isinstance(fault, PermissionError) else ""
-        return None, [Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", fix)]
+        return None, [about(str(file), f"cannot be read: {fault.strerror or fault}", fix)]
     if found is None:
-        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {_quote(file)}")]
+        return None, [about(str(file), "this link leads to a missing file", f"rm {_quote(file)}")]
     text, problems = decode(found[0], str(file), SETTINGS)
     return text, [*exposed, *problems]
 
@@ -197,12 +197,10 @@ def _exposure(file: Path) -> Iterator[Problem]:
         what = "this file" if path == target else "the directory of your settings"
         if status.st_uid not in (0, os.geteuid()):
             fix = f"sudo chown {os.geteuid()} {_quote(path)}"
-            yield Problem(
-                str(path), 0, 0, "", f"{what} belongs to another user, who could change which commands run", fix
-            )
+            yield about(str(path), f"{what} belongs to another user, who could change which commands run", fix)
         if _others_write(status):
             fix = f"chmod go-w {_quote(path)}"
-            yield Problem(str(path), 0, 0, "", f"other users can write {what}, and so change which commands run", fix)
+            yield about(str(path), f"other users can write {what}, and so change which commands run", fix)
 
 
 def _others_write(status: os.stat_result) -> bool:
