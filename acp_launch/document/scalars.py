@@ -8,7 +8,6 @@ classes for its schema; it keeps that error with its own.
 import re
 from typing import TYPE_CHECKING, Any, Self
 
-from acp_launch.document.nodes import found
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -24,8 +23,10 @@ class Refused(ValueError):  # noqa: N818 - it reads as what it is
 
     offset = 0  # characters into a text
 
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
+    def __init__(self, expected: str, value: object, fix: str) -> None:
+        from acp_launch.document.nodes import found  # `--help` knows Duration and needs no msgspec
+
+        super().__init__(f"expected {expected}, found {found(value)}")
         self.fix = fix
 
 
@@ -75,7 +76,7 @@ class Duration(_Measure, float):
                 fix = "write a positive number and its unit: 200ms, 10s, 2m, 1h"
         elif isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             fix = f"write {value:g}s"
-        raise Refused(f"expected a duration, found {found(value)}", fix)
+        raise Refused("a duration", value, fix)
 
     def __str__(self) -> str:
         for unit in ("h", "m", "s"):
@@ -109,5 +110,4 @@ class Size(_Measure, int):
         number = int(written[1]) * _BYTES[written[2]] if written else value
         if isinstance(number, int) and not isinstance(number, bool) and SMALLEST <= number <= LARGEST:
             return cls(number)
-        what = f"expected a number of bytes from 4KiB to 1GiB, found {found(value)}"
-        raise Refused(what, "write a number and its unit: 64MiB")
+        raise Refused("a number of bytes from 4KiB to 1GiB", value, "write a number and its unit: 64MiB")

@@ -18,7 +18,8 @@ from acp_launch.errors import UsageError
 from acp_launch.interop.read import Kind, ToolEntry, entries
 from acp_launch.interop.tools import Tool
 from acp_launch.problem import KeyPath
-from acp_launch.profile.leaks import free_name, named, option_before, slug
+from acp_launch.profile.leaks import named, option_before, slug
+from acp_launch.profile.values import free_name
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse

@@ -9,8 +9,7 @@ Literals of a profile that look like credentials, each with the two steps that m
 import re
 from bisect import bisect
 from collections import defaultdict, deque
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from acp_launch.document.faults import Fault
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath, Severity
-from acp_launch.profile.values import USER_FIX, host, user_fault
+from acp_launch.profile.values import USER_FIX, free_name, host, user_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
 from acp_launch.secret.reference import misspelt
@@ -35,11 +34,6 @@ def slug(name: str) -> str:
 def named(found: Sighting, called: str) -> str:
     """Name the secret of a credential: as it is `called` in the profile, masked; else by its kind."""
     return slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
-
-
-def free_name(wanted: str, taken: Container[str]) -> str:
-    """Return the name, or the first of name-2, name-3 and so on that is not taken."""
-    return next(name for number in count(1) if (name := f"{wanted}-{number}" if number > 1 else wanted) not in taken)
 
 
 EXAMINED = ("command", "args", "env", "url", "headers", "oauth")

@@ -7,14 +7,15 @@ references were filled in. pydantic is imported only when it asks for a schema.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from acp_launch.document.nodes import found, shorten
+from acp_launch.document.nodes import shorten
 from acp_launch.document.scalars import Refused
 from acp_launch.problem import KeyPath
 from acp_launch.regex import regex
@@ -45,7 +46,7 @@ class Scalar(Struct, frozen=True):
         """Return the value; raise Refused if it is not accepted."""
         if self.accepts(value):
             return value
-        raise Refused(f"expected {self.expected}, found {found(value)}", self.fix)
+        raise Refused(self.expected, value, self.fix)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
@@ -148,7 +149,7 @@ class Switched(_Shorthand):
             return value
         if isinstance(value, bool):
             return {} if value else None
-        raise Refused(f"expected true or a mapping, found {found(value)}", "write true")
+        raise Refused("true or a mapping", value, "write true")
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"anyOf": [{"type": "boolean"}, *handler(schema)["anyOf"]]}
@@ -256,6 +257,11 @@ def url_fault(url: str) -> str:
 def user_fault(url: str) -> str:
     """Return what is wrong with the user part of an address; empty if it has none."""
     return "the url holds a user name or a password, which end up in logs" if "@" in host(url) else ""
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """Return the name, or the first of name-2, name-3 and so on that is not taken."""
+    return next(name for number in count(1) if (name := f"{wanted}-{number}" if number > 1 else wanted) not in taken)
 
 
 def host(url: str) -> str:

@@ -10,8 +10,7 @@ from msgspec import Struct
 from acp_launch.plan.environment import environment
 from acp_launch.plan.executable import find
 from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.profile.leaks import free_name
-from acp_launch.profile.values import url_fault
+from acp_launch.profile.values import free_name, url_fault
 from acp_launch.protocol import acp
 from acp_launch.secret.detect import noun
 from acp_launch.secret.redact import redactor
