@@ -132,12 +132,14 @@ class AgentError(LaunchError):
     exit_code = 4
 
 
-class AgentRefused(AgentError):  # noqa: N818 - it reads as what happened
-    """Raised when the agent answers a request with a JSON-RPC error (`code`, ACP v1 "Error codes")."""
-
+class _Refused(LaunchError):  # noqa: N818 - it reads as what happened
     def __init__(self, message: str, *, code: int, fix: str = "", detail: Sequence[str] = ()) -> None:
         super().__init__(message, fix=fix, detail=detail)
         self.code = code
+
+
+class AgentRefused(_Refused, AgentError):  # noqa: N818
+    """Raised when the agent answers a request with a JSON-RPC error (`code`, ACP v1 "Error codes")."""
 
 
 class ProtocolError(LaunchError):
@@ -154,12 +156,8 @@ class RemoteProtocolError(ProtocolError):
     """Raised when the agent, or an MCP server, broke the protocol."""
 
 
-class ServerRefused(RemoteProtocolError):  # noqa: N818
+class ServerRefused(_Refused, RemoteProtocolError):  # noqa: N818
     """Raised when an MCP server answers a request of acp-launch with a JSON-RPC error (`code`)."""
-
-    def __init__(self, message: str, *, code: int, fix: str = "", detail: Sequence[str] = ()) -> None:
-        super().__init__(message, fix=fix, detail=detail)
-        self.code = code
 
 
 class AuthRequired(LaunchError):  # noqa: N818

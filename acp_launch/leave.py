@@ -103,8 +103,12 @@ def acknowledge() -> None:
 
 def within(seconds: float, code: int) -> None:
     """Exit at once after `seconds` with this exit code, unless this is called again; 0 cancels that."""
+    _alarm(seconds, lambda number, frame: at_once(code))
+
+
+def _alarm(seconds: float, act: Callable[[int, FrameType | None], object]) -> None:
     if hasattr(signal, "setitimer"):  # Windows has none
-        signal.signal(signal.SIGALRM, lambda number, frame: at_once(code))
+        signal.signal(signal.SIGALRM, act)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
@@ -132,9 +136,7 @@ def tell(descriptor: int, text: bytes) -> None:
 
 def at_once(code: int) -> NoReturn:
     """Exit now, after the callbacks of `at_exit`; those that do not end within `LAST` seconds are abandoned."""
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda number, frame: os._exit(code))
-        signal.setitimer(signal.ITIMER_REAL, LAST)
+    _alarm(LAST, lambda number, frame: os._exit(code))
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_IGN)
@@ -188,8 +190,7 @@ def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
     if _state.deferring:
         within(PATIENCE, code())
     elif _state.undoing and _is_fragile(frame) and monotonic() < deadline and hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda number, frame: _end_when_whole(frame, deadline))
-        signal.setitimer(signal.ITIMER_REAL, LOOK_AGAIN)
+        _alarm(LOOK_AGAIN, lambda number, frame: _end_when_whole(frame, deadline))
     else:
         _end()
 

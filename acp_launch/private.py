@@ -7,6 +7,7 @@ never half of it; a writer that fails leaves the old one. `read_bounded` reads, 
 """
 
 import errno
+import math
 import os
 import stat
 import sys
@@ -206,30 +207,19 @@ def _open_lock(path: Path) -> int:
 
 
 def _wait_for(descriptor: int, path: Path, patience: float | None) -> None:
+    deadline = time.monotonic() + (math.inf if patience is None else patience)
     try:
-        if patience is None:
-            _take(descriptor)
-        else:
-            _poll(descriptor, patience)
+        if patience is None and sys.platform != "win32":
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return
+        while not take_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(errno.ETIMEDOUT, f"another process held it for {patience:g} s")
+            time.sleep(_AGAIN)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _poll(descriptor: int, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    while not take_lock(descriptor):
-        if time.monotonic() >= deadline:
-            raise TimeoutError(errno.ETIMEDOUT, f"another process held it for {patience:g} s")
-        time.sleep(_AGAIN)
-
-
-def _take(descriptor: int) -> None:
-    if sys.platform == "win32":
-        _take_on_windows(descriptor)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def take_lock(descriptor: int) -> bool:
@@ -269,15 +259,3 @@ def _let_go(descriptor: int) -> None:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def _take_on_windows(descriptor: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        while True:
-            try:
-                return msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-            except OSError as error:  # it tries ten times, once a second, and then reports a deadlock
-                if error.errno != errno.EDEADLK:
-                    raise

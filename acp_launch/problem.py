@@ -34,16 +34,18 @@ class Problem(NamedTuple):
         return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
 
     def __str__(self) -> str:
-        where = [self.place] if self.place else []
-        head = ": ".join([*where, *([self.path] if self.path else []), *self._flag(), self.message])
+        flag = "warning" if self.severity == "warning" else ""
+        head = ": ".join([*filter(None, (self.place, self.path, flag)), self.message])
         return f"{head}\n    fix: {self.fix}" if self.fix else head
-
-    def _flag(self) -> list[str]:
-        return ["warning"] if self.severity == "warning" else []
 
     def as_json(self) -> dict[str, str | int]:
         """Give the problem as data, for `--json`."""
         return self._asdict()
+
+
+def about(file: str, message: str, fix: str = "") -> Problem:
+    """Build the problem of a file as a whole, or of a variable or an option."""
+    return Problem(file, 0, 0, "", message, fix)
 
 
 def ours(*words: str) -> str:

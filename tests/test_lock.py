@@ -157,9 +157,9 @@ def test_without_its_directory_there_is_no_lock(tmp_path: Path) -> None:
 
 
 class Msvcrt(ModuleType):
-    """As Windows does: it tries for ten seconds, and then says EDEADLK."""
+    """The locks of Windows, which others hold at first."""
 
-    LK_LOCK, LK_NBLCK, LK_UNLCK = 1, 2, 0
+    LK_NBLCK, LK_UNLCK = 2, 0
 
     def __init__(self, *failures: int) -> None:
         super().__init__("msvcrt")
@@ -172,21 +172,16 @@ class Msvcrt(ModuleType):
             raise OSError(self._failures.pop(0), "said by a fake")
 
 
-def test_on_windows_a_wait_of_more_than_ten_seconds_is_no_deadlock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Msvcrt(errno.EDEADLK, errno.EDEADLK)
-    monkeypatch.setitem(sys.modules, "msvcrt", fake)
-    monkeypatch.setattr(sys, "platform", "win32")
-    with locked(path):
-        assert fake.calls == [fake.LK_LOCK] * 3
-    assert fake.calls == [fake.LK_LOCK] * 3 + [fake.LK_UNLCK]
-
-
-def test_on_windows_who_is_in_a_hurry_looks_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("patience", [None, PATIENCE])
+def test_on_windows_a_wait_looks_again_and_is_no_deadlock(
+    path: Path, monkeypatch: pytest.MonkeyPatch, patience: float | None
+) -> None:
     fake = Msvcrt(errno.EACCES, errno.EACCES)
     monkeypatch.setitem(sys.modules, "msvcrt", fake)
     monkeypatch.setattr(sys, "platform", "win32")
-    with locked(path, PATIENCE):
+    with locked(path, patience):
         assert fake.calls == [fake.LK_NBLCK] * 3
+    assert fake.calls == [fake.LK_NBLCK] * 3 + [fake.LK_UNLCK]
 
 
 def test_a_lock_that_another_holds_is_not_taken(path: Path) -> None:

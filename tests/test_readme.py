@@ -168,7 +168,7 @@ def _yaml(block: Block) -> list[str]:
     document, problems = parse(source, "page")
     written = [line for line in block.lines if line.strip() and not line.startswith("#")]
     if document is not None and written[0].startswith("version:"):
-        problems = [*problems, *check(document).problems]
+        problems = [*problems, *check(document)[1]]
     return [str(problem) for problem in problems]
 
 

@@ -105,7 +105,6 @@ def _line(record: Message) -> bytes:
 
 
 def _parse_lines(content: bytes) -> list[Message]:
-    """Return the lines that are whole."""
     found = []
     for line in content.split(b"\n"):
         try:

@@ -29,8 +29,6 @@ _EXPECTED = {
     "mapping_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
-    "bad_duration": "a duration",
-    "bad_size": "a number of bytes from 4KiB to 1GiB",
 }
 _NO_TEXT = regex(r"[\d.+-]+|true|false|null", re.IGNORECASE)  # YAML reads these as other values
 _SHAPED = {
@@ -55,7 +53,7 @@ def placed(document: "Document", faults: Iterable[Fault]) -> Iterator[Problem]:
     """Turn each fault into a Problem with its file and line."""
     for fault in faults:
         at = document.where(fault.path, key=fault.at_key, offset=fault.offset)
-        yield Problem(at.file, at.line, at.column, dotted(fault.path), fault.message, fault.fix, fault.severity)
+        yield at.problem(dotted(fault.path), fault.message, fault.fix, fault.severity)
 
 
 def misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
@@ -108,11 +106,9 @@ def described(error: "ErrorDetails", path: KeyPath) -> Fault:
     if kind == "missing":
         return Fault(where, REQUIRED, f"add: {inner[-1]}: ...")
     context: Mapping[str, Any] = error.get("ctx", {})
-    if kind == "bad_reference":
-        return Fault(where, context["message"], context["fix"], offset=context["offset"])
+    if kind == "value_error":  # our own types bring their words
+        refused = context["error"]
+        return Fault(where, str(refused), refused.fix, offset=refused.offset)
     if kind == "literal_error":
         return choose(where, value, re.findall(r"'([^']*)'", context["expected"]))
-    expected = _EXPECTED.get(kind, error["msg"])
-    if "fix" in context:  # our own types bring their fix
-        return Fault(where, f"expected {expected}, found {found(value)}", context["fix"])
-    return misplaced(where, expected, value)
+    return misplaced(where, _EXPECTED.get(kind, error["msg"]), value)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from acp_launch.problem import KeyPath, Problem
+from acp_launch.problem import KeyPath, Problem, Severity, about
 from acp_launch.regex import regex
 
 Plain = Any  # a value of YAML: str, int, float, bool, None, or a list or dict of those
@@ -57,6 +57,9 @@ class Place(Struct, frozen=True):
     line: int
     column: int
     file: str = ""
+
+    def problem(self, path: str, message: str, fix: str = "", severity: Severity = "error") -> Problem:
+        return Problem(self.file, self.line, self.column, path, message, fix, severity)
 
 
 # path → file, line and column of the key, line and column of the value, `Node.lead`
@@ -124,6 +127,12 @@ def scalar(text: str) -> Plain:
     return text
 
 
+def section(owner: Plain, key: str) -> dict[str, Plain]:
+    """Return the mapping under a key; an empty one if something else is there, or around it."""
+    value = owner.get(key) if isinstance(owner, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
 def found(value: Plain) -> str:
     """Name a value for a message: `the number 8080`, `a list`, `nothing`."""
     if value is None:
@@ -174,6 +183,4 @@ def decode(content: bytes, file: str, kind: Kind = PROFILE) -> tuple[str | None,
 
 
 def too_large(file: str, kind: Kind) -> Problem:
-    return Problem(
-        file, 0, 0, "", f"this file is larger than {MAX_SIZE // 1024} KiB", f"check that this is {kind.noun}"
-    )
+    return about(file, f"this file is larger than {MAX_SIZE // 1024} KiB", f"check that this is {kind.noun}")

@@ -1,8 +1,8 @@
 """
 `Duration` and `Size`: lengths of time (`200ms`, `10s`, `2m`, `1h`) and numbers of bytes (`64MiB`, `512KiB`). Pure.
 
-pydantic is imported only when it asks one of the classes for its schema. Values that do not fit are refused with a
-`PydanticCustomError` whose context carries `fix`.
+Values that do not fit are `Refused`, in the words for the user. pydantic is imported only when it asks one of the
+classes for its schema; it keeps that error with its own.
 """
 
 import re
@@ -18,37 +18,36 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = r"^(?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)$"
 
 
+class Refused(ValueError):  # noqa: N818 - it reads as what it is
+    """Raised for a value that does not fit; `fix` is the user's next step."""
+
+    offset = 0  # characters into a text
+
+    def __init__(self, expected: str, value: object, fix: str) -> None:
+        from acp_launch.document.nodes import found  # `--help` knows Duration and needs no msgspec
+
+        super().__init__(f"expected {expected}, found {found(value)}")
+        self.fix = fix
+
+
 class _Measure:
-    """What pydantic asks of a type: its `take` decides, its `fix` says how to write a value."""
+    """What pydantic asks of a type: its `take` decides."""
 
     __slots__ = ()
-    kind = ""  # of the error
 
     @classmethod
     def take(cls, value: object) -> Self:
         raise NotImplementedError
 
-    @staticmethod
-    def fix(value: object) -> str:
-        raise NotImplementedError
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from pydantic_core import PydanticCustomError, core_schema
+        from pydantic_core import core_schema
 
-        def validate(value: object) -> object:
-            try:
-                return cls.take(value)
-            except ValueError:
-                raise PydanticCustomError(cls.kind, cls.kind, {"fix": cls.fix(value)}) from None
-
-        return core_schema.no_info_plain_validator_function(validate)
+        return core_schema.no_info_plain_validator_function(cls.take)
 
 
 class Duration(_Measure, float):
     """A positive length of time in seconds; `str` writes it as a profile does."""
-
-    kind = "bad_duration"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -67,11 +66,17 @@ class Duration(_Measure, float):
         """Convert a value of a document.
 
         Raises:
-            ValueError: it is not the text of a duration.
+            Refused: it is not the text of a duration.
         """
-        if not isinstance(value, str):
-            raise ValueError(f"expected a duration such as 10s, found {value!r}")
-        return cls.parse(value)
+        fix = "write a duration such as 10s"
+        if isinstance(value, str):
+            try:
+                return cls.parse(value)
+            except ValueError:
+                fix = "write a positive number and its unit: 200ms, 10s, 2m, 1h"
+        elif isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            fix = f"write {value:g}s"
+        raise Refused("a duration", value, fix)
 
     def __str__(self) -> str:
         for unit in ("h", "m", "s"):
@@ -83,13 +88,6 @@ class Duration(_Measure, float):
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"type": "string", "pattern": _DURATION, "examples": ["200ms", "10s", "2m", "1h"]}
 
-    @staticmethod
-    def fix(value: object) -> str:
-        if isinstance(value, str):
-            return "write a positive number and its unit: 200ms, 10s, 2m, 1h"
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        return f"write {value:g}s" if is_number else "write a duration such as 10s"
-
 
 _BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _SIZE = regex(r"([0-9]{1,10})(KiB|MiB|GiB|)")
@@ -100,37 +98,16 @@ class Size(_Measure, int):
     """A number of bytes, `SMALLEST` to `LARGEST`."""
 
     __slots__ = ()
-    kind = "bad_size"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse the text of a size.
-
-        Raises:
-            ValueError: it is not a size, or is out of bounds.
-        """
-        written = _SIZE.fullmatch(text)
-        if not written:
-            raise ValueError(f"expected a size such as 64MiB, found {text!r}")
-        return cls._within_bounds(int(written[1]) * _BYTES[written[2]])
-
-    @classmethod
-    def _within_bounds(cls, number: int) -> Self:
-        if not SMALLEST <= number <= LARGEST:
-            raise ValueError(f"expected {SMALLEST} to {LARGEST} bytes, found {number}")
-        return cls(number)
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Convert a value of a document.
+        """Convert a number of bytes, or the text of a size.
 
         Raises:
-            ValueError: it is neither a number of bytes nor the text of a size, or it is out of bounds.
+            Refused: it is neither, or out of bounds.
         """
-        if isinstance(value, int) and not isinstance(value, bool):
-            return cls._within_bounds(value)
-        return cls.parse(value if isinstance(value, str) else "")
-
-    @staticmethod
-    def fix(value: object) -> str:
-        return "write a number and its unit: 64MiB"
+        written = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        number = int(written[1]) * _BYTES[written[2]] if written else value
+        if isinstance(number, int) and not isinstance(number, bool) and SMALLEST <= number <= LARGEST:
+            return cls(number)
+        raise Refused("a number of bytes from 4KiB to 1GiB", value, "write a number and its unit: 64MiB")

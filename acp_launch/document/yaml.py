@@ -17,7 +17,6 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     CollectionEndEvent,
-    CollectionStartEvent,
     DocumentEndEvent,
     DocumentStartEvent,
     MappingStartEvent,
@@ -198,8 +197,7 @@ class _Builder:
         self.problems.append(self._refuse(event, message, fix).problem)
 
     def _refuse(self, event: Any, message: str, fix: str) -> _Refused:
-        mark = event.start_mark
-        return _Refused(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+        return _Refused(self._place(event).problem("", message, fix))
 
     def _node(self, event: Any, depth: int) -> Node:
         node = self._alias(event) if isinstance(event, AliasEvent) else self._fresh(event, depth)
@@ -244,10 +242,8 @@ class _Builder:
         return node
 
     def _scalar(self, event: Any) -> Node:
-        tag = event.tag
-        if tag and tag not in _TYPED | _TEXT:
-            self._unknown_tag(event)
-        plain = event.implicit[0] or tag in _TYPED
+        self._check_tag(event, _TYPED | _TEXT)
+        plain = event.implicit[0] or event.tag in _TYPED
         value = scalar(event.value) if plain else event.value
         if bad := re.search("[\0\ud800-\udfff]", event.value):
             self._problem(event, f"no program can receive the character U+{ord(bad.group()):04X}", "remove the escape")
@@ -256,18 +252,19 @@ class _Builder:
         same_line = lead >= 0 and "\n" not in self.text[start.index : start.index + lead]
         return Node(self._place(event), value, lead=lead if same_line else None)
 
-    def _unknown_tag(self, event: Any) -> None:
-        self._problem(event, f'unknown tag "{event.tag}"', 'remove it, or quote text that begins with "!"')
+    def _check_tag(self, event: Any, known: set[str]) -> None:
+        if event.tag and event.tag not in known:
+            self._problem(event, f'unknown tag "{event.tag}"', 'remove it, or quote text that begins with "!"')
 
     def _sequence(self, event: Any, depth: int) -> Node:
-        self._collection_tag(event)
+        self._check_tag(event, _COLLECTIONS)
         node = Node(self._place(event), [])
         while not isinstance(item := next(self.events), CollectionEndEvent):
             node.append(self._node(item, depth + 1))
         return node
 
     def _build_mapping(self, event: Any, depth: int) -> Node:
-        self._collection_tag(event)
+        self._check_tag(event, _COLLECTIONS)
         node = Node(self._place(event), {})
         merged: list[Node] = []
         while not isinstance(key := next(self.events), CollectionEndEvent):
@@ -281,10 +278,6 @@ class _Builder:
                 self._put(node, name, key, child)
         self._inherit(node, merged, event)
         return node
-
-    def _collection_tag(self, event: CollectionStartEvent) -> None:
-        if event.tag and event.tag not in _COLLECTIONS:
-            self._unknown_tag(event)
 
     def _key(self, event: Any, depth: int) -> str | None:
         """Return the key's text; None for a list or mapping in a key's place."""

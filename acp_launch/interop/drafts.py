@@ -13,11 +13,13 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.document.nodes import section
 from acp_launch.errors import UsageError
 from acp_launch.interop.read import Kind, ToolEntry, entries
 from acp_launch.interop.tools import Tool
 from acp_launch.problem import KeyPath
-from acp_launch.profile.leaks import named, numbered, option_before, slug
+from acp_launch.profile.leaks import named, option_before, slug
+from acp_launch.profile.values import free_name
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse
@@ -28,11 +30,6 @@ from acp_launch.secret.value import Secret
 LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
 _NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*")
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
-
-
-def _sightings(text: str, name: str, *, is_named: bool) -> Iterable[Sighting]:
-    """Find the credentials in a text, from left to right. `is_named`: it is the variable or header called `name`."""
-    return sightings(text, name) or (_by_name(text, name) if is_named else ())
 
 
 def _by_name(text: str, name: str) -> Iterator[Sighting]:
@@ -131,7 +128,8 @@ class DraftBuilder:
             raise UsageError(what, fix="import from a smaller file")
         parts: list[str | int] = []
         done = 0
-        for found in _sightings(written, name, is_named=path[0] in ("env", "headers")):
+        is_named = path[0] in ("env", "headers")
+        for found in sightings(written, name) or (_by_name(written, name) if is_named else ()):
             if (owner, path, found.start) in self._spared:
                 self._harmless.add(written[found.start : found.end])
             if written[found.start : found.end] not in self._harmless:
@@ -262,13 +260,11 @@ class DraftSet(Struct, frozen=True):
         for index, token in enumerate(self.tokens):
             within = f"{token.owner}/{token.word}" if token.owner else token.word
             wanted = token.owner if token.owner and index in alone and token.owner not in used else within
-            name = next(one for one in numbered(wanted) if one not in used)
-            used.add(name)
-            names.append(name)
+            names.append(free_name(wanted, used))
+            used.add(names[-1])
         return names
 
     def _alone(self) -> set[int]:
-        """Return the tokens that are the only one of their entry."""
         needed = [holes(one.shape) for one in self.drafts if one.kind == "server"]
         return {few[0] for few in needed if len(few) == 1}
 
@@ -303,9 +299,7 @@ def _punch(one: Draft, builder: DraftBuilder) -> Draft:
 
 def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Difference:
     """Compare a draft with the profile's entry under its name, or under `name`."""
-    above = root.get("mcp_servers") if one.kind == "server" else root
-    key = (name or one.name) if one.kind == "server" else "agent"
-    there = above.get(key) if isinstance(above, Mapping) else None
+    there = section(root, "mcp_servers").get(name or one.name) if one.kind == "server" else root.get("agent")
     if there is None:
         return "new"
     return "same" if _says(there, fill(one.shape, names)) else "other"
@@ -345,6 +339,6 @@ def _nameless(part: Any) -> Any:
 def _name(entry: ToolEntry, used: set[str]) -> str:
     """Choose the entry's name in the profile: letters, digits, `_`, `.` and `-`, and unique."""
     wanted = "" if issued(entry.name) else slug(entry.name)
-    name = next(one for one in numbered(wanted or entry.kind) if one not in used)
+    name = free_name(wanted or entry.kind, used)
     used.add(name)
     return name

@@ -10,7 +10,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -36,20 +35,14 @@ class BadJson(ValueError):  # noqa: N818 - it reads as what it is
         self.column = column
 
 
-class Parsed(Struct, frozen=True):
-    """Parsed JSON. `twice` are keys that appear more than once in one object; the last one counts, as in the tools."""
-
-    root: Any
-    twice: tuple[str, ...]
-
-
 def blank_comments(text: str) -> str:
     """Replace every comment by as many spaces."""
     return _TOKEN.sub(lambda token: _VISIBLE.sub(" ", token[0]) if token.lastgroup else token[0], text)
 
 
-def parse(text: str) -> Parsed:
-    """Parse JSON.
+def parse(text: str) -> tuple[Any, tuple[str, ...]]:
+    """Parse JSON; also return the keys that appear more than once in one object, the last of which counts, as in the
+    tools.
 
     Raises:
         BadJson: it is not JSON, or is nested deeper than `MAX_DEPTH`.
@@ -68,7 +61,7 @@ def parse(text: str) -> Parsed:
         level = [child for value in level for child in _children(value)]
     if level:
         raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
-    return Parsed(root, tuple(twice))
+    return root, tuple(twice)
 
 
 def number(text: str) -> float:
@@ -119,14 +112,14 @@ def put(text: str, path: tuple[str | int, ...], value: Any) -> str:
         Misfit: another value is in the way, or a key on the way appears twice.
     """
     made = _put(text, path, value)
-    wanted = deepcopy(parse(text).root)
+    wanted, _ = parse(text)
     above = wanted
     for step, further in pairwise(path):
         above = above.setdefault(step, [] if isinstance(further, int) else {})
     if isinstance(above, list) and path[-1] == len(above):
         above.append(None)
     above[path[-1]] = value
-    if parse(made).root != wanted:
+    if parse(made)[0] != wanted:
         raise Misfit("keys that appear once")
     return made
 
@@ -197,13 +190,11 @@ def _insert(text: str, bare: str, at: int, parts: list[_Part], close: int, name:
 
 
 def _json(value: Any, text: str, margin: str) -> str:
-    """Write a value with the indentation of `text`."""
     written = visible(json.dumps(value, indent=_unit(text), ensure_ascii=False))
     return written.replace("\n", _line_end(text) + margin)
 
 
 def _margin(text: str, position: int) -> str:
-    """Return the indentation of a line."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

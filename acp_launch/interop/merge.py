@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch import private
+from acp_launch.document.nodes import section
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop.drafts import Difference, Draft, difference, fill, holes
@@ -86,8 +87,7 @@ def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str]
 def without(root: Mapping[str, Any], drafts: Iterable[Draft], called: str = "") -> dict[str, Any]:
     """Return the profile's content without the entries that these drafts would replace."""
     names = {called or one.name for one in drafts if one.kind == "server"}
-    servers = root.get("mcp_servers")
-    others = {key: value for key, value in servers.items() if key not in names} if isinstance(servers, Mapping) else {}
+    others = {key: value for key, value in section(root, "mcp_servers").items() if key not in names}
     return {**root, "mcp_servers": others}
 
 
@@ -129,7 +129,7 @@ def _fault(one: Draft) -> str:
         document, problems = parse(put(text, path, entry), "")
     except CannotEdit as cannot:
         return masked(cannot.message)
-    found = errors((*problems, *(check(document).problems if document else ())))
+    found = errors((*problems, *(check(document)[1] if document else ())))
     return masked(f"{found[0].path}: {found[0].message}") if found else ""
 
 

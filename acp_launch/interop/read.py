@@ -6,9 +6,9 @@ value of the wrong type, is left out with a note, never guessed. `translate` tur
 `survey` lists the files of all tools on this machine.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -91,10 +91,7 @@ Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is wr
 def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: Transport = "") -> None:
     """Read `command`, `cwd` or `url`, whose key may imply the transport."""
     entry.transport = entry.transport or transport
-    try:
-        setattr(entry, name, entry.text(value))
-    except Untranslatable as why:
-        entry.unfit = f"its {key} {why}"
+    setattr(entry, name, entry.text(value))
 
 
 def _command(entry: ToolEntry, key: str, value: Any) -> None:
@@ -107,12 +104,9 @@ def _command(entry: ToolEntry, key: str, value: Any) -> None:
 
 def _args(entry: ToolEntry, key: str, value: Any) -> None:
     """Read arguments; without one of them it would be another command."""
-    try:
-        if not isinstance(value, list):
-            raise Untranslatable("is not a list of strings")
-        entry.args = [entry.text(item) for item in value]
-    except Untranslatable as why:
-        entry.unfit = f"its {key} {why}"
+    if not isinstance(value, list):
+        raise Untranslatable("is not a list of strings")
+    entry.args = [entry.text(item) for item in value]
 
 
 def _env(entry: ToolEntry, key: str, value: Any) -> None:
@@ -168,7 +162,7 @@ def _transport(entry: ToolEntry, key: str, value: Any) -> None:
     elif word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
     else:
-        entry.unfit = f"its {key} is not one that acp-launch knows"
+        raise Untranslatable("is not one that acp-launch knows")
 
 
 def _switch(entry: ToolEntry, key: str, value: Any, *, off: bool) -> None:
@@ -199,7 +193,7 @@ def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:
     if len(names) == len(listed):
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
     else:  # the whole entry is refused: without its restriction the server would offer more tools than the user wants
-        entry.unfit = f"its {key} must be a list of names"
+        raise Untranslatable("must be a list of names")
 
 
 def _names(value: Any) -> list[str]:
@@ -290,7 +284,6 @@ def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
 
 
 def _inputs(root: Any) -> frozenset[str]:
-    """Return the ids of the inputs that VS Code asks the user for."""
     listed = root.get("inputs") if isinstance(root, Mapping) else None
     known = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     ids = (one.get("id") for one in known if one.get("type") == "promptString")
@@ -329,7 +322,10 @@ def _read(entry: ToolEntry, value: Any) -> None:
         if str(key) not in readers:
             entry.leave(str(key))
         elif inner is not None:
-            readers[str(key)](entry, str(key), inner)
+            try:
+                readers[str(key)](entry, str(key), inner)
+            except Untranslatable as why:  # without it, it would be another entry
+                entry.unfit = f"its {key} {why}"
     _complete(entry)
 
 
@@ -460,9 +456,8 @@ def survey(machine: Host, project: Path) -> Iterator[Finding]:
     """Find every file of every tool, the nearest first. A file that cannot be read has a `fault`; nothing is raised."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
-            with suppress(OSError):  # a directory we may not enter
-                if file.is_file():
-                    yield _inspect(tool, file, str(project))
+            if os.path.isfile(file):  # noqa: PTH113 - Path.is_file raises in a directory we may not enter
+                yield _inspect(tool, file, str(project))
 
 
 def _inspect(tool: Tool, file: Path, project: str) -> Finding:

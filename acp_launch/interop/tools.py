@@ -238,17 +238,14 @@ class Host(Struct, frozen=True):
     def directories(self) -> dict[str, Path]:
         """Name the directories that tools keep their files in; `~/.config` is that of command-line programs on macOS,
         too."""
-        config = self._from_environment("XDG_CONFIG_HOME", self.home / ".config")
+        config = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
         return {
             "home": self.home,
             "config": config,
             "settings": self.home / "Library" / "Application Support" if self.platform == "darwin" else config,
-            "CLAUDE_CONFIG_DIR": self._from_environment("CLAUDE_CONFIG_DIR", self.home),
-            "CODEX_HOME": self._from_environment("CODEX_HOME", self.home / ".codex"),
+            "CLAUDE_CONFIG_DIR": Path(self.environ.get("CLAUDE_CONFIG_DIR") or self.home),
+            "CODEX_HOME": Path(self.environ.get("CODEX_HOME") or self.home / ".codex"),
         }
-
-    def _from_environment(self, variable: str, default: Path) -> Path:
-        return Path(self.environ.get(variable) or default)
 
 
 def this_machine() -> Host:
@@ -378,8 +375,7 @@ def parse(text: str, syntax: Syntax, file: str) -> tuple[Any, tuple[str, ...]]:
     try:
         if syntax == "toml":
             return tomllib.loads(text, parse_float=formats.number), ()
-        parsed = formats.parse(text if text.strip() else "{}")
-        return parsed.root, parsed.twice
+        return formats.parse(text if text.strip() else "{}")
     except formats.BadJson as bad:
         raise _refusal(file, str(bad), "fix the file first", bad.line, bad.column) from None
     except tomllib.TOMLDecodeError as bad:
@@ -393,10 +389,7 @@ def parse(text: str, syntax: Syntax, file: str) -> tuple[Any, tuple[str, ...]]:
 
 def _by_name(file: Path) -> Tool | None:
     """Detect the tool of a file: by its name if that says so, else together with its directory."""
-    for tool in TOOLS.values():
-        if any(file.match(pattern) for pattern in _patterns(tool)):
-            return tool
-    return None
+    return next((tool for tool in TOOLS.values() if any(map(file.match, _patterns(tool)))), None)
 
 
 def _patterns(tool: Tool) -> Iterator[str]:

@@ -13,6 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -247,10 +248,10 @@ class EntryWriter(Struct):
             entry["type"] = tool.types[server.type]
         if isinstance(server, StdioServer):
             entry |= self._program(name, server)
-            lost = [key for key in _OURS if getattr(server, key, None) != getattr(_DEFAULT, key, None)]
         else:
             entry |= self._remote(name, server)
-            lost = [key for key in _OURS if getattr(server, key, None) != getattr(_DEFAULT_REMOTE, key, None)]
+        default = _DEFAULT if isinstance(server, StdioServer) else _DEFAULT_REMOTE
+        lost = [key for key in _OURS if getattr(server, key, None) != getattr(default, key, None)]
         entry |= self._timeouts(name, server) | self._tools(name, server)
         if not server.required and "required" in keys:
             entry[keys["required"]] = False
@@ -318,7 +319,6 @@ class EntryWriter(Struct):
         return entry
 
     def _timeouts(self, name: str, server: McpServer) -> Entry:
-        """Write the timeouts that are not the defaults."""
         entry = {}
         for which in ("start", "call"):
             seconds = getattr(server.timeouts, which)
@@ -408,7 +408,7 @@ def insert_entries(text: str | None, tool: Tool, wanted: Sequence[ExportEntry], 
 
 def _put_item(text: str, holder: str, key: str, item: Mapping[str, Any], *, replaces: bool) -> str:
     """Put an item into a list whose items have names under `key`."""
-    listed = formats.parse(text).root.get(holder, [])
+    listed = formats.parse(text)[0].get(holder, [])
     there = listed if isinstance(listed, list) else []
     names = [one.get(key) if isinstance(one, Mapping) else None for one in there]
     if item[key] in names and not replaces:
@@ -523,7 +523,6 @@ def _write_lua(name: str, entry: Entry) -> str:
 
 
 def _write_elisp(name: str, entry: Entry) -> str:
-    """Write Lisp for Emacs's agent-shell."""
     env = " ".join(_quote_elisp(f"{key}={value}") for key, value in entry["env"].items())
     args = " ".join(map(_quote_elisp, entry["args"]))
     return _fill_template(_EMACS, NAME=_quote_elisp(name), COMMAND=_quote_elisp(entry["command"]), ARGS=args, ENV=env)
@@ -536,16 +535,10 @@ def _fill_template(template: str, **values: str) -> str:
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
-def _quote_lua(text: str) -> str:
-    """Quote a text for LuaJIT."""
-    return _quote_text(text, "\\u{{{:x}}}")
-
-
-def _quote_elisp(text: str) -> str:
-    """Quote a text for Emacs."""
-    return _quote_text(text, "\\U{:08x}")
-
-
-def _quote_text(text: str, escape: str) -> str:
+def _quote_text(text: str, *, escape: str) -> str:
     shown = (_ESCAPES.get(one) or (one if one.isprintable() else escape.format(ord(one))) for one in text)
     return f'"{"".join(shown)}"'
+
+
+_quote_lua = partial(_quote_text, escape="\\u{{{:x}}}")  # of LuaJIT
+_quote_elisp = partial(_quote_text, escape="\\U{:08x}")

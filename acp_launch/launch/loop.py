@@ -17,7 +17,6 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_launch import leave
@@ -53,9 +52,7 @@ class Interrupts:
         gc.enable()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         # Signals are handled until the loop is closed, so that none leaves a stop unfinished.
         self._story = None
 

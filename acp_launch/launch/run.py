@@ -53,7 +53,7 @@ from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_
 if TYPE_CHECKING:
     from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan, ServerPlan
     from acp_launch.process.child import Child
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
@@ -167,7 +167,10 @@ class Launch:
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
-        spawned, self._spawned = self._spawned or self._respawn(), None
+        spawned, self._spawned = self._spawned, None
+        if spawned is None:
+            assert self.context.respawn is not None, "its agent may be restarted"
+            spawned = self.context.respawn()
         self._running = spawned
         return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
 
@@ -177,10 +180,6 @@ class Launch:
         from acp_launch.process.pidfd import living
 
         return self._running is not None and not living([self._running.process])
-
-    def _respawn(self) -> "Spawned":
-        assert self.context.respawn is not None, "its agent may be restarted"
-        return self.context.respawn()
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request for a session with what its agent wants besides."""
@@ -541,8 +540,17 @@ def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: st
     """
     from acp_launch.bridge import offer
 
-    name = agent.title or otherwise
-    return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
+    found, title = list[Problem](), agent.title or otherwise
+    fix = "remove the server from the profile, or use an agent that supports it"
+    for server in offer.untakeable(servers, agent.capabilities):
+        what = f'{title} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
+        what = f"{what} (mcpCapabilities.{server.type} is not advertised)"
+        if server.required:
+            found.append(server.url.origin.problem(what, fix))
+        else:
+            problem = server.url.origin.problem(f"{what}; the session opens without it", fix)
+            found.append(problem._replace(severity="warning"))
+    return found
 
 
 def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
@@ -598,19 +606,7 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
 
 
 def _replay(agent: "ProcessPlan") -> "Replay":
-    """Return the known way in which an agent replays a history."""
     from acp_launch.profile.agents import started
 
     found = started(str(agent.command), [argument.display() for argument in agent.args])
     return found.replay if found else ""
-
-
-def _untakeable(agent: str, server: "RemotePlan") -> Problem:
-    message = (
-        f'{agent} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
-        f" (mcpCapabilities.{server.type} is not advertised)"
-    )
-    fix = "remove the server from the profile, or use an agent that supports it"
-    if server.required:
-        return server.url.origin.problem(message, fix)
-    return server.url.origin.problem(f"{message}; the session opens without it", fix)._replace(severity="warning")

@@ -61,18 +61,12 @@ def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:
     public = {name: value for name, value in environ.items() if not is_private(name)}
     if inherit == "all":
         return public
-    names, families = _patterns(inherit)
+    listed = MINIMAL if inherit == "minimal" else inherit
+    names, families = frozenset(listed), tuple(pattern[:-1] for pattern in listed if pattern.endswith("*"))
     chosen = {name: value for name, value in public.items() if name in names or name.startswith(families)}
     if inherit != "minimal":
         return chosen
     return {name: value for name, value in chosen.items() if not is_withheld(name, value)}
-
-
-def _patterns(inherit: Inherit) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names, and the beginnings of the families."""
-    listed = MINIMAL if inherit == "minimal" else inherit
-    families = tuple(pattern[:-1] for pattern in listed if pattern.endswith("*"))
-    return frozenset(listed), families
 
 
 def environment(environ: Mapping[str, str], inherit: Inherit, own: Mapping[str, Value]) -> dict[str, Value]:

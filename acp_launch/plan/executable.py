@@ -9,6 +9,7 @@ something that the project brought, instead of the program that it names.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os.path import isfile
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.reference import VariableReference, parse
 from acp_launch.settings.load import grounds, lies_in
 
+# ruff: noqa: PTH113 - Path.is_file raises in a folder of PATH that we may not enter
 # How to install the runners of agents and servers.
 _RUNTIMES = {
     "npx": "install Node.js, which brings npx",
@@ -50,7 +52,7 @@ def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
     candidates = [folder / command for folder in folders]
     if runnable := next(filter(_is_runnable, candidates), None):
         return _check_file(runnable, command, path)
-    if blocked := next(filter(_is_file, candidates), None):
+    if blocked := next(filter(isfile, candidates), None):
         return _not_executable(blocked)
     return _not_found(command, len(folders))
 
@@ -61,21 +63,14 @@ def _folders(path: str | None) -> list[Path]:
     return [folder for folder in folders if folder.is_absolute()]
 
 
-def _is_file(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # a folder of PATH we may not enter
-        return False
-
-
 def _is_runnable(file: Path) -> bool:
-    return _is_file(file) and os.access(file, os.X_OK)
+    return isfile(file) and os.access(file, os.X_OK)
 
 
 def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
     if file.is_dir():
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
-    if not _is_file(file):
+    if not isfile(file):
         fix = _ALONE if " " in command.strip() else "correct the path; a relative path begins at the project"
         return CannotRun(f'the program "{file}" does not exist', fix)
     if not os.access(file, os.X_OK):
@@ -158,13 +153,10 @@ def _checked_directory(directory: Path) -> Path | CannotRun:
 
 def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
     """Return each real directory once, without `besides` (ACP "additional directories")."""
-    seen = {os.path.realpath(besides)}
-    kept = []
+    kept = {os.path.realpath(besides): besides}
     for directory in directories:
-        if (real := os.path.realpath(directory)) not in seen:
-            seen.add(real)
-            kept.append(directory)
-    return tuple(kept)
+        kept.setdefault(os.path.realpath(directory), directory)
+    return tuple(kept.values())[1:]
 
 
 # Programs that run files of their working directory: Python adds it to its path for `-m` and `-c`, and npx prefers a

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan, Value
-from acp_launch.problem import KeyPath, Problem, likeliest, ours
+from acp_launch.problem import KeyPath, Problem, about, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
@@ -71,7 +71,7 @@ def differing(loaded: Loaded, plan: LaunchPlan) -> tuple[Problem, ...]:
     packages = used(loaded, plan)
     if lock is None:
         what = f"the project's lock file says nothing of {loaded.found.called}"
-        return (Problem(file, 0, 0, "", what, again),) if packages else ()
+        return (about(file, what, again),) if packages else ()
     problems = [problem for each in packages if (problem := _fault(each, lock.get(each.key), again))]
     idle = sorted(lock.keys() - {each.key for each in packages})
     unused = [Problem(file, 0, 0, key, f"{lock[key].package} is locked, but is not started", again) for key in idle]

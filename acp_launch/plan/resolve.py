@@ -47,7 +47,7 @@ from acp_launch.plan.model import (
     Value,
     needs,
 )
-from acp_launch.problem import KeyPath, Problem, dotted, errors
+from acp_launch.problem import KeyPath, Problem, about, dotted, errors
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
@@ -80,14 +80,7 @@ from acp_launch.profile.values import (
     user_fault,
     variable_headers,
 )
-from acp_launch.secret.reference import (
-    EnvironmentReference,
-    Part,
-    SecretReference,
-    VariableReference,
-    parse,
-    place,
-)
+from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse, place
 
 
 class Substitution(Struct):
@@ -176,7 +169,7 @@ def _leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
         yield from _leaves(inner, (*path, key))
 
 
-class Machine(Struct):
+class Machine(Substitution):
     """
     Finds the directories and programs that a profile names.
 
@@ -185,22 +178,17 @@ class Machine(Struct):
     program.
     """
 
-    substitution: Substitution
     found: dict[KeyPath, Path] = field(default_factory=dict)
     missing: dict[KeyPath, CannotRun] = field(default_factory=dict)
 
     @property
-    def environ(self) -> Mapping[str, str]:
-        return self.substitution.environ
-
-    @property
     def project(self) -> Path:
         """The directory for relative paths."""
-        return self.substitution.loaded.found.project
+        return self.loaded.found.project
 
     def directory(self, path: KeyPath, written: str, *, required: bool = True) -> Path | None:
         """Find the directory that the text at `path` names; None if there is a problem, which is recorded."""
-        text = self.substitution.text(path, written)
+        text = self.text(path, written)
         return None if text is None else self._had(usable(text, base=self.project), path, required)
 
     def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
@@ -208,7 +196,7 @@ class Machine(Struct):
 
         If there is none, the text itself is returned for a draft, and the reason goes into `missing`.
         """
-        text = self.substitution.text(path, written)
+        text = self.text(path, written)
         if text is None:
             return None
         program = find(text, project=self.project, path=search)
@@ -233,14 +221,14 @@ class Machine(Struct):
             self.found[path] = found
             return found
         if required:
-            self.substitution.refuse(path, found)
+            self.refuse(path, found)
             return None
         self.warn(path, f"{found.message}; the session opens without this server", found.fix)
         return None
 
     def warn(self, path: KeyPath, message: str, fix: str) -> None:
-        problem = self.substitution.origin(path).problem(message, fix)
-        self.substitution.problems.append(problem._replace(severity="warning"))
+        problem = self.origin(path).problem(message, fix)
+        self.problems.append(problem._replace(severity="warning"))
 
 
 class SessionContext(Struct, frozen=True):
@@ -254,12 +242,11 @@ class SessionContext(Struct, frozen=True):
 
 def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
     """Plan the MCP servers that this machine can start; problems of the others are recorded."""
-    for name, server in machine.substitution.loaded.profile.mcp_servers.items():
-        made = (
-            _stdio(machine, name, server, session)
-            if isinstance(server, StdioServer)
-            else _remote(machine, name, server)
-        )
+    for name, server in machine.loaded.profile.mcp_servers.items():
+        if isinstance(server, StdioServer):
+            made: ServerPlan | None = _stdio(machine, name, server, session)
+        else:
+            made = _remote(machine, name, server)
         if made is not None:
             yield made
 
@@ -280,8 +267,8 @@ def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
 
 def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionContext) -> StdioPlan | None:
     path = ("mcp_servers", name)
-    own = machine.substitution.values((*path, "env"), server.env)
-    args = machine.substitution.sequence((*path, "args"), server.args)
+    own = machine.values((*path, "env"), server.env)
+    args = machine.sequence((*path, "args"), server.args)
     is_apart = _is_apart(machine, server, session)
     cwd = None if is_apart else _directory(machine, name, server, session.cwd)
     command = machine.command(
@@ -318,7 +305,7 @@ def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
         if is_of_session(text, session):
             what = f'the server runs in an empty directory of its own, but "{text}" is a relative path'
             problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
-            machine.substitution.problems.append(problem._replace(severity="warning"))
+            machine.problems.append(problem._replace(severity="warning"))
 
 
 def _is_apart(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
@@ -332,12 +319,12 @@ def _is_exposed(machine: Machine, server: StdioServer, session: SessionContext) 
     if session.is_accepted:
         return False
     if server.bridge and server.cwd is not None:
-        return names_project(server.cwd, machine.substitution.loaded.found)
+        return names_project(server.cwd, machine.loaded.found)
     return not _is_of_project(machine, server.command)
 
 
 def _is_of_project(machine: Machine, command: str) -> bool:
-    return ("/" in command or os.sep in command) and names_project(command, machine.substitution.loaded.found)
+    return ("/" in command or os.sep in command) and names_project(command, machine.loaded.found)
 
 
 def _directory(machine: Machine, name: str, server: StdioServer, session: Path) -> Path | None:
@@ -352,26 +339,26 @@ def _search(machine: Machine, server: StdioServer, session: SessionContext, own:
     """Return the PATH for finding a server: its own, else that of the process that starts it."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
-    agent = machine.substitution.loaded.profile.agent
+    agent = machine.loaded.profile.agent
     return search_path(machine.environ, agent.inherit_env, session.agent_env, own)
 
 
 def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> RemotePlan | None:
-    path, substitution = ("mcp_servers", name), machine.substitution
-    url = substitution.value((*path, "url"), server.url)
-    headers = substitution.values((*path, "headers"), server.headers)
-    env = substitution.values((*path, "env"), server.env)
+    path = ("mcp_servers", name)
+    url = machine.value((*path, "url"), server.url)
+    headers = machine.values((*path, "headers"), server.headers)
+    env = machine.values((*path, "env"), server.env)
     if url is not None:
-        _address(substitution, (*path, "url"), url)
+        _address(machine, (*path, "url"), url)
     for key, values in (("headers", headers), ("env", env)):
         for header, value in values.items():
             if fault := next(filter(None, (header_fault(part) for part in value.parts if isinstance(part, str))), ""):
                 sent = "it is sent as a header, and " if key == "env" else ""
-                substitution.problem((*path, key, header), f"{sent}{fault}", HEADER_FIX)
+                machine.problem((*path, key, header), f"{sent}{fault}", HEADER_FIX)
     if url is None:
         return None
     if "$" in (host(server.url) or server.url):
-        _clear(substitution, (*path, "url"), url, server, headers, env)
+        _clear(machine, (*path, "url"), url, server, headers, env)
     return RemotePlan(
         name=name,
         type=server.type,
@@ -379,7 +366,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         headers=headers,
         env=env,
         env_headers=server.env_headers,
-        oauth=None if server.oauth is None else _login(substitution, (*path, "oauth"), server.oauth),
+        oauth=None if server.oauth is None else _login(machine, (*path, "oauth"), server.oauth),
         insecure=server.insecure,
         **{key: getattr(server, key) for key in KEPT},
     )
@@ -535,11 +522,9 @@ def resolve(
         "profile": loaded.found.name,
         "python": sys.executable or "",
     }
-    substitution = Substitution(loaded, environ, variables)
-    machine = Machine(substitution)
-    walk = _Walk(machine, substitution, cwd)
-    draft = walk.plan(cwd_override, session_override)
-    problems = ordered((*loaded.problems, *substitution.problems), loaded.layers)
+    machine = Machine(loaded, environ, variables)
+    draft = _Walk(machine, cwd).plan(cwd_override, session_override)
+    problems = ordered((*loaded.problems, *machine.problems), loaded.layers)
     if draft is None or errors(problems):
         absent = set(map(dotted, machine.missing))
         if not absent.issuperset(problem.path for problem in errors(problems)):
@@ -555,11 +540,10 @@ class _Walk(Struct):
     """Plans a profile part by part; `typed` is the directory of the command."""
 
     machine: Machine
-    substitution: Substitution
     typed: Path
 
     def plan(self, cwd_override: Path | None, session_override: str | None) -> LaunchPlan | None:
-        loaded = self.substitution.loaded
+        loaded = self.machine.loaded
         profile, project = loaded.profile, loaded.found.project
         cwd = self._cwd(cwd_override)
         is_named = cwd_override is not None or profile.workspace.cwd is not None
@@ -568,10 +552,10 @@ class _Walk(Struct):
         directories = [self.machine.directory((*path, index), text) for index, text in enumerate(written)]
         further = [directory for directory in directories if directory is not None]
         session = self._session(session_override)
-        own = self.substitution.values(("agent", "env"), profile.agent.env)
+        own = self.machine.values(("agent", "env"), profile.agent.env)
         agent = self._agent(cwd or self.typed, own, is_accepted=is_accepted)
         used = tuple(servers(self.machine, SessionContext(cwd or self.typed, own, is_accepted)))
-        given = rules(self.substitution)
+        given = rules(self.machine)
         if cwd is None or agent is None:
             return None
         return LaunchPlan(
@@ -591,7 +575,7 @@ class _Walk(Struct):
             servers=used,
             mode=profile.session.mode,
             config=profile.session.config,
-            origins=self.substitution.origins()
+            origins=self.machine.origins()
             | ({} if cwd_override is None else {("workspace", "cwd"): Origin("--cwd")})
             | ({} if session_override is None else {("session", "name"): Origin("--session")}),
             rules=given,
@@ -602,30 +586,30 @@ class _Walk(Struct):
     def _cwd(self, override: Path | None) -> Path | None:
         if override is not None:
             return self._directory_or_problem(usable(str(override), base=self.typed), "--cwd")
-        written = self.substitution.loaded.profile.workspace.cwd
+        written = self.machine.loaded.profile.workspace.cwd
         if written is None:
             return self._directory_or_problem(usable(str(self.typed), base=self.typed), "")
         return self.machine.directory(("workspace", "cwd"), written)
 
     def _directory_or_problem(self, directory: Path | CannotRun, source: str) -> Path | None:
         if isinstance(directory, CannotRun):
-            self.substitution.problems.append(Problem(source, 0, 0, "", directory.message, directory.fix))
+            self.machine.problems.append(about(source, directory.message, directory.fix))
             return None
         self.machine.found["workspace", "cwd"] = directory
         return directory
 
     def _session(self, override: str | None) -> str | None:
         if override is None:
-            return self.substitution.loaded.profile.session.name
+            return self.machine.loaded.profile.session.name
         if fault := session_name_fault(override):
-            self.substitution.problems.append(Problem("--session", 0, 0, "", fault, SESSION_NAME_FIX))
+            self.machine.problems.append(about("--session", fault, SESSION_NAME_FIX))
         return override
 
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
-        machine, agent = self.machine, self.substitution.loaded.profile.agent
-        args = self.substitution.sequence(("agent", "args"), agent.args)
-        search = search_path(self.substitution.environ, agent.inherit_env, own)
+        machine, agent = self.machine, self.machine.loaded.profile.agent
+        args = machine.sequence(("agent", "args"), agent.args)
+        search = search_path(machine.environ, agent.inherit_env, own)
         reference = ""
         if agent.registry is None:
             command = machine.command(("agent", "command"), agent.command or "", search=search)
@@ -638,7 +622,7 @@ class _Walk(Struct):
             path, made = ("agent", "registry"), registered(agent.registry, (machine.project, self.typed), search)
             if isinstance(made, CannotRun):
                 machine.missing[path] = made
-                self.substitution.refuse(path, made)
+                machine.refuse(path, made)
                 command = Path(agent.registry)
             else:
                 machine.found[path] = command = made.program
@@ -649,7 +633,7 @@ class _Walk(Struct):
             return None
         if not is_accepted:
             own = {**kept_out(command, args), **own}
-        env = environment(self.substitution.environ, agent.inherit_env, own)
+        env = environment(machine.environ, agent.inherit_env, own)
         return ProcessPlan(
             name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing, registry=reference
         )
@@ -681,7 +665,7 @@ def adhoc(
     if isinstance(command, CannotRun) or isinstance(directory, CannotRun):
         checked = {"--agent": command, "--cwd": directory}
         faults = ((option, each) for option, each in checked.items() if isinstance(each, CannotRun))
-        return Resolved(None, tuple(Problem(option, 0, 0, "", each.message, each.fix) for option, each in faults))
+        return Resolved(None, tuple(about(option, each.message, each.fix) for option, each in faults))
     agent = ProcessPlan(
         name="agent",
         command=command,

@@ -11,32 +11,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.document.faults import (
-    REQUIRED,
-    UNKNOWN_KEY,
-    Fault,
-    choose,
-    described,
-    misplaced,
-    placed,
-    unknown_key,
-)
+from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, placed, unknown_key
 from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
 from acp_launch.document.shape import Shape, build, shape_at
 from acp_launch.document.yaml import Document, parse
-from acp_launch.problem import KeyPath, Problem, dotted, errors, likeliest
+from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
-from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, dropping, merge, ruling, without_rules
-from acp_launch.profile.model import (
-    HttpServer,
-    McpServer,
-    Profile,
-    SseServer,
-    StdioServer,
+from acp_launch.profile.layers import (
+    EXTENDS,
+    Extends,
+    Layer,
+    LayerSet,
+    ParsedLayer,
+    dropping,
+    merge,
+    ruling,
+    without,
+    without_rules,
 )
+from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.rules import broken
 from acp_launch.regex import regex
 
@@ -98,22 +93,18 @@ _S = TypeVar("_S", bound=Shape)
 _OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp", "https", "remote"), "http")
 
 
-class Checked(Struct, frozen=True):
-    """The result of a check. `profile` is None if a problem is an error; a profile with warnings is usable."""
+def check(document: Document) -> tuple[Profile | None, tuple[Problem, ...]]:
+    """Check a document; return the profile, None if a problem is an error, and all problems.
 
-    profile: Profile | None
-    problems: tuple[Problem, ...]
-
-
-def check(document: Document) -> Checked:
-    """Check a document. Problems come in the order of its lines; of merged layers, file by file."""
+    Problems come in the order of the document's lines; of merged layers, file by file.
+    """
     root = document.root
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
     profile = _profile(root, faults)
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_problems(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
-    return Checked(None if errors(problems) else profile, tuple(problems))
+    return None if errors(problems) else profile, tuple(problems)
 
 
 def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
@@ -209,7 +200,6 @@ def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | Non
 
 # The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path
 # that is absolute or begins with ~ is refused, because a profile is shared, and the path differs on other machines.
-EXTENDS = "extends"
 MAX_ENTRIES = 63
 ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
 _PATH = regex(r"\.\.?(?:/|$)")  # no name begins with a dot
@@ -268,14 +258,6 @@ def _entry_fault(entry: str) -> tuple[str, str] | None:
 ADD = "add: "  # begins the fix for every missing key, which another file may have
 
 
-class MergedProfile(Struct, frozen=True):
-    """The result of merging. `document` is the merged layers without `extends`; None if the profile has no content."""
-
-    document: Document | None
-    profile: Profile | None
-    problems: tuple[Problem, ...]
-
-
 def parse_layer(layer: Layer) -> ParsedLayer:
     """Parse one layer on its own: its YAML, its version, and what it extends."""
     document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
@@ -284,8 +266,7 @@ def parse_layer(layer: Layer) -> ParsedLayer:
     wrong = list(_extends(document, layer))
     faults = [*version(document.root), *wrong]
     entries = () if wrong else _extends_entries(document.root.get(EXTENDS))
-    places = [(entry, document.where(path)) for path, entry in entries]
-    follow = tuple(Extends(entry, at.line, at.column, EXTENDS) for entry, at in places)
+    follow = tuple(Extends(entry, document.where(path)) for path, entry in entries)
     return ParsedLayer(layer, follow, document, (*problems, *placed(document, faults)))
 
 
@@ -299,21 +280,24 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
         yield from extends_faults(document.root[EXTENDS])
 
 
-def merge_layers(gathered: LayerSet) -> MergedProfile:
-    """Merge and check the layers. If a layer is missing, missing keys are not reported, since it may have them."""
+def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, tuple[Problem, ...]]:
+    """Merge and check the layers; return them without `extends`, None if the profile has no content.
+
+    If a layer is missing, missing keys are not reported, since it may have them.
+    """
     problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
-        return MergedProfile(None, None, tuple(problems))
+        return None, None, tuple(problems)
     ruled = ruling(gathered.parts)
     trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
     idle = (*idle, *dropping(gathered.parts))
-    checked = check(document)
+    profile, found = check(document)
     if _is_whole(gathered):
-        return MergedProfile(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
-    known = (problem for problem in checked.problems if not problem.fix.startswith(ADD))
-    return MergedProfile(document, None, tuple(dict.fromkeys((*problems, *known))))
+        return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))
+    known = (problem for problem in found if not problem.fix.startswith(ADD))
+    return document, None, tuple(dict.fromkeys((*problems, *known)))
 
 
 def _is_whole(gathered: LayerSet) -> bool:
@@ -327,50 +311,28 @@ def _merge(own: Document, trees: Sequence[tuple[Node, bool]]) -> tuple[Document,
     """Merge layers; with each, whether its permission rules hold."""
     if len(trees) == 1 and EXTENDS not in own.root:
         return own, ()
-    given = [_without_extends(tree) for tree, _ in trees]
-    tree, idle = merge([each if rules else without_rules(each) for each, (_, rules) in zip(given, trees, strict=True)])
+    given = [(without(tree, EXTENDS), rules) for tree, rules in trees]
+    tree, idle = merge([tree if rules else without_rules(tree) for tree, rules in given])
     tree.place = own.tree.place  # missing keys are reported for the profile itself
     return Document(own.file, tree), idle
 
 
-def _without_extends(tree: Node) -> Node:
-    rest = Node(tree.place, {})
-    for key, (place, child) in tree.entries.items():
-        if key != EXTENDS:
-            rest.put(key, place, child)
-    return rest
-
-
 def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
     """Return the credentials in each layer as problems, also those that another layer replaces (see `leaks`)."""
-    return tuple(problem for part in parts for problem in (*_leaks(part), *_in_comments(part)))
+    return tuple(problem for part in parts for problem in _exposed(part))
 
 
-def _leaks(part: ParsedLayer) -> Iterator[Problem]:
-    if part.document is None:
-        return
-    from acp_launch.profile.leaks import leaks
+def _exposed(part: ParsedLayer) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import in_comments, leaks, literals
     from acp_launch.secret.detect import masked
 
-    for leak in leaks(part.document.root):
-        at = part.document.where(leak.path, offset=leak.offset)
-        where = masked(dotted(leak.path))
-        yield Problem(part.layer.label, at.line, at.column, where, leak.message, leak.fix, leak.severity)
+    def told(document: Document) -> Iterator[tuple[tuple[int, int], int, str]]:
+        for path, offset, literal in literals(document.root):
+            at = document.where(path, offset=offset)
+            yield (at.line, at.column), offset, literal
 
-
-def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
-    from acp_launch.profile.leaks import in_comments
-
+    for problem in placed(part.document, leaks(part.document.root)) if part.document else ():
+        yield problem._replace(path=masked(problem.path))
     text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
-    for (line, column), stray in in_comments(text, _reported_literals(part)):
+    for (line, column), stray in in_comments(text, told(part.document) if part.document else ()):
         yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
-
-
-def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
-    if part.document is None:
-        return
-    from acp_launch.profile.leaks import literals
-
-    for path, offset, literal in literals(part.document.root):
-        at = part.document.where(path, offset=offset)
-        yield (at.line, at.column), offset, literal

@@ -13,8 +13,7 @@ text of a file.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from itertools import takewhile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -23,9 +22,10 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
-from acp_launch.problem import Problem, did_you_mean, ours
+from acp_launch.problem import Problem, about, did_you_mean, ours
 from acp_launch.settings.model import Settings
 
+# ruff: noqa: PTH110, PTH112, PTH113 - in a directory we may not enter, `exists` and its like of pathlib raise
 # Flags that open a file without waiting, also if it is a pipe.
 _SAFELY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -40,16 +40,16 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
         with open(os.open(file, _SAFELY), "rb") as stream:  # noqa: PTH123 - a pipe put in its place would not block
             content = stream.read(MAX_SIZE + 1) or b""  # one more than allowed, so that `decode` sees it is too long
     except OSError as fault:
-        return None, [Problem(shown(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", "")]
+        return None, [about(shown(file), f"cannot be read: {fault.strerror or fault}")]
     return decode(content, shown(file))
 
 
 def _not_a_file(file: Path) -> Problem:
     if file.is_dir():
-        return Problem(shown(file), 0, 0, "", "this is a directory, not a profile", "name a .yaml file in it")
+        return about(shown(file), "this is a directory, not a profile", "name a .yaml file in it")
     if file.exists():
-        return Problem(shown(file), 0, 0, "", "this is not a regular file", "copy it into one")
-    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows all profiles")
+        return about(shown(file), "this is not a regular file", "copy it into one")
+    return about(shown(file), "no such file", "acp-launch list shows all profiles")
 
 
 def shown(file: Path) -> str:
@@ -132,19 +132,8 @@ def overlaid_by(name: str) -> str:
     return "" if overlaid == stem else f"{overlaid}{name[len(stem) :]}"
 
 
-def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
-    """Yield the files that `name` can mean in `file`, nearest first; never `file` itself."""
-    for other, origin in _others(name, file, user):
-        if _holds(other.is_file):
-            yield other, origin
-
-
-def nearer(name: str, file: Path, chosen: Path, *, user: Path | None) -> list[Path]:
-    """List the paths at which a file would be meant by `name` in `file` instead of the `chosen` one."""
-    return list(takewhile(lambda other: other != chosen, (other for other, _ in _others(name, file, user))))
-
-
-def _others(name: str, file: Path, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+def candidates(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+    """Yield the paths that `name` can mean in `file`, nearest first; never `file` itself."""
     real = os.path.realpath(file)
     for directory, origin in within_reach(file, user=user):
         for suffix in SUFFIXES:
@@ -192,7 +181,7 @@ def _project_of(file: Path) -> Path:
 
 def _file_of(directory: Path, name: str) -> Path | None:
     files = (directory / f"{name}{suffix}" for suffix in SUFFIXES)
-    return next((file for file in files if _holds(file.is_file) and not _is_lock(file)), None)
+    return next((file for file in files if os.path.isfile(file) and not _is_lock(file)), None)
 
 
 def _is_lock(file: Path) -> bool:
@@ -223,7 +212,7 @@ def _everything(start: Path, settings: Settings) -> Iterator[Found]:
 def project_of(start: Path) -> Path:
     """Return the project of a directory: its nearest parent that holds `.acp-launch` or a repository, else itself."""
     for directory in _upwards(start):
-        if _holds((directory / HOLDER).is_dir) or _is_repository(directory):
+        if os.path.isdir(directory / HOLDER) or _is_repository(directory):
             return directory
     return start
 
@@ -252,7 +241,8 @@ def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:
 def _upwards(start: Path) -> Iterator[Path]:
     """Yield `start` and its parents up to the repository root; outside of a repository up to the home directory."""
     directories = [start, *start.parents]
-    stop = next(filter(_is_repository, directories), _home())
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it stays "~" without a home, and Path.home raises
+    stop = next(filter(_is_repository, directories), home)
     for directory in directories:
         yield directory
         if directory == stop:
@@ -260,26 +250,12 @@ def _upwards(start: Path) -> Iterator[Path]:
 
 
 def _is_repository(directory: Path) -> bool:
-    return _holds((directory / ".git").exists)  # a file in worktrees and submodules
-
-
-def _holds(test: Callable[[], bool]) -> bool:
-    try:
-        return test()
-    except OSError:  # a directory we may not enter holds nothing we could use
-        return False
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home()
-    except RuntimeError:  # no HOME and no entry in the user database
-        return None
+    return os.path.exists(directory / ".git")  # a file in worktrees and submodules
 
 
 def _profiles(directory: Path) -> list[Path]:
     """List the profiles of a directory, without overlays."""
-    files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
+    files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if os.path.isfile(file))
     found = (file for file in files if not file.stem.endswith(OVERLAY) and not _is_lock(file))
     return sorted(found, key=lambda file: (file.stem, SUFFIXES.index(file.suffix)))
 

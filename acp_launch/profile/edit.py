@@ -6,7 +6,6 @@ new text always means the old one with exactly that change. `revised` and `judge
 cause; nothing is written here. `parse_key` reads a path that the user typed, `meant` a value.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -18,7 +17,7 @@ from acp_launch.errors import ProfileError, UsageError
 from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found
 from acp_launch.profile.layers import Layer, LayerSet, ParsedLayer
-from acp_launch.profile.load import read, shown
+from acp_launch.profile.load import make_discreet, read, shown
 from acp_launch.profile.yamledit import CannotEdit, YamlText, by_hand
 from acp_launch.regex import regex
 
@@ -173,34 +172,28 @@ def _alone(found: Found, text: str) -> tuple[Problem, ...]:
 def _problems_of(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
     from acp_launch.profile.check import ADD, exposed, merge_layers
 
-    made = (*merge_layers(gathered).problems, *exposed(gathered.parts))
+    made = (*merge_layers(gathered)[2], *exposed(gathered.parts))
     is_parent = found.file.name.startswith(PARENT)
     return tuple(problem for problem in made if not (is_parent and problem.fix.startswith(ADD)))
 
 
 def _fresh(old: Iterable[Problem], new: Iterable[Problem]) -> list[Problem]:
     """Return the problems of `new` that `old` did not have; their lines do not matter."""
-    known = Counter(_what(problem) for problem in old)
+    known = Counter((problem.file, problem.path, problem.message) for problem in old)
     fresh = []
     for problem in new:
-        if known[_what(problem)]:
-            known[_what(problem)] -= 1
+        what = problem.file, problem.path, problem.message
+        if known[what]:
+            known[what] -= 1
         else:
             fresh.append(problem)
     return fresh
 
 
-def _what(problem: Problem) -> tuple[str, str, str]:
-    return problem.file, problem.path, problem.message
-
-
 def _without_line(found: Found, problem: Problem) -> Problem:
     """Drop the line, because the text is not in the file yet, and mask credentials that the problem may quote."""
-    from acp_launch.secret.detect import masked
-
     line, column = (0, 0) if problem.file == shown(found.file) else (problem.line, problem.column)
-    path, message, fix = map(masked, (problem.path, problem.message, problem.fix))
-    return problem._replace(line=line, column=column, path=path, message=message, fix=fix)
+    return make_discreet(problem)._replace(line=line, column=column)
 
 
 # Keys as the user types them: `mcp_servers."my.server".args[0]`. `problem.dotted` writes them.
@@ -209,6 +202,7 @@ DEEPEST = 16  # steps; a profile has 5
 _STEP = regex(
     r"""(?:^|\.)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<name>[^."'\[\]\s][^."\[\]]*))|\[(?P<index>[0-9]{1,6})\]"""
 )
+_ESCAPED = regex(r"\\(.)")
 
 
 def meant(value: str) -> Plain:
@@ -243,14 +237,8 @@ def parse_key(text: str) -> KeyPath:
         match = _STEP.match(text, end)
         if match is None or (end == 0 and text[0] in ".[") or len(text) > LONGEST or len(steps) == DEEPEST:
             raise NoKey(text)
-        steps.append(_step(match))
+        steps.append(int(match["index"]) if match["index"] else match["name"] or _ESCAPED.sub(r"\1", match["quoted"]))
         end = match.end()
     if not steps:
         raise NoKey(text)
     return tuple(steps)
-
-
-def _step(match: re.Match[str]) -> str | int:
-    if match["index"]:
-        return int(match["index"])
-    return match["name"] or re.sub(r"\\(.)", r"\1", match["quoted"])

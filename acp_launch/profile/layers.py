@@ -45,9 +45,7 @@ class Extends(Struct, frozen=True):
     """One entry under `extends`, with its place."""
 
     entry: str
-    line: int = 0
-    column: int = 0
-    path: str = ""
+    place: Place = Place(0, 0)
 
 
 class ParsedLayer(Struct, frozen=True):
@@ -94,6 +92,7 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 # a `null` in it is an item, and its items do not merge.
 MAX_IDLE = 100  # warnings; more would not help the user
 RULES = "rules"
+EXTENDS = "extends"
 # Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
     {
@@ -144,7 +143,7 @@ def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
     for part in parts:
         if part.parents and (place := _switch(part)) is not None:
             what = "the permission rules of what this file extends do not apply, so what they deny may be allowed"
-            yield _warning(place, "permissions.inherit", what, "remove this line to keep them")
+            yield place.problem("permissions.inherit", what, "remove this line to keep them", "warning")
 
 
 def without_rules(tree: Node) -> Node:
@@ -186,24 +185,27 @@ def _with_rules(own: Node, where: Place, kept: Node, warnings: list[Problem]) ->
     if mine.value is None or own.value is None:
         place = where if mine.value is None else own.place
         what = "null does not remove the permission rules of what this file extends"
-        warnings.append(_warning(place, "permissions.rules", what, "write permissions.inherit: false to drop them"))
+        fix = "write permissions.inherit: false to drop them"
+        warnings.append(place.problem("permissions.rules", what, fix, "warning"))
     rules = Node(mine.place if mine.items else kept.place, [])
     for item in (*mine.items, *kept.items):
         rules.append(item)
     return _with(own, RULES, where, rules)
 
 
-def _warning(place: Place, path: str, what: str, fix: str) -> Problem:
-    return Problem(place.file, place.line, place.column, path, what, fix, "warning")
-
-
 def _with(node: Node, key: str, place: Place, value: Node) -> Node:
     """Return a copy of a mapping with another value; of `null`, a mapping with this value alone."""
+    copy = without(node, key)
+    copy.put(key, place, value)
+    return copy
+
+
+def without(node: Node, key: str) -> Node:
+    """Return a copy of a mapping without a key."""
     copy = Node(node.place, {})
     for name, (where, each) in node.entries.items():
         if name != key:
             copy.put(name, where, each)
-    copy.put(key, place, value)
     return copy
 
 
@@ -235,4 +237,4 @@ def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
     nearest = likeliest(key, known)
     hint, fix = (f'; did you mean "{nearest}"?', f"write {nearest}: null") if nearest else ("", "remove this line")
     what = f'null removes nothing here: no layer below has the key "{shorten(key)}"{hint}'
-    return _warning(place, dotted(path), what, fix)
+    return place.problem(dotted(path), what, fix, "warning")

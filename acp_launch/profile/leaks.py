@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from acp_launch.document.faults import Fault
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath, Severity
-from acp_launch.profile.values import USER_FIX, host, user_fault
+from acp_launch.profile.values import USER_FIX, free_name, host, user_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
 from acp_launch.secret.reference import misspelt
@@ -34,15 +34,6 @@ def slug(name: str) -> str:
 def named(found: Sighting, called: str) -> str:
     """Name the secret of a credential: as it is `called` in the profile, masked; else by its kind."""
     return slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
-
-
-def numbered(name: str) -> Iterator[str]:
-    """Yield the name, then name-2, name-3 and so on, for a caller that needs one which is not taken."""
-    yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1
 
 
 EXAMINED = ("command", "args", "env", "url", "headers", "oauth")
@@ -216,7 +207,7 @@ def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable
     for credential, word in found.items():
         within = f"{owner}/{word}" if owner else word
         wanted = owner if alone and owner not in taken else within
-        names[credential] = next(name for name in numbered(wanted) if name not in taken)
+        names[credential] = free_name(wanted, taken)
         taken.add(names[credential])
     return names
 

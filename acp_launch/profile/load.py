@@ -19,10 +19,10 @@ from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import Plain, Positions, Table, shorten
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, did_you_mean, errors, likeliest
+from acp_launch.problem import Problem, about, did_you_mean, errors, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import PARENT, Found, Origin, read, shown
-from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, ordered
+from acp_launch.profile.layers import EXTENDS, Extends, Layer, LayerSet, ParsedLayer, ordered
 from acp_launch.profile.lockfile import Lock
 from acp_launch.profile.lockfile import read as read_lock
 from acp_launch.profile.model import Profile
@@ -100,19 +100,13 @@ class Inspection(Struct, frozen=True):
 
 
 def _inspection(found: Found, cache: Path | None) -> Inspection:
-    seen = _without_lock(found, cache)
+    if cache is not None and _is_foreign(cache, found.project):
+        cache = None  # the project could have written the entry
+    seen = (recall(cache, found) if cache is not None else None) or _parse(found, cache)
     lock, problems = read_lock(found)
     if problems:
         return with_(seen, loaded=None, problems=(*seen.problems, *problems))
     return with_(seen, loaded=with_(seen.loaded, lock=lock)) if seen.loaded and lock is not None else seen
-
-
-def _without_lock(found: Found, cache: Path | None) -> Inspection:
-    if cache is not None and _is_foreign(cache, found.project):
-        cache = None  # the project could have written the entry
-    if cache is not None and (known := recall(cache, found)):
-        return known
-    return _parse(found, cache)
 
 
 @functools.cache
@@ -128,13 +122,12 @@ def _parse(found: Found, cache: Path | None) -> Inspection:
             return parse_layer(layer)
 
     gathered = gather(found, parse_in_time)
-    made = merge_layers(gathered)
-    problems = _discreet(ordered(made.problems, gathered.layers))
-    if made.profile is None or made.document is None or errors(problems):
+    layers, label = gathered.layers, shown(found.file)
+    document, profile, said = merge_layers(gathered)
+    problems = tuple(map(make_discreet, ordered(said, layers)))
+    if profile is None or document is None or errors(problems):
         return Inspection(None, problems, gathered.parts)
-    document, label = made.document, shown(found.file)
-    layers, vacant = gathered.layers, gathered.vacant
-    loaded = Loaded(found, made.profile, document.positions, label, problems, layers, document.root, vacant)
+    loaded = Loaded(found, profile, document.positions, label, problems, layers, document.root, gathered.vacant)
     if cache is None or problems:
         return Inspection(loaded, problems, gathered.parts)
     return Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts))
@@ -150,15 +143,12 @@ def _keep_unless_leaky(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ..
     return leaks
 
 
-def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Mask credentials that problems quote: one may stand where another value belongs."""
-    if not problems:
-        return ()
+def make_discreet(problem: Problem) -> Problem:
+    """Mask credentials that a problem quotes: one may stand where another value belongs."""
     from acp_launch.secret.detect import masked
 
-    return tuple(
-        each._replace(path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
-    )
+    path, message, fix = map(masked, (problem.path, problem.message, problem.fix))
+    return problem._replace(path=path, message=message, fix=fix)
 
 
 # The cache of profiles without problems; see `document.cache`. An entry is used only if `gather` finds the same files
@@ -279,7 +269,7 @@ class _Walk(Struct):
                 self.vacant.append(overlay)
                 continue
             outside = _outside(overlay, file) if _is_bounded(origin) else None
-            text, problems = (None, [Problem(shown(overlay), 0, 0, "", *outside)]) if outside else read(overlay)
+            text, problems = (None, [about(shown(overlay), *outside)]) if outside else read(overlay)
             self.problems += problems
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
@@ -310,49 +300,53 @@ class _Walk(Struct):
         real = os.path.realpath(file)
         if real in self.trail:
             chain = " → ".join([*self.trail.values(), self.trail[real]])
-            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
-        elif real not in self.done and not self._is_too_much(child, extends):
-            self._parent(child, extends, real, file, origin)
+            self._refuse(extends, f"this profile extends itself: {chain}", "remove one of these entries")
+        elif real not in self.done and not self._is_too_much(extends):
+            self._parent(extends, real, file, origin)
         return real
 
-    def _parent(self, child: Layer, extends: Extends, real: str, file: Path, origin: Origin) -> None:
+    def _parent(self, extends: Extends, real: str, file: Path, origin: Origin) -> None:
         text, problems = read(file)
         for problem in problems:
             if problem.line:
                 self.problems.append(problem)
             else:
-                self._refuse(child, extends, f"{problem.file}: {problem.message}", problem.fix)
+                self._refuse(extends, f"{problem.file}: {problem.message}", problem.fix)
         if text is not None:
             self.done.add(real)
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
-    def _is_too_much(self, child: Layer, extends: Extends) -> bool:
+    def _is_too_much(self, extends: Extends) -> bool:
         """Whether a limit is reached, which ends the walk."""
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
             most = f"{MAX_FILES} files, {MAX_TEXT // 1024} KiB and {MAX_VALUES:,} values"
             what = f"this profile extends too much: at most {most} are allowed in all"
-            self._refuse(child, extends, what, "extend fewer or smaller files")
+            self._refuse(extends, what, "extend fewer or smaller files")
         return self.full
 
     def _target(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
         """Return the file that an entry means; None if there is a problem, which is recorded."""
         if extends.entry.startswith("."):
             return self._at_path(child, extends)
-        for file, origin in discover.reachable(extends.entry, child.file, user=self.found.user):
-            if not _is_bounded(origin) or not (outside := _outside(file, file)):
-                self.vacant += discover.nearer(extends.entry, child.file, file, user=self.found.user)
+        nearer = list[Path]()
+        for file, origin in discover.candidates(extends.entry, child.file, user=self.found.user):
+            if not os.path.isfile(file):  # noqa: PTH113 - Path.is_file raises in a directory we may not enter
+                nearer.append(file)
+            elif _is_bounded(origin) and (outside := _outside(file, file)):
+                self._refuse(extends, *outside)
+                return None
+            else:
+                self.vacant += nearer
                 return file, origin
-            self._refuse(child, extends, *outside)
-            return None
-        self._refuse(child, extends, *self._unknown(child, extends.entry))
+        self._refuse(extends, *self._unknown(child, extends.entry))
         return None
 
     def _at_path(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
         file = Path(os.path.normpath(child.file.parent / extends.entry))
         outside = _outside(file, child.file) if _is_bounded(child.origin) else None
         if outside or not os.path.lexists(file):
-            self._refuse(child, extends, *(outside or self._no_file(extends.entry, file)))
+            self._refuse(extends, *(outside or self._no_file(extends.entry, file)))
             return None
         otherwise: Origin = "project" if child.origin == "project" else "path"
         return file, discover.origin_of(file, otherwise, user=self.found.user)
@@ -369,8 +363,8 @@ class _Walk(Struct):
         fix = f"write {nearest}" if nearest else known
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}', fix
 
-    def _refuse(self, child: Layer, extends: Extends, message: str, fix: str) -> None:
-        self.problems.append(Problem(child.label, extends.line, extends.column, extends.path, message, fix))
+    def _refuse(self, extends: Extends, message: str, fix: str) -> None:
+        self.problems.append(extends.place.problem(EXTENDS, message, fix))
         self.full = self.full or len(self.problems) >= MAX_PROBLEMS
 
 

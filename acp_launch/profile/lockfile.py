@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import Plain
 from acp_launch.private import Unfit, read_bounded, replace
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, about
 from acp_launch.profile.discover import HOLDER, LOCK, Found, shown
 
 VERSION = 1
@@ -52,7 +52,7 @@ def read(found: Found) -> tuple[Lock | None, tuple[Problem, ...]]:
         content = _read(file)
     except (OSError, Unfit, ValueError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        return None, (Problem(shown(file), 0, 0, "", f"the lock file cannot be read: {why}", "restore or remove it"),)
+        return None, (about(shown(file), f"the lock file cannot be read: {why}", "restore or remove it"),)
     return (content.profiles.get(found.name) if content else None), ()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from acp_launch.document.faults import REQUIRED, Fault, choose, in_list
-from acp_launch.document.nodes import Plain, shorten
+from acp_launch.document.nodes import Plain, section, shorten
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Match
@@ -73,14 +73,12 @@ def patterns(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, str]]:
     """Yield the texts of permission rules in which references are allowed."""
     for path, rule in _rules(root):
         for answer in ANSWERS:
-            match = rule.get(answer)
             for key in ("path", "command"):
-                yield from _items((*path, answer, key), match.get(key) if isinstance(match, dict) else None)
+                yield from _items((*path, answer, key), section(rule, answer).get(key))
 
 
 def _rules(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, Mapping[str, Plain]]]:
-    permissions = root.get("permissions")
-    rules = permissions.get("rules") if isinstance(permissions, dict) else None
+    rules = section(root, "permissions").get("rules")
     for index, rule in enumerate(rules if isinstance(rules, list) else []):
         if isinstance(rule, dict):
             yield ("permissions", "rules", index), rule
@@ -148,12 +146,12 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every rule that the profile breaks."""
     if isinstance(agent := root.get("agent"), dict):
         yield from _agent(agent)
-    yield from _workspace(_mapping_at(root, "workspace"))
-    yield from _session(_mapping_at(root, "session"))
+    yield from _workspace(section(root, "workspace"))
+    yield from _session(section(root, "session"))
     for path, text in patterns(root):
         yield from _not_from_secrets(path, text, "a pattern")
     yield from broken_rules(root)
-    for name, server in _mapping_at(root, "mcp_servers").items():
+    for name, server in section(root, "mcp_servers").items():
         path = ("mcp_servers", name)
         if not re.fullmatch(SERVER_NAME, name):
             fix = "use letters, digits, _ . and - only"
@@ -171,13 +169,13 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
     Bridged servers reach the agent over stdio or HTTP, as it takes them, unless `agent.mcp` says which.
     """
-    agent = _mapping_at(root, "agent")
+    agent = section(root, "agent")
     command = agent.get("command")
     found = started(command, [arg for _, arg in _items((), agent.get("args"))]) if isinstance(command, str) else None
     if found is None or not found.takes:
         return
     what = f"{found.title} takes MCP servers over {' and '.join(found.takes)} only, as far as is known"
-    for name, server in _mapping_at(root, "mcp_servers").items():
+    for name, server in section(root, "mcp_servers").items():
         if not isinstance(server, dict):
             continue
         kind = server.get("type", "stdio" if "command" in server else "")
@@ -188,11 +186,6 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
             fix = "remove agent.mcp, or use another agent"
         if kind in KINDS and kind not in found.takes:
             yield Fault(("mcp_servers", name), what, fix, at_key=True, severity="warning")
-
-
-def _mapping_at(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
-    value = owner.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -217,9 +210,8 @@ def _inherit_env(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]
 
 def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the keys of a server that acp-launch starts: its directory, its restarts, its tools."""
-    if isinstance(cwd := server.get("cwd"), str):
-        yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
-    tools = _mapping_at(server, "tools")
+    yield from _not_from_secrets((*path, "cwd"), server.get("cwd"), "a directory")
+    tools = section(server, "tools")
     for key in ("allow", "deny"):
         for where, glob in _items((*path, "tools", key), tools.get(key)):
             if not glob.strip():
@@ -253,13 +245,20 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     command = program.get("command")
     if isinstance(command, str) and not command.strip():
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
+    yield from _not_from_secrets((*path, "command"), command, "a command")
     if isinstance(command, str):
-        yield from _not_from_secrets((*path, "command"), command, "a command")
         yield from _command_line((*path, "command"), command)
     for where, argument in _items((*path, "args"), program.get("args")):
         yield from _visible_secrets(where, argument, "in ps")
-    for name in _mapping_at(program, "env"):
-        yield from _environment_name((*path, "env", name), name)
+    for name in section(program, "env"):
+        where = (*path, "env", name)
+        if not re.fullmatch(ENVIRONMENT_NAME, name):
+            fix = "use a name without spaces and ="
+            yield Fault(where, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
+        elif is_private(name):
+            which = PASSPHRASE if name.upper() == PASSPHRASE else f"{PREFIX}*"
+            what = f"{which} is reserved for acp-launch's secrets; children never receive it"
+            yield Fault(where, what, "choose another name", at_key=True)
 
 
 def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
@@ -278,16 +277,15 @@ def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
 
 
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
-    if isinstance(cwd := workspace.get("cwd"), str):
-        yield from _not_from_secrets(("workspace", "cwd"), cwd, "a directory")
+    yield from _not_from_secrets(("workspace", "cwd"), workspace.get("cwd"), "a directory")
     further = "additional_directories"
     for where, directory in _items(("workspace", further), workspace.get(further)):
         yield from _not_from_secrets(where, directory, "a directory")
 
 
-def _not_from_secrets(path: KeyPath, text: str, what: str) -> Iterator[Fault]:
+def _not_from_secrets(path: KeyPath, text: Plain, what: str) -> Iterator[Fault]:
     """Refuse secrets in a value that is resolved before any secret is looked up."""
-    for secret in _secrets(text):
+    for secret in _secrets(text) if isinstance(text, str) else ():
         where = place(text, secret)
         yield Fault(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}", offset=where)
 
@@ -309,23 +307,13 @@ def _visible_secrets(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
         yield Fault(path, what, fix, offset=place(text, secret), severity="warning")
 
 
-def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:
-    if not re.fullmatch(ENVIRONMENT_NAME, name):
-        fix = "use a name without spaces and ="
-        yield Fault(path, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
-    elif is_private(name):
-        which = PASSPHRASE if name.upper() == PASSPHRASE else f"{PREFIX}*"
-        what = f"{which} is reserved for acp-launch's secrets; children never receive it"
-        yield Fault(path, what, "choose another name", at_key=True)
-
-
 def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
     name = session.get("name")
     if isinstance(name, str) and (fault := session_name_fault(name)):
         yield Fault(("session", "name"), fault, SESSION_NAME_FIX)
     if isinstance(mode := session.get("mode"), str) and not mode.strip():
         yield Fault(("session", "mode"), "the mode is empty", "write the id of a mode, or remove the key")
-    for name in _mapping_at(session, "config"):
+    for name in section(session, "config"):
         if not name.strip():
             fix = "write the id of a config option, or its category"
             yield Fault(("session", "config", name), "the option's name is empty", fix, at_key=True)
@@ -334,7 +322,7 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
 def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if "command" in server:
         return
-    headers, env = _mapping_at(server, "headers"), _mapping_at(server, "env")
+    headers, env = section(server, "headers"), section(server, "env")
     sent = variable_headers(env, server.get("env_headers"))
     if isinstance(url := server.get("url"), str):
         yield from _visible_secrets((*path, "url"), url, "in a url")
@@ -361,11 +349,11 @@ def _login(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the login of a server, and that nothing else about the server contradicts it."""
     if server.get("oauth") is not True and not isinstance(server.get("oauth"), dict):
         return
-    yield from _oauth(_mapping_at(server, "oauth"), (*path, "oauth"))
+    yield from _oauth(section(server, "oauth"), (*path, "oauth"))
     if server.get("bridge") is False:
         what = "the agent connects to this server itself (bridge: false), and never gets your login"
         yield Fault((*path, "oauth"), what, "remove bridge: false, or oauth", at_key=True)
-    for name in _mapping_at(server, "headers"):
+    for name in section(server, "headers"):
         if name.lower() == "authorization":
             what = f"the login sets {name}, so it cannot be set here"
             yield Fault((*path, "headers", name), what, "remove it, or oauth", at_key=True)
@@ -388,22 +376,27 @@ def _oauth(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
             yield Fault(where, fault, f"write scopes: [{words}]" if words else "write a scope, or remove it")
     yield from _client(oauth, path)
     if isinstance(issuer := oauth.get("issuer"), str):
-        yield from _issuer((*path, "issuer"), issuer)
+        is_fit = not is_in_the_clear(issuer) and not any(mark in issuer for mark in "?#$")
+        fix = "write the address of the authorization server: https://..."
+        yield from _https((*path, "issuer"), issuer, is_fit, "an https url without a query", fix)
 
 
 def _client(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     client_id, secret, document = (oauth.get(key) for key in ("client_id", "client_secret", "client_metadata_url"))
-    if isinstance(client_id, str):
-        yield from _not_from_secrets((*path, "client_id"), client_id, "a client id")
-        if not client_id.strip():
-            yield Fault((*path, "client_id"), "the client id is empty", "write the id of your client, or remove it")
+    yield from _not_from_secrets((*path, "client_id"), client_id, "a client id")
+    if isinstance(client_id, str) and not client_id.strip():
+        yield Fault((*path, "client_id"), "the client id is empty", "write the id of your client, or remove it")
     if isinstance(secret, str):
         yield from _client_secret((*path, "client_secret"), secret)
         if client_id is None:
             what = "a client secret needs a client_id"
             yield Fault((*path, "client_secret"), what, "add: client_id: ...", at_key=True)
     if isinstance(document, str):
-        yield from _document((*path, "client_metadata_url"), document)
+        # draft-ietf-oauth-client-id-metadata-document, section 3
+        is_fit = document.lower().startswith("https://") and "#" not in document
+        is_fit = is_fit and bool(document.partition("://")[2].partition("/")[2])
+        fix = "write the https:// address of the document"
+        yield from _https((*path, "client_metadata_url"), document, is_fit, "an https url with a path", fix)
         if client_id is not None:
             what = "client_metadata_url has no effect beside a client_id"
             yield Fault((*path, "client_metadata_url"), what, "remove one of them", at_key=True, severity="warning")
@@ -420,20 +413,9 @@ def _client_secret(path: KeyPath, text: str) -> Iterator[Fault]:
         yield Fault(path, LITERAL, fix)
 
 
-def _issuer(path: KeyPath, url: str) -> Iterator[Fault]:
-    fault = url_fault(url) or user_fault(url)
-    if fault or is_in_the_clear(url) or any(mark in url for mark in "?#$"):
-        what = fault or f'expected an https url without a query, found "{shorten(url)}"'
-        yield Fault(path, what, "write the address of the authorization server: https://...")
-
-
-def _document(path: KeyPath, url: str) -> Iterator[Fault]:
-    """Check the address that is the client's id (draft-ietf-oauth-client-id-metadata-document, section 3)."""
-    fault = url_fault(url) or user_fault(url)
-    beyond = url.partition("://")[2].partition("/")[2]
-    if fault or not url.lower().startswith("https://") or "#" in url or not beyond:
-        what = fault or f'expected an https url with a path, found "{shorten(url)}"'
-        yield Fault(path, what, "write the https:// address of the document")
+def _https(path: KeyPath, url: str, is_fit: bool, expected: str, fix: str) -> Iterator[Fault]:
+    if (fault := url_fault(url) or user_fault(url)) or not is_fit:
+        yield Fault(path, fault or f'expected {expected}, found "{shorten(url)}"', fix)
 
 
 def _header(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:

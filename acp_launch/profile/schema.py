@@ -16,7 +16,6 @@ from msgspec.structs import fields
 from pydantic import TypeAdapter
 
 from acp_launch.document.scalars import Duration
-from acp_launch.document.shape import Shape
 from acp_launch.profile import model, rules
 from acp_launch.profile.check import ENTRY, MAX_ENTRIES
 from acp_launch.profile.values import MAX_SESSION_NAME, SCOPE
@@ -65,12 +64,10 @@ def _twin(part: Any) -> Any:
         return [twin for index, twin in enumerate(twins) if twin not in twins[:index]]
     if not isinstance(part, dict) or "items" in part:
         return part
-    return {key: _definition_of(value) if key == "$ref" else _twin(value) for key, value in part.items()}
-
-
-def _definition_of(reference: str) -> str:
-    name = reference.removeprefix(_REFERENCE)
-    return f"{_REFERENCE}{'Server' if name in _SERVERS else name}{_TWIN}"
+    if "$ref" in part:
+        name = part["$ref"].removeprefix(_REFERENCE)
+        return {**part, "$ref": f"{_REFERENCE}{'Server' if name in _SERVERS else name}{_TWIN}"}
+    return {key: _twin(value) for key, value in part.items()}
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -115,23 +112,20 @@ def _attribute_docs(shape: ast.ClassDef) -> dict[str, str]:
 
 
 def _describe(shape: dict[str, Any], name: str, described: dict[str, str]) -> dict[str, Any]:
+    defaults = {entry.name: entry.default for entry in fields(getattr(model, name))}
     for key, field in shape["properties"].items():
         field["title"] = key
         field["description"] = described[key]
-        if "default" in field:
-            _set_default(field, getattr(model, name), key)
+        if isinstance(defaults[key], Duration):
+            field["default"] = str(defaults[key])  # as it is written, not in seconds
     return dict(sorted({**shape, "title": name, "additionalProperties": False}.items()))
-
-
-def _set_default(field: dict[str, Any], shape: type[Shape], key: str) -> None:
-    default = next(entry.default for entry in fields(shape) if entry.name == key)
-    if isinstance(default, Duration):
-        field["default"] = str(default)  # as it is written, not in seconds
 
 
 def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     """Add what the types cannot express: patterns of names and minimum lengths."""
-    _restrict_extends(*root["properties"]["extends"]["anyOf"])
+    extends, several = root["properties"]["extends"]["anyOf"]
+    several["maxItems"] = MAX_ENTRIES
+    extends["pattern"] = several["items"]["pattern"] = ENTRY
     root["properties"]["mcp_servers"]["propertyNames"] = {"pattern": rules.SERVER_NAME}
     shapes["Session"]["properties"]["name"].update(maxLength=MAX_SESSION_NAME)
     for program in ("Agent", "StdioServer"):
@@ -154,8 +148,7 @@ def _restrict_login(oauth: dict[str, Any]) -> None:
     oauth["dependentRequired"] = {"client_secret": ["client_id"]}
     keys = oauth["properties"]
     one, several = keys["scopes"]["anyOf"]
-    for scope in (one, several["items"]):
-        scope["pattern"] = f"^{SCOPE.pattern}$"
+    one["pattern"] = several["items"]["pattern"] = f"^{SCOPE.pattern}$"
     _text(keys["client_id"])["pattern"] = r"\S"
     _text(keys["client_secret"])["pattern"] = r"^(?:\$\{(?:secret|env):[^}]+\})+$"
     _text(keys["issuer"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(?:/[^?#]*)?$"
@@ -166,12 +159,6 @@ def _text(key: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a key's schema that is about text."""
     found: dict[str, Any] = next(part for part in key["anyOf"] if part["type"] == "string")
     return found
-
-
-def _restrict_extends(one: dict[str, Any], several: dict[str, Any]) -> None:
-    several["maxItems"] = MAX_ENTRIES
-    for entry in (one, several["items"]):
-        entry["pattern"] = ENTRY
 
 
 def _restrict_rules(shapes: dict[str, Any]) -> None:
@@ -187,5 +174,4 @@ def _restrict_rules(shapes: dict[str, Any]) -> None:
         for glob in (key["anyOf"][0], key["anyOf"][1]["items"]):
             glob["minLength"] = 1
     one, several = match["properties"]["kind"]["anyOf"]
-    for kind in (one, several["items"]):
-        kind["pattern"] = rf"^(?:{'|'.join(rules.RULE_KINDS)}|.*[*?\[].*)$"
+    one["pattern"] = several["items"]["pattern"] = rf"^(?:{'|'.join(rules.RULE_KINDS)}|.*[*?\[].*)$"

@@ -15,8 +15,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -125,7 +125,8 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     if not foreign:
         return TrustState(label=label, how="own")
     lines = _content(loaded)
-    if doubts := tuple(_doubts(foreign, real(boundary(loaded.found.file)))):
+    around = real(boundary(loaded.found.file))
+    if doubts := tuple(f"{layer.label} {doubt}" for layer in foreign for doubt in _doubts_about(layer.file, around)):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
     file = _profile_path(loaded)
     before = None if _is_projects(settings.state, project) else _read(_place(settings, project, file))
@@ -148,7 +149,6 @@ def accept(loaded: Loaded, settings: Settings) -> None:
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
     lines = _content(loaded)
-
     acceptance = Acceptance(
         version=VERSION,
         project=str(project),
@@ -166,8 +166,11 @@ def accept(loaded: Loaded, settings: Settings) -> None:
 
 def accepted(settings: Settings) -> list[Acceptance]:
     """List every acceptance, sorted by project and name. A file that cannot be read does not count as one."""
-    found = (_read_if_possible(path) for path in sorted((settings.state / "trust").glob("*.json")))
-    return sorted((each for each in found if each is not None), key=lambda each: (each.project, each.profile))
+    found: list[Acceptance | None] = []
+    for path in sorted((settings.state / "trust").glob("*.json")):
+        with suppress(StateError):
+            found.append(_read(path))
+    return sorted(filter(None, found), key=lambda each: (each.project, each.profile))
 
 
 def revoke(acceptance: Acceptance, settings: Settings) -> None:
@@ -196,11 +199,6 @@ def _is_projects(directory: Path, project: Path) -> bool:
 def _profile_path(loaded: Loaded) -> Path:
     """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
     return real(loaded.found.file.parent) / loaded.found.file.name
-
-
-def _doubts(layers: Iterable[Layer], project: Path) -> Iterator[str]:
-    for layer in layers:
-        yield from (f"{layer.label} {doubt}" for doubt in _doubts_about(layer.file, project))
 
 
 def _doubts_about(file: Path, project: Path) -> Iterator[str]:
@@ -242,13 +240,6 @@ def _read(path: Path) -> Acceptance | None:
             is_ours = found is not None and not (_is_anothers(path.stat()) or found[1] & stat.S_IWOTH)
         return None if found is None or not is_ours else msgspec.json.decode(found[0], type=Acceptance)
     except msgspec.MsgspecError:
-        return None
-
-
-def _read_if_possible(path: Path) -> Acceptance | None:
-    try:
-        return _read(path)
-    except StateError:
         return None
 
 
@@ -318,19 +309,16 @@ _HARMLESS = """
 """
 
 
+@cache
 def _any_of(names: str) -> re.Pattern[str]:
     """Compile a list of names with `*`. Case does not matter: npm and proxies are read in both cases."""
     return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names.split()), re.I | re.S)
 
 
-@cache
-def _powers() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return ((_any_of(_HARMLESS), ""), (_any_of(_RUNNING), RUNS), (_any_of(_SENDING), SENDS))
-
-
 def power(variable: str) -> str:
     """Return what setting this variable can do: RUNS, SENDS, or empty if nothing is known."""
-    return next((power for pattern, power in _powers() if pattern.fullmatch(variable)), "")
+    powers = ((_HARMLESS, ""), (_RUNNING, RUNS), (_SENDING, SENDS))
+    return next((power for names, power in powers if _any_of(names).fullmatch(variable)), "")
 
 
 # The values of a profile as the user sees them to decide: all of them, with credentials masked, and with the power of
@@ -358,17 +346,11 @@ def shown(line: str) -> Shown:
     found = _LINE.fullmatch(line)
     if found is None:
         return Shown(discreet(line), "")
-    kind, name = _variable_at(found["path"])
-    can = power(name) if kind == "env" else ""
+    at, name, can = _NAMED.fullmatch(found["path"]), "", ""
+    if at is not None:
+        name = json.loads(at["name"]) if at["name"].startswith('"') else at["name"]
+        can = power(name) if at["kind"] == "env" else ""
     return Shown(discreet(found["path"]), _discreet_json(found["value"], name), can)
-
-
-def _variable_at(path: str) -> tuple[str, str]:
-    """Return `env` or `headers` and the name in it; empty for any other path."""
-    found = _NAMED.fullmatch(path)
-    if found is None:
-        return "", ""
-    return found["kind"], json.loads(found["name"]) if found["name"].startswith('"') else found["name"]
 
 
 def _discreet_json(text: str, name: str) -> str:

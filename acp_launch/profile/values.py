@@ -3,22 +3,23 @@ Values of a profile: numbers, lists, templates, addresses, headers, session name
 
 `Scalar`, `Listed`, `Switched` and `Template` are types and annotations of `model`; pydantic and `document.shape` ask
 them which values fit. The functions below check addresses, headers and names, once in the profile and again after
-references were filled in. pydantic is imported only when it asks for a schema; refused values raise a
-`PydanticCustomError` whose context carries `fix`.
+references were filled in. pydantic is imported only when it asks for a schema.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from acp_launch.document.nodes import shorten
+from acp_launch.document.scalars import Refused
 from acp_launch.problem import KeyPath
 from acp_launch.regex import regex
-from acp_launch.secret.reference import PATTERN, BadReference, parse
+from acp_launch.secret.reference import PATTERN, parse
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 PORTS = (1024, 65535)  # those that every user may listen on
 THIS_MACHINE = (0, 127)  # the first part of its IPv4 addresses
-_NUMBER = regex("(0[xX][0-9a-fA-F]{1,16})|(0[0-7]{0,21})|([1-9][0-9]{0,19})")
 MOST = 100  # the largest factor; a larger number is most likely a mistake
 
 
@@ -43,25 +43,18 @@ class Scalar(Struct, frozen=True):
     schema: Mapping[str, Any]
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Return the value; raise ValueError if it is not accepted."""
-        if not self.accepts(value):
-            raise ValueError(self.expected)
-        return value
+        """Return the value; raise Refused if it is not accepted."""
+        if self.accepts(value):
+            return value
+        raise Refused(self.expected, value, self.fix)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(self._validate)
+        return core_schema.no_info_plain_validator_function(lambda value: self.take(value, handler))
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return dict(self.schema)
-
-    def _validate(self, value: Any) -> Any:
-        from pydantic_core import PydanticCustomError
-
-        if self.accepts(value):
-            return value
-        raise PydanticCustomError("bad_scalar", "{expected}", {"expected": self.expected, "fix": self.fix})
 
 
 def _is_count(value: Any) -> bool:
@@ -121,63 +114,48 @@ UNATTENDED = Scalar(
 )
 
 
-class Listed:
-    """An annotation for lists in which one text stands for a list of one. An empty list is for `rules` to refuse."""
+class _Shorthand:
+    """An annotation for values that have a shorter notation, which `unfold` makes long."""
+
+    def unfold(self, value: Any) -> Any:
+        raise NotImplementedError
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Build the list; raise ValueError if an item does not fit."""
-        return build(_as_list(value))
+        """Build the value; raise ValueError if it does not fit."""
+        return build(self.unfold(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_before_validator_function(_as_list, handler(source))
+        return core_schema.no_info_before_validator_function(self.unfold, handler(source))
+
+
+class Listed(_Shorthand):
+    """An annotation for lists in which one text stands for a list of one. An empty list is for `rules` to refuse."""
+
+    def unfold(self, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         listed = handler(schema)
         return {"anyOf": [listed["items"], {**listed, "minItems": 1}]}
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-LISTED = Listed()
-
-
-class Switched:
+class Switched(_Shorthand):
     """An annotation for a mapping, or None, in which `true` stands for an empty mapping, and `false` for None."""
 
-    expected = "true or a mapping"
-
-    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Build the mapping; raise ValueError if it does not fit."""
-        return build(_switch_value(value))
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_before_validator_function(self._validate, handler(source))
+    def unfold(self, value: Any) -> Any:
+        if value is None or isinstance(value, dict):
+            return value
+        if isinstance(value, bool):
+            return {} if value else None
+        raise Refused("true or a mapping", value, "write true")
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"anyOf": [{"type": "boolean"}, *handler(schema)["anyOf"]]}
 
-    def _validate(self, value: Any) -> Any:
-        from pydantic_core import PydanticCustomError
 
-        made = _switch_value(value)
-        if made is None or isinstance(made, dict):
-            return made
-        raise PydanticCustomError("bad_scalar", "{expected}", {"expected": self.expected, "fix": "write true"})
-
-
-def _switch_value(value: Any) -> Any:
-    if isinstance(value, bool):
-        return {} if value else None
-    return value
-
-
-SWITCHED = Switched()
+LISTED, SWITCHED = Listed(), Switched()
 
 
 class Template(str):
@@ -197,22 +175,11 @@ class Template(str):
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(cls._validate, core_schema.str_schema(strict=True))
+        return core_schema.no_info_after_validator_function(cls.take, core_schema.str_schema(strict=True))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"type": "string", "pattern": PATTERN}
-
-    @classmethod
-    def _validate(cls, value: str) -> Self:
-        from pydantic_core import PydanticCustomError
-
-        try:
-            return cls.take(value)
-        except BadReference as bad:
-            # The message must not be a format string, since the user's text may contain braces.
-            context = {"message": str(bad), "offset": bad.offset, "fix": bad.fix}
-            raise PydanticCustomError("bad_reference", "reference", context) from None
 
 
 def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Template]]:
@@ -292,6 +259,11 @@ def user_fault(url: str) -> str:
     return "the url holds a user name or a password, which end up in logs" if "@" in host(url) else ""
 
 
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """Return the name, or the first of name-2, name-3 and so on that is not taken."""
+    return next(name for number in count(1) if (name := f"{wanted}-{number}" if number > 1 else wanted) not in taken)
+
+
 def host(url: str) -> str:
     """Return the host of an address, with user, port and references."""
     return re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
@@ -305,33 +277,19 @@ def is_local(url: str) -> bool:
 
 def is_loopback(literal: str) -> bool:
     """Whether an IP address is one of this machine alone. A name is not."""
-    if (number := _ipv4(literal)) is not None:
-        return number >> 24 in THIS_MACHINE
+    import socket  # only needed for addresses without encryption
+
+    try:
+        if not re.search(r"\s", literal):  # what follows a space would be ignored
+            return socket.inet_aton(literal)[0] in THIS_MACHINE  # also `127.1`, `0x7f000001`, `2130706433`
+    except (OSError, ValueError):
+        pass
     try:
         address = IPv6Address(literal.partition("%")[0])
     except ValueError:
         return False
     mapped = address.ipv4_mapped
     return address.is_loopback or address.is_unspecified or (mapped is not None and int(mapped) >> 24 in THIS_MACHINE)
-
-
-def _ipv4(text: str) -> int | None:
-    """Read an address as inet_aton(3) does, which resolvers use: `127.1`, `0x7f000001`, `0177.0.0.1`, `2130706433`."""
-    parts = [_number(part) for part in text.split(".")]
-    *first, last = parts
-    if len(parts) > 4 or last is None or last >= 256 ** (4 - len(first)):
-        return None
-    number = last
-    for place, part in enumerate(first):
-        if part is None or part > 255:
-            return None
-        number |= part << 8 * (3 - place)
-    return number
-
-
-def _number(text: str) -> int | None:
-    found = _NUMBER.fullmatch(text)
-    return int(text, 16 if found[1] else 8 if found[2] else 10) if found else None
 
 
 def is_in_the_clear(url: str) -> bool:

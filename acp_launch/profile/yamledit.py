@@ -436,7 +436,6 @@ class YamlText:
 
     @property
     def _step(self) -> int:
-        """The indentation of this text."""
         blocks = (part.value for part in self.root.parts if part.value.kind == "mapping" and not part.value.flow)
         return next((block.column for block in blocks if block.column), STEP)
 

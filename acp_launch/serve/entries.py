@@ -10,7 +10,7 @@ from msgspec import Struct
 from acp_launch.plan.environment import environment
 from acp_launch.plan.executable import find
 from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.profile.values import url_fault
+from acp_launch.profile.values import free_name, url_fault
 from acp_launch.protocol import acp
 from acp_launch.secret.detect import noun
 from acp_launch.secret.redact import redactor
@@ -39,7 +39,7 @@ def plan_servers(entries: Sequence[Any], names: Collection[str], cwd: Path) -> E
     for entry in entries:
         said = acp.mapping(entry)
         own = acp.text(said.get("name"))
-        name = _free(own, {*names, *(plan.name for plan in plans)})
+        name = free_name(own, {*names, *(plan.name for plan in plans)})
         plan = _plan(said, name, cwd) if own.isprintable() and own else None
         if plan is None:
             untouched.append(entry)
@@ -48,11 +48,6 @@ def plan_servers(entries: Sequence[Any], names: Collection[str], cwd: Path) -> E
         if name != own:
             renamed.append((own, name))
     return EditorServers(tuple(plans), tuple(untouched), tuple(renamed))
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    numbered = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
-    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 def _plan(said: Mapping[str, Any], name: str, cwd: Path) -> ServerPlan | None:

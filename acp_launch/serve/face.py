@@ -42,7 +42,7 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, NULL, PA
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
 from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest, fault
-from acp_launch.serve.session import EditorSession, SessionPlan
+from acp_launch.serve.session import OPENING, EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.session.observer import SessionReady, TurnEnd
@@ -53,7 +53,6 @@ LAST_WORDS = 5  # stderr lines of an agent that has ended
 UPDATE = "session/update"
 SERVED = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"})
 ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
-OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
 SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
 AGAIN = "; it is started again with the next request"
@@ -400,7 +399,6 @@ class EditorFace(EditorLines):
             self._connection.send(jsonrpc.as_line(line[: place[0]] + b"%d" % number + line[place[1] :]))
 
     def _number_of(self, request: EditorRequest) -> int | None:
-        """Return the number under which the agent has a request."""
         opening = next((each for each in self._lives.values() if each.request is request), None)
         if opening is None or opening.client is None or opening.client.number < 0:
             return request.number
@@ -488,7 +486,6 @@ class EditorFace(EditorLines):
             hook(session, request)
 
     def _session(self, line: bytes) -> EditorSession | None:
-        """Return the session that a message is about."""
         try:
             return self._by_id.get(_about.decode(line).params.sessionId)
         except (msgspec.DecodeError, RecursionError):

@@ -19,7 +19,6 @@ from acp_launch.protocol.jsonrpc import (
     INVALID_REQUEST,
     NULL,
     PARSE_ERROR,
-    Envelope,
     LineFramer,
     LineTooLong,
     Mishaps,
@@ -120,7 +119,10 @@ class EditorLines(ABC):
         if message is None:
             self._take_garbage(line)
         elif message.method is UNSET:
-            self._take_answer(message, line)
+            if message.id is UNSET:
+                self._take_garbage(line)
+            else:
+                self.answered(bytes(message.id), line)
         elif message.id is not UNSET:
             request = EditorRequest(bytes(message.id), str(message.method), line)
             self._open[jsonrpc.key(message.id)] = request
@@ -136,12 +138,6 @@ class EditorLines(ABC):
         request = self._open.get(jsonrpc.key(Raw(line[slice(*place)]))) if place else None
         if request is not None:
             self.withdraw(request, line)
-
-    def _take_answer(self, message: Envelope, line: bytes) -> None:
-        if message.id is UNSET:
-            self._take_garbage(line)
-        else:
-            self.answered(bytes(message.id), line)
 
     def _take_garbage(self, line: bytes) -> None:
         if not line.strip():

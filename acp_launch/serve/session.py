@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ from acp_launch.session.store import Record, Registry, SessionKeeper
 if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Credentials
 
+OPENING: Mapping[str, How] = {f"session/{how}": how for how in get_args(How)}
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
 
 
@@ -108,10 +109,7 @@ class EditorSession:
     """A session of an editor."""
 
     def __init__(self, editor: Editor, request: EditorRequest) -> None:
-        method = request.method
-        self.how: How = "new"
-        if method != "session/new":
-            self.how = "load" if method == "session/load" else "resume" if method == "session/resume" else "fork"
+        self.how: How = OPENING[request.method]
         # The agent's id; empty for a session that is made.
         self.id = acp.text(request.params.get("sessionId")) if self.how in ("load", "resume") else ""
         self.client: Client | None = None  # set while the agent has it open, or opens it
@@ -343,12 +341,8 @@ class EditorSession:
         elif why := self._gate.forbids(_act(message.method, params)):
             self._editor.refuse_agent(message.id, INTERNAL_ERROR, why)
             return
-        self._editor.ask(
-            message.id,
-            message.method,
-            message.line,
-            self._note_terminal if message.method == "terminal/create" else _ignore,
-        )
+        answered = self._note_terminal if message.method == "terminal/create" else lambda line: None
+        self._editor.ask(message.id, message.method, message.line, answered)
 
     def _note_terminal(self, line: bytes) -> None:
         if terminal := splice.at(line, ("result", "terminalId")):
@@ -370,11 +364,8 @@ class EditorSession:
         if not isinstance(items, list):
             return line
         spans = zip(splice.elements(line, place[0]), map(acp.mapping, items), strict=True)
-        gone = [span for span, item in spans if item.get("type") == "terminal" and self._is_gone(item)]
-        return splice.without_spans(line, gone)
-
-    def _is_gone(self, item: Mapping[str, Any]) -> bool:
-        return item.get("terminalId") not in self._terminals
+        terminals = ((span, item.get("terminalId")) for span, item in spans if item.get("type") == "terminal")
+        return splice.without_spans(line, [span for span, id in terminals if id not in self._terminals])
 
     # Requests of the editor.
 
@@ -420,10 +411,6 @@ class EditorSession:
             work()
         except LaunchError as error:
             self._editor.observer.note(f"the session is not stored: {error.message}")
-
-
-def _ignore(line: bytes) -> None:
-    """Take an answer that does not concern us."""
 
 
 async def _close(connection: Connection, session_id: str) -> None:

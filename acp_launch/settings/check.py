@@ -14,11 +14,11 @@ from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
-from acp_launch.document.nodes import SETTINGS, Plain, found
+from acp_launch.document.nodes import SETTINGS, Plain, found, section
 from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
-from acp_launch.problem import KeyPath, Problem, likeliest
+from acp_launch.problem import KeyPath, Problem, about, likeliest
 from acp_launch.settings.address import Address, read
 from acp_launch.settings.model import (
     COMMAND,
@@ -51,25 +51,20 @@ _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/creden
 
 def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
-    secrets = _section(root, "secrets")
+    secrets = section(root, "secrets")
     yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
-    yield from _backend(_section(secrets, "keyring").get("backend"))
+    yield from _backend(section(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
-        if _section(secrets, "file").get(key) == "":
+        if section(secrets, "file").get(key) == "":
             yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
     if isinstance(command := secrets.get("command"), list):
         yield from _store_command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
-    yield from _headers_commands(_section(root, _HEADERS))
+    yield from _headers_commands(section(root, _HEADERS))
     if isinstance(registry := root.get("registry"), str):
         yield from _registry(registry)
-
-
-def _section(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
-    value = owner.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _between(path: KeyPath, written: Plain, shortest: Duration, longest: Duration) -> Iterator[Fault]:
@@ -220,11 +215,12 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
     `text` is empty without a settings file, and None when the file cannot be read: then only the names of the
     variables are checked.
     """
-    usable, wrong = _usable(variables)
+    faults = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
+    usable = {name: text for name, text in variables.items() if name not in faults}
     document, problems = parse(text, file, SETTINGS) if text else (None, [])
     if text is None or (problems and not document):
-        return None, [*wrong, *problems]
-    everything = [*wrong, *problems]
+        return None, [*faults.values(), *problems]
+    everything = [*faults.values(), *problems]
     try:
         read = UserSettings(file=document.root if document else {}, variables=_nest(usable))  # type: ignore[call-arg]
         chosen = Choices(**dict(read))
@@ -235,31 +231,24 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
 
 
 def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of the variables as a file has them."""
     said: dict[str, Any] = {}
     for name, text in variables.items():
-        *sections, key = key_path(name)
+        *above, key = key_path(name)
         inner = said
-        for section in sections:
-            inner = inner.setdefault(section, {})
+        for each in above:
+            inner = inner.setdefault(each, {})
         inner[key] = _as_list(text) if name == COMMAND else text
     return said
-
-
-def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the variables that can be read, and the problems of the others."""
-    wrong = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
-    return {name: text for name, text in variables.items() if name not in wrong}, list(wrong.values())
 
 
 def _unusable(name: str, text: str) -> Problem | None:
     if name not in NAMES:
         return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
-        return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
+        return about(name, "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
     if name == COMMAND and _as_list(text) is None:
         what = f"expected a list in JSON, found {found(text)}"
-        return Problem(name, 0, 0, "", what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
+        return about(name, what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
     return None
 
 
@@ -268,9 +257,9 @@ def _unknown(name: str) -> Problem:
     key = name.removeprefix(NEARLY).lstrip("_").upper()
     if nearest := likeliest(key, known):
         what, fix = f"unknown setting; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
-        return Problem(name, 0, 0, "", what, fix)
+        return about(name, what, fix)
     fix = f"unset {name}; to give a secret's value, set ACP_LAUNCH_SECRET_{key}"
-    return Problem(name, 0, 0, "", "unknown setting", fix)
+    return about(name, "unknown setting", fix)
 
 
 def _as_list(text: str) -> list[Any] | None:
@@ -287,7 +276,7 @@ def _fault(error: "ErrorDetails") -> Fault:
         return described(error, ())
     if fix := _REMOVED.get(path):
         return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
-    homes = [(*section, name) for section, shape in _SHAPES.items() for name in shape.__struct_fields__]
+    homes = [(*above, name) for above, shape in _SHAPES.items() for name in shape.__struct_fields__]
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(map(str, home))
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)
@@ -298,7 +287,7 @@ def _fault(error: "ErrorDetails") -> Fault:
 def _place(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
     for fault in dict.fromkeys(faults):
         if name := setter(fault.path, variables):
-            yield Problem(name, 0, 0, "", fault.message, fault.fix)
+            yield about(name, fault.message, fault.fix)
         else:
             assert document, f"a default is wrong: {fault}"
             yield from placed(document, [fault])

@@ -18,7 +18,7 @@ from msgspec import structs
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.private import Unfit, read_bounded, real
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, about
 from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
 
 # Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
@@ -28,7 +28,8 @@ MARKS = (".git", ".acp-launch")  # .git is a file in worktrees and submodules
 
 def grounds(start: Path) -> Iterator[Path]:
     """Return the project directories among a directory and its parents."""
-    return (directory for directory in (start, *start.parents) if any(_is_there(directory / mark) for mark in MARKS))
+    # In a directory we may not enter, `Path.exists` raises.
+    return (each for each in (start, *start.parents) if any(os.path.exists(each / mark) for mark in MARKS))  # noqa: PTH110
 
 
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
@@ -37,13 +38,6 @@ def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
     target, home = real(directory), _home()
     roots = map(real, projects)
     return any(target.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a directory we may not enter
-        return False
 
 
 def _home() -> Path | None:
@@ -127,7 +121,7 @@ def file_text(file: Path) -> tuple[str | None, list[Problem]]:
         fix = (
             "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or set it to a directory outside of the project"
         )
-        return None, [Problem(str(file), 0, 0, "", what, fix)]
+        return None, [about(str(file), what, fix)]
     return read(file)
 
 
@@ -177,18 +171,17 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
         found = read_bounded(file, MAX_SIZE)
         exposed = list(_exposure(file)) if found else []
     except Unfit as unfit:
-        return None, [Problem(str(file), 0, 0, "", f"this file {unfit}", "check that this is a settings file")]
+        return None, [about(str(file), f"this file {unfit}", "check that this is a settings file")]
     except OSError as fault:
         fix = f"chmod u+r {_quote(file)}" if isinstance(fault, PermissionError) else ""
-        return None, [Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", fix)]
+        return None, [about(str(file), f"cannot be read: {fault.strerror or fault}", fix)]
     if found is None:
-        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {_quote(file)}")]
+        return None, [about(str(file), "this link leads to a missing file", f"rm {_quote(file)}")]
     text, problems = decode(found[0], str(file), SETTINGS)
     return text, [*exposed, *problems]
 
 
 def _quote(path: Path) -> str:
-    """Return the path as a shell wants it."""
     import shlex  # only needed when something is wrong
 
     return shlex.quote(str(path))
@@ -204,12 +197,10 @@ def _exposure(file: Path) -> Iterator[Problem]:
         what = "this file" if path == target else "the directory of your settings"
         if status.st_uid not in (0, os.geteuid()):
             fix = f"sudo chown {os.geteuid()} {_quote(path)}"
-            yield Problem(
-                str(path), 0, 0, "", f"{what} belongs to another user, who could change which commands run", fix
-            )
+            yield about(str(path), f"{what} belongs to another user, who could change which commands run", fix)
         if _others_write(status):
             fix = f"chmod go-w {_quote(path)}"
-            yield Problem(str(path), 0, 0, "", f"other users can write {what}, and so change which commands run", fix)
+            yield about(str(path), f"other users can write {what}, and so change which commands run", fix)
 
 
 def _others_write(status: os.stat_result) -> bool:

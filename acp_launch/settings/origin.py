@@ -83,7 +83,6 @@ def _at(root: Any, key: Key) -> Any:
 
 
 def _places(file: Path) -> Mapping[Key, str]:
-    """Return the line of each setting that the file has."""
     from acp_launch.document.yaml import parse
 
     text, _ = file_text(file)

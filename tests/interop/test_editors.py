@@ -37,7 +37,7 @@ def test_an_editor_gets_one_agent_and_neither_server_nor_secret(tool: str, entry
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "acpx"])
 def test_what_was_exported_is_not_taken_for_another_agent(tool: str) -> None:
     found = export_whole("review", TOOLS[tool], COMMAND)
-    root = parse(insert_entries(None, TOOLS[tool], compare(found, TOOLS[tool], {}), {})).root
+    root = parse(insert_entries(None, TOOLS[tool], compare(found, TOOLS[tool], {}), {}))[0]
     (draft,) = collect_drafts([(TOOLS[tool], root)], "/project").drafts
     assert (draft.kind, draft.unfit) == ("agent", "it is acp-launch itself, which runs the profile review")
 

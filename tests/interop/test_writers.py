@@ -48,9 +48,9 @@ mcp_servers:
 def profile(text: str) -> Profile:
     document, problems = parse(text, "p.yaml")
     assert document is not None
-    checked = check(document)
-    assert checked.profile is not None, (problems, checked.problems)
-    return checked.profile
+    checked, further = check(document)
+    assert checked is not None, (problems, further)
+    return checked
 
 
 def export(tool: str, text: str = PROFILE) -> Exported:

@@ -7,6 +7,7 @@ wait, a crash, or a file from outside of it.
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -341,37 +342,27 @@ def test_a_bomb_is_refused_in_its_own_file(project: Project) -> None:
     assert problem.startswith("bomb.yaml:4:") and "more than 10,000 keys and values, aliases expanded" in problem
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("pipe", "p.yaml: this is not a regular file\n    fix: copy it into one"),
-        ("directory", "p.yaml: this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "p.yaml: this file is larger than 256 KiB\n    fix: check that this is a profile"),
-        ("loop", "p.yaml: no such file\n    fix: acp-launch list shows all profiles"),
-        ("dangling", "p.yaml: no such file\n    fix: acp-launch list shows all profiles"),
-    ],
-)
-def test_a_parent_that_is_not_a_file_is_a_problem_without_a_wait(project: Project, kind: str, message: str) -> None:
+STRANGE = {
+    "pipe": "this is not a regular file\n    fix: copy it into one",
+    "directory": "this is a directory, not a profile\n    fix: name a .yaml file in it",
+    "huge": "this file is larger than 256 KiB\n    fix: check that this is a profile",
+    "loop": "no such file\n    fix: acp-launch list shows all profiles",
+    "dangling": "no such file\n    fix: acp-launch list shows all profiles",
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_parent_that_is_not_a_file_is_a_problem_without_a_wait(project: Project, kind: str) -> None:
     strange(project.holder / "p.yaml", kind)
     project.put("work.yaml", f"{AGENT}extends: ./p.yaml\n")
-    assert project.problems() == [f"work.yaml:3:10: extends: {message}"]
+    assert project.problems() == [f"work.yaml:3:10: extends: p.yaml: {STRANGE[kind]}"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("pipe", "this is not a regular file\n    fix: copy it into one"),
-        ("directory", "this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "this file is larger than 256 KiB\n    fix: check that this is a profile"),
-        ("loop", "no such file\n    fix: acp-launch list shows all profiles"),
-    ],
-)
-def test_an_overlay_that_is_no_file_is_a_problem_and_is_not_passed_over(
-    project: Project, kind: str, message: str
-) -> None:
+@pytest.mark.parametrize("kind", STRANGE)
+def test_an_overlay_that_is_no_file_is_a_problem_and_is_not_passed_over(project: Project, kind: str) -> None:
     strange(project.holder / "work.local.yaml", kind)
     project.put("work.yaml", AGENT)
-    assert project.problems() == [f"work.local.yaml: {message}"]
+    assert project.problems() == [f"work.local.yaml: {STRANGE[kind]}"]
 
 
 def strange(file: Path, kind: str) -> None:
@@ -557,42 +548,35 @@ def test_warnings_about_credentials_are_recalled_where_they_are(
     assert moved.place == ".acp-launch/base.yaml:3:46"
 
 
-def changed_parent(project: Project) -> None:
-    project.put("base.yaml", AGENT + "description: news\n")
-
-
-def changed_profile(project: Project) -> None:
-    project.put("work.yaml", "extends: base\ndescription: news\n")
-
-
-def new_overlay(project: Project) -> None:
-    project.put("work.local.yaml", "description: news\n")
-
-
-def new_nearer_parent(project: Project) -> None:
+def put_a_nearer_parent(project: Project) -> None:
     """`base` was found at the repository's root, and now it is beside the profile."""
     (project.holder / "base.yaml").rename(project.holder / "other.yaml")
-    project.put("base.yml", AGENT + "description: news\n")
+    project.put("base.yml", AGENT + NEWS)
 
 
 def link_elsewhere(project: Project) -> None:
-    project.put("other.yaml", AGENT + "description: news\n")
+    project.put("other.yaml", AGENT + NEWS)
     (project.holder / "base.yaml").unlink()
     (project.holder / "base.yaml").symlink_to("other.yaml")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [changed_parent, changed_profile, new_overlay, new_nearer_parent, link_elsewhere],
-    ids=lambda change: change.__name__,
-)
-def test_a_change_of_any_file_is_seen(project: Project, change: object) -> None:
-    assert callable(change)
+NEWS = "description: news\n"
+CHANGES: dict[str, Callable[[Project], object]] = {
+    "parent": lambda project: project.put("base.yaml", AGENT + NEWS),
+    "profile": lambda project: project.put("work.yaml", f"extends: base\n{NEWS}"),
+    "new overlay": lambda project: project.put("work.local.yaml", NEWS),
+    "new nearer parent": put_a_nearer_parent,
+    "link": link_elsewhere,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_any_file_is_seen(project: Project, change: str) -> None:
     project.put("base.yaml", AGENT)
     project.put("work.yaml", "extends: base\n")
     project.warm()
     assert project.is_cached()
-    change(project)
+    CHANGES[change](project)
     assert project.warm().profile.description == "news"
 
 
@@ -601,7 +585,7 @@ def test_a_file_that_shadows_a_parent_is_seen(project: Project) -> None:
     project.put("work.yaml", "extends: base\n")
     project.warm()
     assert project.is_cached()
-    project.put("base.yaml", AGENT + "description: news\n")
+    project.put("base.yaml", AGENT + NEWS)
     assert project.warm().profile.description == "news"
 
 
