@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.process.child import see_through
 from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
@@ -257,21 +258,12 @@ class Terminals:
 
 async def _end_all(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
     """End them all. A cancellation hastens it, and is passed on afterwards."""
-    ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
     hastening = asyncio.create_task(_hasten(terminals, hurry))
-    cancelled: asyncio.CancelledError | None = None
-    while not all(task.done() for task in ending):
-        try:
-            await asyncio.wait(ending)
-        except asyncio.CancelledError as error:
-            cancelled = error
-            _hasten_now(terminals)
-    hastening.cancel()
-    await asyncio.wait({hastening})
-    if cancelled is not None:
-        raise cancelled
-    for task in ending:
-        task.result()
+    try:
+        ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
+        await see_through(*ending, cancelling=lambda: _hasten_now(terminals))
+    finally:
+        hastening.cancel()
 
 
 async def _hasten(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
