@@ -6,6 +6,7 @@ recorded (`audit`). An answer for this session lives here, as long as this launc
 asks again, as its agent does. A permanent answer is stored for the profile (`remembered`).
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
@@ -74,11 +75,6 @@ class TurnGrant(Struct, frozen=True):
         return before == after
 
 
-def turn_grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> TurnGrant:
-    """Return what allowing `call` allows."""
-    return TurnGrant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
-
-
 def _changes(call: Mapping[str, Any], links: Links) -> dict[str, tuple[Change, ...]]:
     """Return the changes by real path."""
     found: dict[str, tuple[Change, ...]] = {}
@@ -123,8 +119,8 @@ class Decision(Struct, frozen=True):
 class DecisionLog(Protocol):
     """Stores and records decisions."""
 
-    def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
-        """Store an answer. Returns the remembered answer, or None if it cannot be stored."""
+    def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
+        """Store an answer, None for one to a call that does not say enough. Returns the remembered answer, if any."""
 
     def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         """Record a decision. `session` is our name for it."""
@@ -158,12 +154,12 @@ class Gate:
     async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self.ask is not None, "decided returns None only if there is a user to ask"
-        session = self.policy.session
-        would_keep = self._storable(call) if self._books is not None else None
+        would_keep = self._storable(call, True) if self._books is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
         )
+        session = self.policy.session  # the user may leave it while being asked
         answer = await self.ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
@@ -171,7 +167,7 @@ class Gate:
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         kept = None
         if answer.holds != "once" and self._books is not None:
-            kept = self._books.keep(call, allowed=allowed, holds=answer.holds, session=session)
+            kept = self._books.keep(self._storable(call, allowed), holds=answer.holds, session=session)
         by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
@@ -179,10 +175,9 @@ class Gate:
         is_unasked = answer.by != USER and not allowed
         return self._note(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
 
-    def _storable(self, call: Call) -> Remembered | None:
-        """Return the answer that allowing this call would store."""
-        policy = self.policy
-        return remember(call, True, cwd=policy.cwd, home=policy.home, since=0.0, links=policy.links)
+    def _storable(self, call: Call, allowed: bool) -> Remembered | None:
+        """Return the answer that allowing or denying this call stores."""
+        return remember(call, allowed, self.about(call), since=time.time())
 
     async def serve(self, call: Call) -> str:
         """Decide whether we may do this for the agent. Returns an empty text, or why not.
@@ -235,7 +230,8 @@ class Gate:
         if self._books:
             self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
-            self._granted.append(turn_grant(call, self.about(call), self.policy.links))
+            changes, cwd = _changes(call, self.policy.links), _directory(call, self.policy.links)
+            self._granted.append(TurnGrant(acp.text(call.get("kind")), self.about(call), changes, cwd))
         return decision
 
     def _is_granted(self, call: Call) -> str:

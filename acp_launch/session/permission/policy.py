@@ -125,15 +125,13 @@ def covers_service(kept: Remembered, about: Subject, *, cwd: str) -> bool:
     return kept.kind == "execute" and bool(about.commands) and is_known and set(about.directories) <= places
 
 
-def remember(
-    call: dict[str, Any], allowed: bool, *, cwd: str, home: str, since: float, links: Links = ()
-) -> Remembered | None:
-    """Return the answer to store; None for a call that does not say enough to be recognized again.
+def remember(call: dict[str, Any], allowed: bool, about: Subject, *, since: float) -> Remembered | None:
+    """Return the answer to store; None for a call that does not say enough to be recognized again. `about` is its
+    subject.
 
     Allowing a change of mode is never stored: every plan is different, and they all look alike. The name of a tool
     alone is not enough: without an input, or a title of a call with a kind, nothing identifies the call.
     """
-    about = subject(call, cwd=cwd, home=home, links=links)
     is_clear = UNKNOWN not in (*about.paths, *about.directories) and all(about.commands)
     if not is_clear or (allowed and about.kind in ("switch_mode", "think")):
         return None
