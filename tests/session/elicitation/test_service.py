@@ -24,16 +24,14 @@ def link(id: str = "e1", message: str = "Log in") -> dict[str, Any]:
 class Stage:
     """A service, and the person behind it: `answer` is what they say to anything."""
 
-    def __init__(self, *, forms: bool = True, urls: bool = True) -> None:
+    def __init__(self) -> None:
         self.answer: Action = "accept"
         self.asked: list[Form | Link] = []
         self.notes: list[str] = []
         self.is_asked = asyncio.Event()
         self.answers = asyncio.Event()
         self.answers.set()
-        self.elicitation = Elicitation(
-            "Demo", fill=self.fill, visit=self.visit, forms=forms, urls=urls, note=self.notes.append
-        )
+        self.elicitation = Elicitation("Demo", fill=self.fill, visit=self.visit, note=self.notes.append)
 
     async def fill(self, form: Form) -> Filled:
         self.asked.append(form)
@@ -134,29 +132,6 @@ def test_a_question_that_is_withdrawn_is_forgotten() -> None:
         assert stage.notes == []
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("params", "offered", "mode"),
-    [
-        (FORM, {"forms": False}, "form"),
-        (link(), {"urls": False}, "url"),
-    ],
-)
-def test_a_mode_that_was_not_offered_is_refused(params: dict[str, Any], offered: dict[str, bool], mode: str) -> None:
-    async def scenario() -> None:
-        stage = Stage(**offered)
-        with pytest.raises(Refusal) as refused:
-            await stage.create(params)
-        assert refused.value.code == -32602
-        assert refused.value.message == f'elicitations of the mode "{mode}" were not offered'
-        assert stage.asked == []
-
-    asyncio.run(scenario())
-
-
-def test_where_nothing_is_offered_there_is_no_such_method() -> None:
-    assert Stage(forms=False, urls=False).elicitation.services() == {}
 
 
 @pytest.mark.parametrize("change", [{"requestedSchema": {"properties": {"it": {}}}}, {"mode": "_voice"}])
