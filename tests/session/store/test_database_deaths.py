@@ -8,7 +8,7 @@ import pytest
 
 from acp_launch.errors import SessionError
 from acp_launch.session import store
-from acp_launch.session.store import Registry, open_registry, transaction
+from acp_launch.session.store import open_registry, transaction
 from tests.patience import PATIENCE
 from tests.session.programs import line, programs, tell
 from tests.session.store_writer import record as written
@@ -128,9 +128,10 @@ def test_a_death_while_the_store_is_made_leaves_a_whole_one_or_none(tmp_path: Pa
         assert registry.find(*FIX.key) == FIX
 
 
-def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path) -> None:
+def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
     open_registry(tmp_path).close()
-    with raw(tmp_path) as other, Registry(store_file(tmp_path), patience=0.05) as registry:
+    with raw(tmp_path) as other, open_registry(tmp_path) as registry:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SessionError) as caught:
             registry.save(FIX)
@@ -159,7 +160,7 @@ def test_an_interrupted_change_is_undone(tmp_path: Path, monkeypatch: pytest.Mon
     with open_registry(tmp_path) as registry:
         registry.save(FIX)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Registry, "_write", interrupted)
+            patch.setattr(store.Registry, "_write", interrupted)
             registry.rename(FIX.key, "half")
         assert registry.list() == (FIX,)
 
