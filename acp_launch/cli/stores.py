@@ -215,9 +215,8 @@ class Vault:
         return self.do(what, work, writing=writing)
 
     def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
-        detail = fault.detail
-        if writing and self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked"):
-            detail = (*detail, *choices(writing, self.settings.config))
+        is_replaceable = self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked")
+        detail = choices(writing, self.settings.config) if writing and is_replaceable else ()
         return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)
 
     def states(self, *names: str) -> Mapping[str, Outcome]:
