@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.oauth.grant import LONGEST
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import PASSWORD, Desktop, end
@@ -22,7 +22,7 @@ UNLOCK = f"unlock it on the desktop, or {FILE}"
 
 
 def opened(environ: dict[str, str], *, interactive: bool = False) -> Store:
-    return open_keyring(KeyringSettings(), environ, interactive=interactive)
+    return Keyring(KeyringSettings(), environ, interactive=interactive)
 
 
 def collection(connection: Any) -> Any:
