@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
-    from acp_launch.session.observer import Ask, Holds, Person
-    from acp_launch.session.permission.gate import Decision, Gate, How
+    from acp_launch.session.observer import Ask, Holds, Person, Way
+    from acp_launch.session.permission.gate import Decision, Gate
     from acp_launch.session.permission.policy import Approve, Remembered
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record, Registry
@@ -452,7 +452,7 @@ class PermissionRecord:
             return here
         return answer
 
-    def record(self, how: "How", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
+    def record(self, how: "Way", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
         self._audit.record(
             how,
             call,

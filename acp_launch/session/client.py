@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -303,12 +302,6 @@ class Client:
             self.observer.unasked(call, by)
 
 
-def usage(result: msgspec.Raw) -> dict[str, Any] | None:
-    """Return the `usage` member that many agents add to a turn's answer."""
-    found = acp.mapping(acp.decoded(result)).get("usage")
-    return found if isinstance(found, dict) else None
-
-
 # One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn").
 
 
@@ -424,8 +417,10 @@ class Turn:
         return self._client.alive() if self._grace is None else asyncio.get_running_loop().time()
 
     def _end(self, result: Raw) -> TurnEnd:
-        reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
-        turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
+        answer = acp.mapping(acp.decoded(result))
+        reason, used = acp.text(answer.get("stopReason")) or "unknown", answer.get("usage")  # which many agents add
+        usage = used if isinstance(used, dict) else None
+        turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result)
         self._over()
         self._client.observer.ended(turn)
         return turn

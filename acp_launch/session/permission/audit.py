@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from acp_launch.errors import StateError
 from acp_launch.private import hash_content, make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
+from acp_launch.session.observer import Way
 from acp_launch.session.permission.subject import subject
 from acp_launch.session.state import tool
 
@@ -55,8 +56,6 @@ _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes
 _ITEMS = 20  # of a list
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-How = Literal["asked", "unasked", "service"]
-
 
 class Audit:
     """Writes one run's entries.
@@ -86,7 +85,7 @@ class Audit:
 
     def record(
         self,
-        how: How,
+        how: Way,
         call: dict[str, Any],
         options: Iterable[Any],
         *,

@@ -9,13 +9,13 @@ asks again, as its agent does. A permanent answer is stored for the profile (`re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion
+from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
 from acp_launch.session.permission.subject import Subject, subject
@@ -91,7 +91,6 @@ def _directory(call: Mapping[str, Any], links: Links) -> str:
 
 
 Call = dict[str, Any]
-How = Literal["asked", "unasked", "service"]
 NO_TERMINAL = "and no terminal to ask on"
 READ = "read"
 GRANTS = 1_000  # grants known at a time; older ones are asked about again
@@ -122,7 +121,7 @@ class DecisionLog(Protocol):
     def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
         """Store an answer, None for one to a call that does not say enough. Returns the remembered answer, if any."""
 
-    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+    def record(self, how: Way, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         """Record a decision. `session` is our name for it."""
 
 
@@ -151,7 +150,7 @@ class Gate:
             return None
         return self._conclude(call, options, verdict)
 
-    async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
+    async def asked(self, call: Call, options: list[Any], how: Way = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self.ask is not None, "decided returns None only if there is a user to ask"
         would_keep = self._storable(call, True) if self._books is not None else None
@@ -220,13 +219,13 @@ class Gate:
         """Forget what was allowed in the last turn."""
         self._granted.clear()
 
-    def _conclude(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
+    def _conclude(self, call: Call, options: list[Any], verdict: Verdict, how: Way = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
         by = f"{verdict.by}, {NO_TERMINAL}" if is_unasked else verdict.by
         option_id = choose(allowed, options)
         return self._note(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
 
-    def _note(self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
+    def _note(self, how: Way, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
         if self._books:
             self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:

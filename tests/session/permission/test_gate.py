@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.session.observer import Answer, Holds, ToolQuestion
-from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate, How
+from acp_launch.session.observer import Answer, Holds, ToolQuestion, Way
+from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate
 from acp_launch.session.permission.policy import Policy, Remembered
 
 OPTIONS = [
@@ -26,14 +26,14 @@ class DecisionLog:
     """Remembers what was put on record."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[How, str, Decision, str]] = []
+        self.entries: list[tuple[Way, str, Decision, str]] = []
         self.kept: list[tuple[str, Holds]] = []
 
     def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
         self.kept.append((str(answer and answer.answer), holds))
         return answer and replace(answer, session=None if holds == "always" else session)
 
-    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+    def record(self, how: Way, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         self.entries.append((how, call["title"], decision, session))
 
 
