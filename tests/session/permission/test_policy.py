@@ -29,14 +29,10 @@ def options(*kinds: str) -> list[dict[str, str]]:
     return [{"optionId": f"id-{kind}-{place}", "name": kind, "kind": kind} for place, kind in enumerate(kinds)]
 
 
-def test_allowing_prefers_once_and_denying_prefers_once_in_any_order() -> None:
+def test_once_is_preferred_in_any_order_and_what_is_to_hold_always_is_told_to_the_agent_too() -> None:
     for order in list(itertools.permutations(KINDS)):
         assert choose(True, options(*order)) == f"id-allow_once-{order.index('allow_once')}"
         assert choose(False, options(*order)) == f"id-reject_once-{order.index('reject_once')}"
-
-
-def test_what_is_to_hold_always_is_told_to_the_agent_too() -> None:
-    for order in list(itertools.permutations(KINDS)):
         assert choose(True, options(*order), always=True) == f"id-allow_always-{order.index('allow_always')}"
         assert choose(False, options(*order), always=True) == f"id-reject_always-{order.index('reject_always')}"
 
