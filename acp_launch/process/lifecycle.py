@@ -368,14 +368,7 @@ NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
     "starting": {**_ALIVE, Fetching: "same", Answered: "same", Ready: "ready"},
     "ready": {**_ALIVE, Fetching: "", Answered: "", Ready: ""},
-    "asleep": {
-        **_LATE,
-        Awaited: "same",
-        Stuck: "failed",
-        Renewed: "renewed",
-        Needed: "renewed",
-        Stop: "stopped",
-    },
+    "asleep": {**_LATE, Awaited: "same", Stuck: "failed", Renewed: "renewed", Needed: "renewed", Stop: "stopped"},
     "resting": {
         **_LATE,
         Awaited: "same",

@@ -213,10 +213,7 @@ _JSON_MASK = b'"' + _DATA_MASK + b'"'
 _ESCAPE = regex(rb"\\u([0-9a-fA-F]{4})")
 # A string, and the colon that makes it a name; a number; the end of an object or a list. Possessive, so that 48 MB do
 # not need a stack of 48 million choices.
-_TOKEN = regex(
-    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]',
-    re.DOTALL,
-)
+_TOKEN = regex(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]', re.DOTALL)
 _LEAST_DIGITS = 6  # of a secret number; shorter numbers occur everywhere
 
 

@@ -390,11 +390,7 @@ class Turn:
                 self.is_running = True
                 self._connection.drained.add(self._extend)
                 result = await self._connection.call(
-                    call,
-                    what="activity from the agent",
-                    limit=self._silence,
-                    knob=KNOB,
-                    since=self._alive,
+                    call, what="activity from the agent", limit=self._silence, knob=KNOB, since=self._alive
                 )
         except TimeoutError:
             if self._connection.held_back:

@@ -174,12 +174,7 @@ def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch
     own.close()
     server.close()
     kept = sorted(file.name for file in tmp_path.iterdir())
-    assert kept[:4] == [
-        "0-mine.log",
-        "2019-notes.log",
-        "20190101T000000.000Z-1+p.log",
-        "20190101T000000.000Z-1.log",
-    ]
+    assert kept[:4] == ["0-mine.log", "2019-notes.log", "20190101T000000.000Z-1+p.log", "20190101T000000.000Z-1.log"]
     launches = [name[:8] for name in kept[4:]]
     assert launches == ["20200104"] * 3 + ["20200105"] * 3 + ["20200106"] * 2 + ["notes.tx"]
 

@@ -31,9 +31,6 @@ def texts(draw: st.DrawFn, forms: Sequence[str]) -> str:
     form = st.sampled_from(sorted(forms))
     cut = st.integers(1, 20)
     pieces = st.one_of(
-        TEXTS,
-        form,
-        st.builds(lambda form, at: form[:at], form, cut),
-        st.builds(lambda form, at: form[-at:], form, cut),
+        TEXTS, form, st.builds(lambda form, at: form[:at], form, cut), st.builds(lambda form, at: form[-at:], form, cut)
     )
     return "".join(draw(st.lists(pieces.filter(lambda piece: "*" not in piece), max_size=6)))

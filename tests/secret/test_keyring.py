@@ -42,12 +42,7 @@ def read(
 
 @pytest.mark.parametrize(
     ("platform", "expected"),
-    [
-        ("linux", SECRET_SERVICE),
-        ("freebsd14", SECRET_SERVICE),
-        ("darwin", MACOS),
-        ("win32", WINDOWS),
-    ],
+    [("linux", SECRET_SERVICE), ("freebsd14", SECRET_SERVICE), ("darwin", MACOS), ("win32", WINDOWS)],
 )
 def test_the_platform_has_one_keyring(platform: str, expected: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
@@ -179,10 +174,7 @@ def chosen_at(place: str, name: str, home: Path) -> tuple[KeyringSettings, dict[
     [
         ("keyring.backends.null.Keyring", "turns keyrings off"),
         ("keyring.backends.fail.Keyring", "always fails"),
-        (
-            "keyring.backends.chainer.ChainerBackend",
-            "tries all others in turn, so the place of a secret is unknown",
-        ),
+        ("keyring.backends.chainer.ChainerBackend", "tries all others in turn, so the place of a secret is unknown"),
         ("keyring.backends.nowhere.Keyring", "cannot be imported: No module named 'keyring.backends.nowhere'"),
         ("Keyring", "cannot be imported: Empty module name"),
         (f"{HERE}.Nobody", "does not exist: there is no such class"),

@@ -161,11 +161,7 @@ def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_sho
     monkeypatch.setattr(Raising, "error", UnicodeDecodeError("utf-8", b"\xff secret", 0, 1, "invalid start byte"))
     outcome = store("Raising").read(["github"])["github"]
     assert outcome == Outcome(
-        "unavailable",
-        label("Raising"),
-        None,
-        "the stored value is not UTF-8 text",
-        "acp-launch secret set github",
+        "unavailable", label("Raising"), None, "the stored value is not UTF-8 text", "acp-launch secret set github"
     )
 
 

@@ -166,11 +166,7 @@ def test_words_of_the_protocol_are_hidden_where_they_are_not_its_own() -> None:
     assert json.loads(redactor.raw_json(json.dumps(said).encode())) == hidden
     assert json.loads(
         redactor.raw_json(b'{"status":[{}, "in_progress"],"used":{"a":1},"\\u0063ontents":"content"}')
-    ) == {
-        "status": [{}, "***"],
-        "used": {"a": 1},
-        "***s": "***",
-    }
+    ) == {"status": [{}, "***"], "used": {"a": 1}, "***s": "***"}
 
 
 def test_a_number_that_only_holds_a_value_among_its_digits_stays() -> None:

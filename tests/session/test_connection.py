@@ -104,11 +104,7 @@ async def test_a_program_that_is_no_agent_is_quoted() -> None:
         with pytest.raises(AgentError) as caught:
             await handshake
         assert caught.value.message == "the agent exited with status 2 before it answered initialize"
-        assert caught.value.detail == (
-            "it printed: Usage: tool [OPTIONS]",
-            "it printed: Options:",
-            "no such option",
-        )
+        assert caught.value.detail == ("it printed: Usage: tool [OPTIONS]", "it printed: Options:", "no such option")
         assert caught.value.fix == ACP_MODE
 
 

@@ -24,10 +24,7 @@ FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "p
 
 @asynccontextmanager
 async def serving(
-    services: Services,
-    completed: Any = lambda id: None,
-    policy: Policy | None = None,
-    ask: Ask | None = None,
+    services: Services, completed: Any = lambda id: None, policy: Policy | None = None, ask: Ask | None = None
 ) -> AsyncIterator[tuple[Connection, Agent, Recorder, Client]]:
     """An open session, `s1`, of an agent to which everything was offered."""
     async with connected() as (connection, agent, recorder):

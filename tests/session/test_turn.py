@@ -46,8 +46,7 @@ async def test_a_turn_ends_with_its_stop_reason_and_usage() -> None:
         _, running, request = await in_turn(connection, agent, client)
         assert request["params"] == {"sessionId": "s1", "prompt": TEXT}
         await agent.says(
-            update("s1", 1),
-            {"id": request["id"], "result": {"stopReason": "end_turn", "usage": {"totalTokens": 3}}},
+            update("s1", 1), {"id": request["id"], "result": {"stopReason": "end_turn", "usage": {"totalTokens": 3}}}
         )
         end = await running
         assert (end.stop_reason, end.usage, end.denied) == ("end_turn", {"totalTokens": 3}, "")
@@ -60,11 +59,7 @@ async def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
     async with negotiated() as (connection, agent, recorder, client):
         ready = opened(connection, client, "load", "s9")
         request = await agent.hears("session/load")
-        await agent.says(
-            update("s9", 1, "user_message_chunk"),
-            update("s9", 2),
-            {"id": request["id"], "result": None},
-        )
+        await agent.says(update("s9", 1, "user_message_chunk"), update("s9", 2), {"id": request["id"], "result": None})
         assert (await ready).replayed == 2
         assert recorder.of("replay") == [1, 2]
         assert recorder.of("update") == []

@@ -10,16 +10,7 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Approval, Match
-from acp_launch.session.permission.policy import (
-    Approve,
-    Policy,
-    Remembered,
-    Verdict,
-    choose,
-    consider,
-    judge,
-    remember,
-)
+from acp_launch.session.permission.policy import Approve, Policy, Remembered, Verdict, choose, consider, judge, remember
 from acp_launch.session.permission.subject import subject
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
