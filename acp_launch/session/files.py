@@ -287,8 +287,8 @@ class Files:
 
     async def _read(self, params: dict[str, Any]) -> object:
         path = _text(params, "path")
-        first = _count(params, "line", least=1)
-        count = _count(params, "limit", least=0)
+        first = whole_number(params, "line", least=1)
+        count = whole_number(params, "limit", least=0)
         async with self._report(path, "read"):
             pinned = await self._on_disk(lambda: self._box.found(path))
             line = {} if first is None else {"line": first}
@@ -367,12 +367,12 @@ def _text(params: dict[str, Any], name: str) -> str:
     return value
 
 
-def _count(params: dict[str, Any], name: str, *, least: int) -> int | None:
-    """Return a uint32 of the schema, or None if it is not given."""
+def whole_number(params: dict[str, Any], name: str, *, least: int, most: int = UINT32) -> int | None:
+    """Return an integer of the schema, or None if it is not given."""
     value = params.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= UINT32:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise invalid(f'"{name}" must be a whole number, at least {least}')
     return value
 

@@ -22,7 +22,7 @@ from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
-from acp_launch.session.files import Allowed
+from acp_launch.session.files import Allowed, whole_number
 from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
 
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
@@ -134,12 +134,8 @@ def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
 
 
 def _limit(params: dict[str, Any]) -> int:
-    value = params.get("outputByteLimit")
-    if value is None:
-        return KEPT
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UINT64:
-        raise invalid('"outputByteLimit" must be a whole number, at least 0')
-    return min(value, MOST)
+    value = whole_number(params, "outputByteLimit", least=0, most=UINT64)
+    return KEPT if value is None else min(value, MOST)
 
 
 AT_ONCE = 64  # terminals that were not released; an agent that needs more has forgotten some

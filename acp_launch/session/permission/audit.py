@@ -51,6 +51,7 @@ FULL = 10 * 1024 * 1024  # bytes of one file
 BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, about 2,000 answers; and bytes a second
 KINDS = 50  # of answers that are counted separately
 COUNTED = 10_000  # answers after which the counts are logged
+COUNTED_BY = ("session", "how", "answer", "by", "kind")
 LONGEST = 64 * 1024  # bytes of a line
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
@@ -81,7 +82,7 @@ class Audit:
         self._has_failed = False
         self._room, self._looked = float(BURST), clock()
         self._is_flooded = False  # whether the user was told
-        self._beyond: Counter[tuple[str, ...]] = Counter()  # session, how, answer, by, kind
+        self._beyond: Counter[tuple[str, ...]] = Counter()  # by `COUNTED_BY`
 
     def record(
         self,
@@ -138,19 +139,9 @@ class Audit:
     def _settle(self) -> None:
         """Log the calls that were only counted."""
         beyond, self._beyond = self._beyond, Counter()
-        for (session, how, answer, by, kind), count in beyond.items():
+        for about, count in beyond.items():
             title = f"{count:,} more calls, which came too fast to be logged"
-            self._write(
-                {
-                    "session": session,
-                    "how": how,
-                    "answer": answer,
-                    "by": by,
-                    "kind": kind,
-                    "title": title,
-                    "count": count,
-                }
-            )
+            self._write({**dict(zip(COUNTED_BY, about, strict=True)), "title": title, "count": count})
 
     def _write(self, entry: dict[str, Any]) -> None:
         line = _line(redactor.tree({"time": _stamp(self._clock()), **self._always, **entry}))

@@ -18,7 +18,7 @@ from acp_launch.protocol import acp
 from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
-from acp_launch.session.permission.subject import Subject, subject
+from acp_launch.session.permission.subject import Subject
 from acp_launch.session.state import call_id
 
 # What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.
@@ -258,7 +258,7 @@ class Gate:
         """Return the subject of a call in this session."""
         if self._latest is not None and self._latest[0] is call:
             return self._latest[1]
-        return subject(call, cwd=self.policy.cwd, home=self.policy.home, links=self.policy.links)
+        return self.policy.about(call)
 
 
 # What was decided about the tool calls of a session, to tell those that ran although they should not have.
