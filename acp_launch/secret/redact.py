@@ -282,10 +282,6 @@ class Redactor:
         """Redact UTF-8 bytes. Other bytes pass unchanged."""
         return self.tables.data.masked(data, _DATA_MASK) if self.tables else data
 
-    def held(self, text: str) -> int:
-        """Return how many characters at the end of `text` may become a form with the text that follows."""
-        return self.tables.text.held(text) if self.tables else 0
-
     def tree(self, value: Any) -> Any:
         """Redact decoded JSON, including keys. Returns `value` itself if nothing was hidden.
 

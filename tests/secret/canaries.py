@@ -25,6 +25,11 @@ def knowing(*values: str) -> Redactor:
     return redactor
 
 
+def held(redactor: Redactor, text: str) -> int:
+    """How many characters at the end of the text may become a form with what follows."""
+    return redactor.tables.text.held(text) if redactor.tables else 0
+
+
 @st.composite
 def texts(draw: st.DrawFn, forms: Sequence[str]) -> str:
     """Some of the forms, beginnings and ends of others, and anything in between."""

@@ -27,7 +27,6 @@ from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Way
 from acp_launch.session.permission.subject import subject
-from acp_launch.session.state import tool
 
 # The name of a profile as a part of a file's name: readable and unique.
 
@@ -212,9 +211,9 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
     about = subject(call, cwd=cwd)
     return {
         "tool_call": acp.text(call.get("toolCallId")),
-        "title": acp.text(call.get("title")),
-        "kind": acp.text(call.get("kind")),
-        "tool": tool(call),
+        "title": about.title,
+        "kind": about.kind,
+        "tool": about.tool,
         "paths": list(about.paths),
         "command": about.command,
         "input": call.get("rawInput"),
