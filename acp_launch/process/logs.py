@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_launch.private import make_digest
 from acp_launch.regex import regex
-from acp_launch.secret.redact import Redactor, redactor
+from acp_launch.secret.redact import redactor
 
 # The names of log files:
 #
@@ -234,11 +234,10 @@ class LogFile:
 class ServerLogs:
     """The log files of a launch's servers. `server` is a name as in `lifecycle.Change`: `github#2` has its own file."""
 
-    def __init__(self, directory: Path, profile: str, *, launch: str = "", source: Redactor = redactor) -> None:
+    def __init__(self, directory: Path, profile: str, *, launch: str = "") -> None:
         self._directory = directory
         self._profile = profile
         self._launch = launch
-        self._redactor = source
         self._logs: dict[str, LogFile] = {}
         self._is_closed = False
 
@@ -247,7 +246,7 @@ class ServerLogs:
         if self._is_closed:
             return
         with suppress(OSError):  # the next bytes meet the same error, and their sender reports it
-            self.of(server).mark(f"{server} {self._redactor.text(text)}")
+            self.of(server).mark(f"{server} {redactor.text(text)}")
 
     def close(self) -> None:
         """Close all files. A later write raises ValueError."""

@@ -211,9 +211,10 @@ def test_each_server_has_a_file_and_each_process_a_line_in_it(tmp_path: Path) ->
     assert re.fullmatch(expected % (stamp, stamp), found["github"])
 
 
-def test_a_note_shows_no_secret(tmp_path: Path) -> None:
+def test_a_note_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = "ghp_a1B2c3D4e5F6"
-    servers = ServerLogs(tmp_path, "p", source=knowing(token))
+    monkeypatch.setattr(logfile, "redactor", knowing(token))
+    servers = ServerLogs(tmp_path, "p")
     servers.mark("github", f"could not be started: no {token}")
     servers.close()
     (file,) = tmp_path.iterdir()

@@ -16,8 +16,7 @@ import pytest
 from acp_launch.process import terminal
 from acp_launch.process.records import files
 from acp_launch.process.spawn import live
-from acp_launch.process.terminal import Scrollback
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import StreamRedactor
 from acp_launch.session import terminals as service
 from acp_launch.session.observer import Refusal, TerminalServed
 from acp_launch.session.terminals import Terminals
@@ -363,8 +362,7 @@ async def test_a_session_that_ends_in_a_hurry_gives_no_grace(
 
 def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets of this process: `env` in a terminal must not be a way to them."""
-    hiding: Redactor = knowing("hunter2hunter2")
-    monkeypatch.setattr(terminal, "Scrollback", lambda limit: Scrollback(limit, hiding))
+    monkeypatch.setattr(terminal, "StreamRedactor", lambda: StreamRedactor(knowing("hunter2hunter2")))
 
     async def story(desk: Desk) -> None:
         id = await desk.runs("/bin/sh", "-c", "printf hunter2; printf 'hunter2 and on'")
