@@ -24,7 +24,7 @@ from acp_launch.profile.load import Loaded, inspect
 from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.regex import regex
 from acp_launch.secret import lookup
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.lookup import Waiting, look_up, within
 from acp_launch.secret.value import Outcome, Store, StoreFault
 from acp_launch.settings.model import Settings
@@ -232,7 +232,7 @@ def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting
 
 
 def _keyring(settings: Settings) -> Store:
-    return open_keyring(settings.secrets.keyring, os.environ, interactive=False)
+    return Keyring(settings.secrets.keyring, os.environ, interactive=False)
 
 
 def _command(command: Sequence[str]) -> StoreCheck:

@@ -251,7 +251,7 @@ def elicitor(person: "Person") -> "Elicit":
         from acp_launch.session.elicitation import Elicitation
 
         fill, visit = Forms(person, agent).fill, Links(person, agent).visit
-        return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)
+        return Elicitation(agent, fill=fill, visit=visit, note=note)
 
     return make
 

@@ -7,7 +7,6 @@ A launch: its processes, from their start to their end whatever happens to acp-l
 import codecs
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
-    from acp_launch.session.observer import Ask, Holds, Person
-    from acp_launch.session.permission.gate import Decision, Gate, How
+    from acp_launch.session.observer import Ask, Holds, Person, Way
+    from acp_launch.session.permission.gate import Decision, Gate
     from acp_launch.session.permission.policy import Approve, Remembered
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record, Registry
@@ -321,7 +320,7 @@ def gates(
 
     shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
-    with closing(PermissionRecord(plan, shelf, home, note)) as record:
+    with closing(PermissionRecord(plan, shelf, note)) as record:
         yield lambda: Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
 
 
@@ -428,22 +427,18 @@ def _in_front(person: "Person | None") -> "InFront":
 class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
-    def __init__(self, plan: LaunchPlan, shelf: "AnswerStore", home: str, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, shelf: "AnswerStore", note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
         from acp_launch.session.permission.audit import Audit
 
-        self._plan, self._home = plan, home
+        self._cwd = str(plan.cwd)
         self._shelf = shelf
         self._note = note
         self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
 
-    def keep(self, call: dict[str, Any], *, allowed: bool, holds: "Holds", session: str) -> "Remembered | None":
-        from acp_launch.session.permission.policy import remember
+    def keep(self, answer: "Remembered | None", *, holds: "Holds", session: str) -> "Remembered | None":
         from acp_launch.session.permission.remembered import keep
-        from acp_launch.session.safepath import of_launch
 
-        links = of_launch(self._plan, self._home)
-        answer = remember(call, allowed, cwd=str(self._plan.cwd), home=self._home, since=time.time(), links=links)
         if answer is None:
             self._note("this answer applies only once: the call does not say enough to be recognized again")
             return None
@@ -457,7 +452,7 @@ class PermissionRecord:
             return here
         return answer
 
-    def record(self, how: "How", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
+    def record(self, how: "Way", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
         self._audit.record(
             how,
             call,
@@ -466,7 +461,7 @@ class PermissionRecord:
             by=decision.by,
             option_id=decision.option_id,
             session=session,
-            cwd=str(self._plan.cwd),
+            cwd=self._cwd,
         )
 
     def close(self) -> None:

@@ -91,12 +91,12 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
 
         return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else lambda prompt: None)
     if chosen.store == "command":
-        from acp_launch.secret.command import open_command
+        from acp_launch.secret.command import CommandStore
 
-        return open_command(chosen.command, limit=chosen.timeout, run=run_at_home)
-    from acp_launch.secret.keyring import open_keyring
+        return CommandStore(chosen.command, limit=chosen.timeout, run=run_at_home)
+    from acp_launch.secret.keyring import Keyring
 
-    return open_keyring(chosen.keyring, os.environ, interactive=interactive())
+    return Keyring(chosen.keyring, os.environ, interactive=interactive())
 
 
 def _ask_passphrase(prompt: str) -> str | None:
@@ -215,9 +215,8 @@ class Vault:
         return self.do(what, work, writing=writing)
 
     def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
-        detail = fault.detail
-        if writing and self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked"):
-            detail = (*detail, *choices(writing, self.settings.config))
+        is_replaceable = self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked")
+        detail = choices(writing, self.settings.config) if writing and is_replaceable else ()
         return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)
 
     def states(self, *names: str) -> Mapping[str, Outcome]:

@@ -79,7 +79,8 @@ def size(memory: int) -> str:
 
 
 def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[str, ...]]:
-    title, directory = f"{family.profile} ({family.verb})", tilde(family.cwd, home)
+    launch = family.launch
+    title, directory = f"{launch.profile} ({launch.verb})", tilde(launch.cwd, home)
     if family.root is None:
         yield (title, "", "", "", "", "", directory, SAID[family.state])
     else:
@@ -115,19 +116,22 @@ def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
     held = sessions.get(family.root.pid if family.root else 0, ())
     name, title = held[0][:2] if len(held) == 1 else (None, None)
     return {
-        "profile": family.profile,
-        "verb": family.verb,
+        "profile": family.launch.profile,
+        "verb": family.launch.verb,
         "state": "left behind" if family.state == "dead" else family.state,
         "session": name,
         "title": title,
         "sessions": [each._asdict() | {"age": round(each.age, 2)} for each in held if each.state],
-        "directory": family.cwd or None,
+        "directory": family.launch.cwd or None,
         "pid": family.root.pid if family.root else None,
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
         "processes": [_member(member) for member in family.members],
-        "ended": [asdict(gone) for gone in family.ended],
-        "remote": [asdict(each) | {"age": round(each.age, 2)} for each in family.remote],
+        "ended": [{"name": gone.name, "restarts": gone.restarts} for gone in family.ended],
+        "remote": [
+            {"name": each.name, "state": each.state, "age": round(each.age, 2), "restarts": each.restarts}
+            for each in family.remote
+        ],
     }
 
 

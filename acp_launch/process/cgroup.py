@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from acp_launch.process.table import read_text
+
 _MOUNT = "/sys/fs/cgroup"
 _KILL, _MEMBERS = "cgroup.kill", "cgroup.procs"
 _PREFIX = "acp-launch-"  # of its name, before the launch's id
@@ -42,7 +44,7 @@ class Cgroup:
 
     def members(self) -> list[int]:
         """Return the pids in it and in the groups below it."""
-        return [int(pid) for group in self._groups() for pid in _read(group / _MEMBERS).split()]
+        return [int(pid) for group in self._groups() for pid in read_text(group / _MEMBERS).split()]
 
     def kill(self) -> None:
         """Kill every process in it, unless this process is one of them."""
@@ -70,7 +72,7 @@ class Cgroup:
 def of_launch(launch: str) -> Cgroup | None:
     """Return the group that a launch of this process would have below ours; None without cgroup v2."""
     inside = next(
-        (line[len("0::") :] for line in _read(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::/")), None
+        (line[len("0::") :] for line in read_text("/proc/self/cgroup").splitlines() if line.startswith("0::/")), None
     )
     if inside is None or ".." in inside:  # our own group is outside of what we can see
         return None
@@ -83,13 +85,6 @@ def recorded(path: str, launch: str) -> Cgroup | None:
     group = Path(path)
     is_one = group.name == _PREFIX + launch and ".." not in group.parts and path.startswith(_MOUNT + "/")
     return Cgroup(group) if is_one else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def _write(path: Path, text: str) -> None:

@@ -54,7 +54,7 @@ class Tail:
         self._open = rest[:LINE_LENGTH]
 
     def lines(self) -> list[str]:
-        """Return the lines, oldest first, without line ends and without empty lines."""
+        """Return the last 50 lines, oldest first, each cut at 2,000 bytes, without line ends and empty lines."""
         last = [self._open] if self._open.strip() else []
         return [line.decode(errors="replace") for line in [*self._lines, *last][-LINES:]]
 
@@ -117,7 +117,10 @@ class Output(_Pipe):
         return self._lock.locked()
 
     async def read(self) -> bytes:
-        """Return the next chunk as soon as there is one; b"" at the end."""
+        """Return the next chunk, at most 64 KiB; b"" at the end.
+
+        The end is the pipe's end, or half a second after the process's death if something else holds the pipe open.
+        """
         async with self._lock:
             while (chunk := self._take()) is None:
                 self._in_a_row = 0
@@ -163,7 +166,7 @@ class Input(_Pipe):
         self._owed = b""  # the rest of a write that was cancelled half way
 
     async def write(self, payload: bytes) -> None:
-        """Write everything; returns when the pipe has taken it.
+        """Write everything; returns when the pipe has taken it. Concurrent writes queue.
 
         Raises:
             BrokenPipeError: no process reads it any more, or we closed it.
@@ -174,6 +177,7 @@ class Input(_Pipe):
             await self._write_all(payload, owed=0)
 
     def close(self) -> None:
+        """Close it. A write under way fails; closing it again does nothing."""
         if self._spawned.stdin >= 0:
             self._loop.remove_writer(self._spawned.stdin)
         self._spawned.close("stdin")
@@ -300,9 +304,9 @@ class Child:
         self.hurry = asyncio.Event()  # set: the stop under way goes straight to the kill
         self.ending: asyncio.Task[StopOutcome] | None = None  # the one stop there is
         self._exited = asyncio.Event()
-        self._output = Output(spawned)
-        self._input = Input(spawned)
-        self._errors = Errors(spawned, log)
+        self._output, self._input, self._errors = Output(spawned), Input(spawned), Errors(spawned, log)
+        self.read, self.write, self.close_stdin = self._output.read, self._input.write, self._input.close
+        self.stderr_tail = self._errors.tail.lines
         self._unwatch = watch.on_exit(spawned, self._died)
 
     @property
@@ -355,21 +359,6 @@ class Child:
                 return await self.wait()
         return self.exit
 
-    async def read(self) -> bytes:
-        """Return the next chunk of stdout, at most 64 KiB; b"" at the end.
-
-        The end is the pipe's end, or half a second after the process's death if something else holds the pipe open.
-        """
-        return await self._output.read()
-
-    async def write(self, payload: bytes) -> None:
-        """Write everything; returns when the pipe has taken it. Concurrent writes queue and never mix.
-
-        Raises:
-            BrokenPipeError: the child closed its stdin, or we did.
-        """
-        await self._input.write(payload)
-
     async def stop(self, *, grace: float) -> StopOutcome:
         """Climb the ladder, once however often this is called; later callers get the same outcome.
 
@@ -378,14 +367,6 @@ class Child:
         if self.ending is None:
             self.ending = asyncio.create_task(_climb(self, grace))
         return await asyncio.shield(self.ending)
-
-    def close_stdin(self) -> None:
-        """Close stdin. A write under way fails; closing it again does nothing."""
-        self._input.close()
-
-    def stderr_tail(self) -> list[str]:
-        """Return the last 50 lines it wrote to stderr, each cut at 2,000 bytes."""
-        return self._errors.tail.lines()
 
     async def discard_output(self) -> None:
         """Read stdout into nothing, unless it has a reader: a child blocked on
@@ -428,7 +409,7 @@ async def _leave(child: Child) -> None:
     try:
         if child.ending is not None or not child.spawned.is_ended:
             child.hurry.set()
-            await _see_through(child.ending or asyncio.create_task(_kill(child)))
+            await see_through(child.ending or asyncio.create_task(_kill(child)))
     finally:
         child.close()
 
@@ -438,17 +419,19 @@ async def _kill(child: Child) -> None:
     child.spawned.mark_ended()
 
 
-async def _see_through(task: "asyncio.Task[StopOutcome] | asyncio.Task[None]") -> None:
-    """Wait for `task` even while being cancelled; pass the cancellation on afterwards."""
+async def see_through(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], None] = lambda: None) -> None:
+    """Wait for `tasks` even while being cancelled, with a call of `cancelling`; pass the cancellation on afterwards."""
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not all(task.done() for task in tasks):
         try:
-            await asyncio.wait({task})
+            await asyncio.wait(tasks)
         except asyncio.CancelledError as error:
             cancelled = error
+            cancelling()
     if cancelled is not None:
         raise cancelled
-    task.result()
+    for task in tasks:
+        task.result()
 
 
 # The ladder. Each rung is bounded, and the next is taken only if something of the tree is left:

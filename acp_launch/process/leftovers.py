@@ -26,7 +26,7 @@ from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.records import Known, RecordedLaunch, files, read
+from acp_launch.process.records import Connection, Known, RecordedLaunch, files, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
 from acp_launch.waits import stretch
@@ -129,9 +129,9 @@ def _lefts(processes: list[Process], named: dict[int, LeftProcess]) -> tuple[Lef
     return tuple(named.get(seen.pid) or LeftProcess("", seen.pid) for seen in processes)
 
 
-def _living(known: Known | None) -> Process | None:
-    seen = None if known is None else prepare.table().read(known.pid)
-    return seen if seen and known and seen.started == known.started and not seen.is_dead else None
+def _living(known: Known) -> Process | None:
+    seen = prepare.table().read(known.pid)
+    return seen if seen and seen.started == known.started and not seen.is_dead else None
 
 
 def _command(pid: int) -> str:
@@ -195,37 +195,25 @@ class TreeProcess(Struct, frozen=True, kw_only=True):
     children: "tuple[TreeProcess, ...]"
 
 
-class EndedChild(Struct, frozen=True):
-    """A child without a process at the moment; `restarts` as its last process counted them."""
-
-    name: str
-    restarts: int
-
-
-class OpenConnection(Struct, frozen=True):
-    """The connection to a remote server: its state (process/lifecycle.py), since how many seconds, and its restarts."""
-
-    name: str
-    state: str
-    age: float
-    restarts: int
-
-
 class LaunchTree(Struct, frozen=True, kw_only=True):
-    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left.
+    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left."""
 
-    `ended` are the children that had a process and have none now: a server that waits for its next start, has failed,
-    or has finished its work.
-    """
-
-    profile: str
-    verb: str
+    launch: RecordedLaunch
     state: LaunchState
     root: TreeProcess | None
     members: tuple[TreeProcess, ...]
-    ended: tuple[EndedChild, ...] = ()
-    remote: tuple[OpenConnection, ...] = ()
-    cwd: str = ""  # the directory it works in
+
+    @property
+    def ended(self) -> tuple[Known, ...]:
+        """Return the children that had a process and have none now: a server that waits for its next start, has failed,
+        or has finished its work.
+        """
+        return self.launch.ended if self.root else ()
+
+    @property
+    def remote(self) -> list[Connection]:
+        """Return the connections to remote servers that are not over."""
+        return [each for each in self.launch.connections if self.root and each.state != "stopped"]
 
 
 def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
@@ -233,32 +221,15 @@ def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
     kind, snapshot = launch_state(launch), _Snapshot(launch)
     root: TreeProcess | None = None
     members: tuple[TreeProcess, ...] = ()
-    ended: tuple[EndedChild, ...] = ()
-    remote: tuple[OpenConnection, ...] = ()
     if kind == "running" and (root := snapshot.member(launch.launcher.pid)) is not None:
         members = root.children
-        ended = tuple(EndedChild(over.name, over.restarts) for over in launch.ended)
-        remote = tuple(
-            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
-            for each in launch.connections
-            if each.state != "stopped"
-        )
     elif kind in ("ending", "dead"):
         alive = launch_processes(launch).alive()
         pids = {seen.pid for seen in alive}
         members = snapshot.members(seen.pid for seen in alive if seen.parent not in pids)
     if root is None and not members:
         return None
-    return LaunchTree(
-        profile=launch.profile,
-        verb=launch.verb,
-        state=kind,
-        root=root,
-        members=members,
-        ended=ended,
-        remote=remote,
-        cwd=launch.cwd,
-    )
+    return LaunchTree(launch=launch, state=kind, root=root, members=members)
 
 
 class _Snapshot:

@@ -214,27 +214,50 @@ class Life(Struct, frozen=True, kw_only=True):
         )
 
 
-class Fetching(Struct, frozen=True):
+class Event(Struct, frozen=True):
+    """What happens to a server."""
+
+    def noted(self, life: Life, now: float) -> Life:
+        """Return `life` with what this event tells, whatever state it leads to."""
+        return life
+
+
+class Fetching(Event, frozen=True):
     """Its package runner was seen to be downloading, or no longer."""
 
     is_so: bool
 
+    def noted(self, life: Life, now: float) -> Life:
+        return replace(life, is_fetching=self.is_so, fetched=now if self.is_so else life.fetched)
 
-class Started(Struct, frozen=True):
+
+class Started(Event, frozen=True):
     """A process was started, or is about to be."""
 
+    def noted(self, life: Life, now: float) -> Life:
+        again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
+        again = replace(again, is_fetching=False, fetched=None, is_unused=False)
+        return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="", fault="")
 
-class Awaited(Struct, frozen=True):
+
+class Awaited(Event, frozen=True):
     """The server is awaited to be READY, or no longer."""
 
     is_so: bool
 
+    def noted(self, life: Life, now: float) -> Life:
+        since = now if life.awaited is None else life.awaited
+        return replace(life, awaited=since if self.is_so else None)
 
-class Answered(Struct, frozen=True):
+
+class Answered(Event, frozen=True):
     """Its process has sent a valid message."""
 
+    def noted(self, life: Life, now: float) -> Life:
+        return life if life.answered is not None else replace(life, answered=now, is_proven=True)
 
-class Ready(Struct, frozen=True):
+
+class Ready(Answered, frozen=True):
     """Its process has answered the agent's handshake.
 
     `took`: the seconds of its start that the process itself needed; None: all of them.
@@ -242,17 +265,24 @@ class Ready(Struct, frozen=True):
 
     took: float | None = None
 
+    def noted(self, life: Life, now: float) -> Life:
+        took = now - life.begun if self.took is None else self.took
+        return replace(super().noted(life, now), took=took, is_met=True)
 
-class Condemned(Struct, frozen=True):
+
+class Condemned(Event, frozen=True):
     """Its process is useless and will be killed; `why` completes "the server …"."""
 
     why: str
+
+    def noted(self, life: Life, now: float) -> Life:
+        return replace(life, verdict=life.verdict or self.why)
 
 
 Follows = Literal["judged", "again", "never"]
 
 
-class Ended(Struct, frozen=True):
+class Ended(Event, frozen=True):
     """Its process has ended; `how` completes "the server …". Or it could not be started, and `reason` says why.
 
     `follows`: another process is started as its policy judges; again, because only the connection ended and not the
@@ -268,31 +298,59 @@ class Ended(Struct, frozen=True):
     jitter: float = 0.0
     fault: Fault = ""
 
+    def noted(self, life: Life, now: float) -> Life:
+        life = replace(life, lived=now - life.begun if self.how else None)
+        if life.wish == "pending":
+            return replace(life, exit=BY_HAND)
+        used, how = 0 if _held(life, now) else life.used, life.verdict or self.how
+        return replace(life, used=used, exit=how, reason=self.reason, fault=self.fault, wish="")
 
-class Stuck(Struct, frozen=True):
+
+class Stuck(Event, frozen=True):
     """Processes that it left behind cannot be killed, so a new one must not be started beside them."""
 
     reason: str
 
+    def noted(self, life: Life, now: float) -> Life:
+        return replace(life, reason=self.reason, wish="")
 
-class Renewed(Struct, frozen=True):
-    """The user wants a new process, whatever happened to the last one."""
+
+class Renewed(Event, frozen=True):
+    """The user wants a new process, whatever happened to the last one.
+
+    A living process has to end first; without one, the end of the last is forgotten.
+    """
+
+    def noted(self, life: Life, now: float) -> Life:
+        if life.wish == "pending":
+            return life
+        if life.state in ("starting", "ready"):
+            return replace(life, wish="pending")
+        return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="", fault="")
 
 
-class Needed(Struct, frozen=True):
+class Needed(Event, frozen=True):
     """The agent waits for a server that is asleep, or for a remote one, which need not wait for the end of its pause,
-    unless it asked for one."""
+    unless it asked for one. The pause becomes the first one from now on."""
+
+    def noted(self, life: Life, now: float) -> Life:
+        soon = max(life.floor, now - life.since + life.restart.backoff.initial)
+        return life if life.pause is None or life.pause <= soon else replace(life, pause=soon)
 
 
-class Unused(Struct, frozen=True):
+class Unused(Event, frozen=True):
     """The agent has not used the server for a while; its process is ended until the server is needed."""
 
+    def noted(self, life: Life, now: float) -> Life:
+        return replace(life, is_unused=True)
 
-class Stop(Struct, frozen=True):
+
+class Stop(Event, frozen=True):
     """The server is no longer needed."""
 
+    def noted(self, life: Life, now: float) -> Life:
+        return replace(life, is_wanted=False, wish="") if life.is_wanted else life
 
-Event = Started | Awaited | Fetching | Answered | Ready | Condemned | Ended | Stuck | Renewed | Needed | Unused | Stop
 
 Then = State | Literal["same", "judged", "renewed", ""]
 
@@ -310,14 +368,7 @@ NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
     "starting": {**_ALIVE, Fetching: "same", Answered: "same", Ready: "ready"},
     "ready": {**_ALIVE, Fetching: "", Answered: "", Ready: ""},
-    "asleep": {
-        **_LATE,
-        Awaited: "same",
-        Stuck: "failed",
-        Renewed: "renewed",
-        Needed: "renewed",
-        Stop: "stopped",
-    },
+    "asleep": {**_LATE, Awaited: "same", Stuck: "failed", Renewed: "renewed", Needed: "renewed", Stop: "stopped"},
     "resting": {
         **_LATE,
         Awaited: "same",
@@ -344,7 +395,7 @@ def step(life: Life, event: Event, now: float) -> Life:
         raise ValueError(f"{type(event).__name__} cannot happen to a server that is {life.state}")
     if then == "" or (then == "renewed" and (not life.is_wanted or life.wish == "pending")):
         return life
-    noted = _noted(life, event, now)
+    noted = event.noted(life, now)
     if then == "same":
         return noted
     if then == "judged" and noted.wish != "pending":
@@ -353,83 +404,6 @@ def step(life: Life, event: Event, now: float) -> Life:
     if then in ("judged", "renewed"):
         return replace(noted, state="resting", since=now, pause=0.0, used=0)
     return replace(noted, state=then, since=now, pause=None)
-
-
-def _noted(life: Life, event: Event, now: float) -> Life:
-    """Record what an event tells, whatever state it leads to."""
-    match event:
-        case Started():
-            return _begun(life, now)
-        case Answered() | Fetching():
-            return _seen(life, event, now)
-        case Ready(took):
-            return replace(_up(life, now), took=now - life.begun if took is None else took, is_met=True)
-        case Condemned(why):
-            return replace(life, verdict=life.verdict or why)
-        case Ended():
-            return _over(life, event, now)
-        case Stuck(reason):
-            return replace(life, reason=reason, wish="")
-        case Awaited() | Renewed() | Needed() | Unused() | Stop():
-            return _asked(life, event, now)
-
-
-def _seen(life: Life, event: Answered | Fetching, now: float) -> Life:
-    """Record a sign of life of its process."""
-    if isinstance(event, Answered):
-        return _up(life, now)
-    return replace(life, is_fetching=event.is_so, fetched=now if event.is_so else life.fetched)
-
-
-def _asked(life: Life, event: Awaited | Renewed | Needed | Unused | Stop, now: float) -> Life:
-    """Record what is wanted of the server, as opposed to what its process does."""
-    match event:
-        case Awaited(is_so):
-            since = now if life.awaited is None else life.awaited
-            return replace(life, awaited=since if is_so else None)
-        case Renewed():
-            return _wished(life)
-        case Needed():
-            return _sooner(life, now)
-        case Unused():
-            return replace(life, is_unused=True)
-        case Stop():
-            return replace(life, is_wanted=False, wish="") if life.is_wanted else life
-
-
-def _begun(life: Life, now: float) -> Life:
-    again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
-    again = replace(again, is_fetching=False, fetched=None, is_unused=False)
-    return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="", fault="")
-
-
-def _up(life: Life, now: float) -> Life:
-    return life if life.answered is not None else replace(life, answered=now, is_proven=True)
-
-
-def _over(life: Life, end: Ended, now: float) -> Life:
-    lived = now - life.begun if end.how else None
-    if life.wish == "pending":
-        return replace(life, lived=lived, exit=BY_HAND)
-    used = 0 if _held(life, now) else life.used
-    return replace(
-        life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason, fault=end.fault, wish=""
-    )
-
-
-def _wished(life: Life) -> Life:
-    """Record the user's request. A living process has to end first; without one, the end of the last is forgotten."""
-    if life.wish == "pending":
-        return life
-    if life.state in ("starting", "ready"):
-        return replace(life, wish="pending")
-    return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="", fault="")
-
-
-def _sooner(life: Life, now: float) -> Life:
-    """Cut the pause to the first one from now on, but not below what the server asked for."""
-    soon = max(life.floor, now - life.since + life.restart.backoff.initial)
-    return life if life.pause is None or life.pause <= soon else replace(life, pause=soon)
 
 
 def _held(life: Life, now: float) -> bool:

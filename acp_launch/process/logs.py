@@ -8,7 +8,7 @@ tells the launch, the profile and the server; launches beyond the newest `KEPT` 
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from io import FileIO
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_launch.private import make_digest
 from acp_launch.regex import regex
-from acp_launch.secret.redact import Redactor, redactor
+from acp_launch.secret.redact import redactor
 
 # The names of log files:
 #
@@ -234,24 +234,19 @@ class LogFile:
 class ServerLogs:
     """The log files of a launch's servers. `server` is a name as in `lifecycle.Change`: `github#2` has its own file."""
 
-    def __init__(self, directory: Path, profile: str, *, launch: str = "", source: Redactor = redactor) -> None:
+    def __init__(self, directory: Path, profile: str, *, launch: str = "") -> None:
         self._directory = directory
         self._profile = profile
         self._launch = launch
-        self._redactor = source
         self._logs: dict[str, LogFile] = {}
         self._is_closed = False
-
-    def of(self, server: str) -> Callable[[bytes], None]:
-        """Return a function that takes the server's stderr, already redacted (`child.Errors`). It may raise OSError."""
-        return self._log(server)
 
     def mark(self, server: str, text: str) -> None:
         """Note something between the lines: "started (pid 123), restart 1". Never raises, and is redacted here."""
         if self._is_closed:
             return
         with suppress(OSError):  # the next bytes meet the same error, and their sender reports it
-            self._log(server).mark(f"{server} {self._redactor.text(text)}")
+            self.of(server).mark(f"{server} {redactor.text(text)}")
 
     def close(self) -> None:
         """Close all files. A later write raises ValueError."""
@@ -264,7 +259,8 @@ class ServerLogs:
         if log := self._logs.pop(server, None):
             log.close()
 
-    def _log(self, server: str) -> LogFile:
+    def of(self, server: str) -> LogFile:
+        """Return the file of the server's stderr, which is redacted already (`child.Errors`)."""
         if server not in self._logs:
             self._logs[server] = LogFile(self._directory, self._profile, server, launch=self._launch)
         return self._logs[server]

@@ -149,6 +149,11 @@ class Connection(Struct, frozen=True):
     restarts: int
     since: float
 
+    @property
+    def age(self) -> float:
+        """Return for how many seconds it has this state."""
+        return max(0.0, time.time() - self.since)
+
 
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
@@ -192,7 +197,7 @@ def read(path: Path) -> RecordedLaunch | None:
     lines = [[_plain(field) for field in line.split("\t")] for line in text.split("\n")[:-1]]
     match lines[:1]:
         case [["launch", id, pid, started, boot, namespace, verb, profile]] if id == path.name:
-            launcher = _known(pid, started)
+            launcher = next(_knowns([["launch", pid, started]], "launch"), None)
         case _:
             return None
     if launcher is None:
@@ -238,24 +243,13 @@ def _text(lines: list[list[str]], kind: str) -> str:
 
 
 def _knowns(lines: list[list[str]], kind: str) -> Iterator[Known]:
+    """Yield the processes in the lines of one kind, but none with what cannot be numbers."""
     for line in lines:
         match line:
-            case [first, pid, started, restarts, name] if first == kind:
-                known = _known(pid, started, name, restarts)
-            case [first, pid, started, *_] if first == kind:
-                known = _known(pid, started)
-            case _:
-                continue
-        if known is not None:
-            yield known
-
-
-def _known(pid: str, started: str, name: str = "", restarts: str = "0") -> Known | None:
-    """Return None for what cannot be numbers."""
-    try:
-        return Known(int(pid), float(started), name, int(restarts))
-    except ValueError:
-        return None
+            case [first, pid, started, *rest] if first == kind:
+                restarts, name = rest if len(rest) == 2 else ("0", "")
+                with suppress(ValueError):
+                    yield Known(int(pid), float(started), name, int(restarts))
 
 
 def _connections(lines: list[list[str]]) -> Iterator[Connection]:

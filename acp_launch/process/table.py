@@ -8,6 +8,7 @@ is shown to a user (`ps`, the names of leftovers) comes from psutil on every pla
 import os
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -186,7 +187,7 @@ def boot_id() -> str:
     """Return an id that changes with every boot; empty if the platform has none."""
     if sys.platform == "darwin":
         return _by_sysctl(b"kern.bootsessionuuid")
-    return _text("/proc/sys/kernel/random/boot_id").strip()
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 @cache
@@ -198,9 +199,10 @@ def pid_namespace() -> str:
         return ""
 
 
-def _text(path: str) -> str:
+def read_text(path: str | Path) -> str:
+    """Return the text of a file of the kernel; empty if it cannot be read."""
     try:
-        with open(path, encoding="ascii") as file:  # noqa: PTH123 - read at every start
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - read at every start
             return file.read()
     except OSError:
         return ""

@@ -18,7 +18,7 @@ from acp_launch.process import watch
 from acp_launch.process.child import first_of
 from acp_launch.process.spawn import STATUS_LOST, spawn
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
-from acp_launch.secret.redact import Redactor, StreamRedactor, redactor
+from acp_launch.secret.redact import StreamRedactor
 from acp_launch.waits import stretch
 
 # The last output of a command as text, within a limit (C-72). Secrets are hidden before anything is cut, so that each
@@ -26,12 +26,12 @@ from acp_launch.waits import stretch
 
 
 class Scrollback:
-    def __init__(self, limit: int, source: Redactor = redactor) -> None:
+    def __init__(self, limit: int) -> None:
         """Store at most `limit` bytes of UTF-8; the stored text begins with a whole character."""
         self.is_cut = False
         self._limit = limit
         self._kept = bytearray()
-        self._redacting = StreamRedactor(source)
+        self._redacting = StreamRedactor()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> str:

@@ -39,13 +39,10 @@ class Captured(Protocol):
 Run = Callable[[Sequence[str], float], Captured]  # argv and seconds; raises LaunchError if the program does not start
 
 
-def open_command(argv: Sequence[str], *, limit: float, run: Run) -> "CommandStore":
-    """Return the store whose values `argv` prints; `limit` is for each name, in seconds."""
-    return CommandStore(argv, limit, run)
-
-
 class CommandStore:
-    def __init__(self, argv: Sequence[str], limit: float, run: Run) -> None:
+    """The store whose values `argv` prints; `limit` is for each name, in seconds."""
+
+    def __init__(self, argv: Sequence[str], *, limit: float, run: Run) -> None:
         self._argv = tuple(argv)
         self._limit = limit
         self._run = run

@@ -21,11 +21,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from acp_launch import leave, waits
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault, size
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # Descriptors 0 and 1 while foreign code works in this process or starts programs.
 #
@@ -135,17 +137,19 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     global _children_before
     if _children_before is None:
         _children_before = _children() | _children()  # the kernel may omit one whose sibling exits
-    answers: SimpleQueue[Callable[[], T]] = SimpleQueue()
+    from concurrent.futures import Future  # most commands ask no store
+
+    answer: Future[T] = Future()
     try:
-        threading.Thread(target=lambda: answers.put(_run_work(work)), daemon=True).start()
+        threading.Thread(target=_run_work, args=(work, answer), daemon=True).start()
     except RuntimeError as error:
         raise NoThread from error
     try:
-        answer = _await_answer(answers, limit, waiting)
+        _await_answer(answer, limit, waiting)
     except BaseException:  # the deadline; a signal; a stdout that refuses the message
         _give_up()
         raise
-    return answer()
+    return answer.result()
 
 
 def end_children() -> None:
@@ -160,21 +164,16 @@ def end_children() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _await_answer(
-    answers: "SimpleQueue[Callable[[], T]]", limit: float, waiting: Callable[[float], None]
-) -> Callable[[], T]:
-    begun = time.monotonic()
-    word = waits.FIRST_WORD
-    while True:
-        left = begun + min(word, limit) - time.monotonic()
-        try:
-            return answers.get(timeout=max(0.0, left))
-        except Empty:
-            if word >= limit:
-                raise Late from None
-            with stdout_restored():
-                waiting(word)
-            word = waits.next_word(word)
+def _await_answer(answer: "Future[T]", limit: float, waiting: Callable[[float], None]) -> None:
+    from concurrent.futures import wait
+
+    begun, word = time.monotonic(), waits.FIRST_WORD
+    while not wait([answer], max(0.0, begun + min(word, limit) - time.monotonic())).done:
+        if word >= limit:
+            raise Late
+        with stdout_restored():
+            waiting(word)
+        word = waits.next_word(word)
 
 
 def _give_up() -> None:
@@ -182,21 +181,13 @@ def _give_up() -> None:
     restore_descriptors()
 
 
-def _run_work(work: Callable[[], T]) -> Callable[[], T]:
-    """Return the result of `work` as a function that returns or raises it."""
+def _run_work(work: Callable[[], T], answer: "Future[T]") -> None:
     try:
-        result = work()
+        answer.set_result(work())
     except (Exception, KeyboardInterrupt) as error:
-        failure: BaseException = error
+        answer.set_exception(error)
     except BaseException as error:  # in the caller's thread it would look like an exit that was asked for
-        failure = RuntimeError(f"work that must not end anything raised {type(error).__name__}")
-    else:
-        return lambda: result
-
-    def fail() -> T:
-        raise failure
-
-    return fail
+        answer.set_exception(RuntimeError(f"work that must not end anything raised {type(error).__name__}"))
 
 
 def _children() -> set[int]:

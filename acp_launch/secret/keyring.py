@@ -33,7 +33,7 @@ from acp_launch.secret.isolate import (
     type_only,
     without_prompts,
 )
-from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
+from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import KeyringSettings
 
@@ -187,23 +187,16 @@ _DENIED = regex(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # the u
 Tell = Callable[[BaseException], str]  # returns the part of an exception that may be shown
 
 
-def open_keyring(settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> Store:
-    """Return the store. `interactive`: a user can answer a dialog of the desktop."""
-    has_screen = bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
-    return Keyring(settings, environ, may_ask=interactive and has_screen)
-
-
 class Keyring:
     """The chosen backend, each call with its exceptions translated.
 
     It is chosen at the first call, because the choice may have to read a file.
     """
 
-    def __init__(self, settings: KeyringSettings, environ: Mapping[str, str], *, may_ask: bool) -> None:
-        """`may_ask`: the Secret Service may show a dialog. Other keyrings cannot be told."""
-        self._settings = settings
-        self._environ = environ
-        self._may_ask = may_ask
+    def __init__(self, settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> None:
+        """`interactive`: a user can answer a dialog of the Secret Service. Other keyrings cannot be told."""
+        self._settings, self._environ = settings, environ
+        self._may_ask = interactive and bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
 
     @cached_property
     def _choice(self) -> BackendChoice:
@@ -243,10 +236,10 @@ class Keyring:
         with self._backend() as backend:
             return attempt(work, self._fault)
 
-    def names(self) -> None:
+    def names(self) -> Mapping[str, float | None] | None:
         """Fail if the backend cannot be used. Returns None, because the library has no call that lists."""
         with self._backend():
-            return
+            return None
 
     def _look(self, backend: Any, name: str) -> Outcome:
         try:

@@ -24,12 +24,7 @@ T = TypeVar("T")
 
 
 def look_up(
-    names: Iterable[str],
-    *,
-    environ: Mapping[str, str],
-    store: Callable[[], Store],
-    limit: float,
-    waiting: Waiting,
+    names: Iterable[str], *, environ: Mapping[str, str], store: Callable[[], Store], limit: float, waiting: Waiting
 ) -> dict[str, Outcome]:
     """Return one outcome for each name, in the order of `names`.
 

@@ -213,10 +213,7 @@ _JSON_MASK = b'"' + _DATA_MASK + b'"'
 _ESCAPE = regex(rb"\\u([0-9a-fA-F]{4})")
 # A string, and the colon that makes it a name; a number; the end of an object or a list. Possessive, so that 48 MB do
 # not need a stack of 48 million choices.
-_TOKEN = regex(
-    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]',
-    re.DOTALL,
-)
+_TOKEN = regex(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]', re.DOTALL)
 _LEAST_DIGITS = 6  # of a secret number; shorter numbers occur everywhere
 
 
@@ -284,10 +281,6 @@ class Redactor:
     def data(self, data: bytes) -> bytes:
         """Redact UTF-8 bytes. Other bytes pass unchanged."""
         return self.tables.data.masked(data, _DATA_MASK) if self.tables else data
-
-    def held(self, text: str) -> int:
-        """Return how many characters at the end of `text` may become a form with the text that follows."""
-        return self.tables.text.held(text) if self.tables else 0
 
     def tree(self, value: Any) -> Any:
         """Redact decoded JSON, including keys. Returns `value` itself if nothing was hidden.

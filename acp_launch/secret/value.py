@@ -75,15 +75,12 @@ class Outcome(Struct, frozen=True):
 class StoreFault(Exception):  # noqa: N818 - the name states the fault
     """Raised when a store cannot do what was requested; it has changed nothing."""
 
-    def __init__(
-        self, state: State, reason: str, *, fix: str = "", detail: Sequence[str] = (), is_absent: bool = False
-    ) -> None:
+    def __init__(self, state: State, reason: str, *, fix: str = "", is_absent: bool = False) -> None:
         """`is_absent`: there is no such store on this machine, so that nothing can be lost by choosing another."""
         super().__init__(reason)
         self.state = state
         self.reason = reason
         self.fix = fix
-        self.detail = tuple(detail)
         self.is_absent = is_absent
 
 

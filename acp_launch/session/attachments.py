@@ -167,6 +167,9 @@ class _Found(Struct, frozen=True):
     size: int
     is_whole: bool
 
+    def link(self, description: str = "") -> Block:
+        return _link(self.path, self.name, self.content.mime, size=self.size, description=description)
+
 
 def examine(path: Path) -> None:
     """Raise AttachError for a file that can never be attached. Call this before starting an agent."""
@@ -193,12 +196,12 @@ def attach(
     if found.content.kind == "text":
         return _text(found, able)
     if found.content.kind == "other":
-        return _link(path, name, found.content.mime, size=found.size)
+        return found.link()
     refusal = _refusal(found, able)
     if refusal is None:
         return _media(found)
     if mention:
-        return _link(path, name, found.content.mime, size=found.size)
+        return found.link()
     raise refusal
 
 
@@ -285,10 +288,9 @@ def _most(content: FileContent, limit: int) -> int:
 
 def _text(found: _Found, able: Capabilities) -> Block:
     if not able.embedded_context:
-        return _link(found.path, found.name, found.content.mime, size=found.size)
+        return found.link()
     if not found.is_whole:
-        why = f"{_human(found.size)}: too long to embed"
-        return _link(found.path, found.name, found.content.mime, size=found.size, description=why)
+        return found.link(f"{_human(found.size)}: too long to embed")
     if not _is_whole_text(found.data):
         return _link(found.path, found.name, "application/octet-stream", size=found.size)
     resource = {"uri": _uri(found.path), "text": found.data.decode(), "mimeType": found.content.mime}

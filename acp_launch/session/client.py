@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -64,9 +63,10 @@ class Client:
         """Serve a session. `name` is our name for it, `title` the one that the store has.
 
         `gate` is None if the agent is a host, which judges tool calls itself.
-        `completed` is called at the end of an elicitation, `changed` when `state` has changed. `observer` is the
-        connection's, unless it is given; `listen` takes this client where the connection has several. `asking` hears of
-        a question, with its merged call, before the user is asked.
+        `completed` is called at the end of an elicitation, `changed` when `state` has changed; a caller that sets an
+        option calls it as `settled`, because no update comes. `observer` is the connection's, unless it is given;
+        `listen` takes this client where the connection has several. `asking` hears of a question, with its merged call,
+        before the user is asked.
         """
         self.name = name
         self._stored_title = title
@@ -85,7 +85,7 @@ class Client:
         self._listen = listen or connection.listen
         self._gate = gate
         self._services = services or {}
-        self._completed, self._changed, self._asking = completed, changed, asking
+        self.completed, self.settled, self._asking = completed, changed, asking
         self._answered = 0.0  # loop time of the user's last answer
         self._open: dict[bytes, tuple[PermissionAsked | ServiceAsked, asyncio.Task[None]]] = {}
         self._checks = gate.checks() if gate is not None else None
@@ -141,7 +141,7 @@ class Client:
             opened.session_id, self.name, opened.how, 0, opened.result, title=self._stored_title
         )
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
-        self._changed()
+        self.settled()
         if opened.how != "load":
             self.observer.ready(self._session)
 
@@ -191,19 +191,12 @@ class Client:
         conversation = self._connection.conversation
         self._connection.send(conversation.refuse(question.id, jsonrpc.INVALID_PARAMS, "this session was left"))
 
-    def completed(self, elicitation_id: str) -> None:
-        self._completed(elicitation_id)
-
     def withdrawn(self, withdrawn: Withdrawn) -> None:
         question, task = self._open.pop(bytes(withdrawn.id), (None, None))
         if task is not None:
             task.cancel()
         session_id = question.session_id if question is not None else ""
         self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
-
-    def settled(self) -> None:
-        """Note that options were set: `state` has changed without an update."""
-        self._changed()
 
     def new_turn(self) -> None:
         """Prepare for the next prompt."""
@@ -294,19 +287,13 @@ class Client:
             self._tool(self.calls.merge(body), is_replay=update.replay)
         else:
             self.state.apply(update.kind, body)
-            self._changed()
+            self.settled()
 
     def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
         if call.get("status") == "completed":
             self.denied = ""
         if not is_replay and self._checks is not None and (by := self._checks.passed_over(call)):
             self.observer.unasked(call, by)
-
-
-def usage(result: msgspec.Raw) -> dict[str, Any] | None:
-    """Return the `usage` member that many agents add to a turn's answer."""
-    found = acp.mapping(acp.decoded(result)).get("usage")
-    return found if isinstance(found, dict) else None
 
 
 # One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn").
@@ -397,11 +384,7 @@ class Turn:
                 self.is_running = True
                 self._connection.drained.add(self._extend)
                 result = await self._connection.call(
-                    call,
-                    what="activity from the agent",
-                    limit=self._silence,
-                    knob=KNOB,
-                    since=self._alive,
+                    call, what="activity from the agent", limit=self._silence, knob=KNOB, since=self._alive
                 )
         except TimeoutError:
             if self._connection.held_back:
@@ -424,8 +407,10 @@ class Turn:
         return self._client.alive() if self._grace is None else asyncio.get_running_loop().time()
 
     def _end(self, result: Raw) -> TurnEnd:
-        reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
-        turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
+        answer = acp.mapping(acp.decoded(result))
+        reason, used = acp.text(answer.get("stopReason")) or "unknown", answer.get("usage")  # which many agents add
+        usage = used if isinstance(used, dict) else None
+        turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result)
         self._over()
         self._client.observer.ended(turn)
         return turn

@@ -396,10 +396,7 @@ _WORDS = 100  # characters
 
 
 class Elicitation:
-    """Serves elicitations. `forms` and `urls` are what the agent was told we support.
-
-    `note` gets the agent's words, without secrets but otherwise unchanged.
-    """
+    """Serves elicitations. `note` gets the agent's words, without secrets but otherwise unchanged."""
 
     def __init__(
         self,
@@ -407,20 +404,16 @@ class Elicitation:
         *,
         fill: Callable[[Form], Awaitable[Filled]],
         visit: Callable[[Link], Awaitable[Action]],
-        forms: bool,
-        urls: bool,
         note: Callable[[str], None],
     ) -> None:
         self._agent_name = agent_name
         self._fill = fill
         self._visit = visit
-        self._forms = forms
-        self._urls = urls
         self._note = note
         self._open: dict[str, str] = {}  # links that may still be completed: their topics, by id
 
     def services(self) -> Services:
-        return {"elicitation/create": self._create} if self._forms or self._urls else {}
+        return {"elicitation/create": self._create}
 
     def completed(self, elicitation_id: str) -> None:
         """Note that the agent reports a link as completed.
@@ -432,14 +425,12 @@ class Elicitation:
             self._note(f"{self._agent_name} says that this is done: {about}")
 
     async def _create(self, params: dict[str, Any]) -> object:
-        match read(params):
-            case Form() as form if self._forms:
-                filled = await self._fill(form)
-                content = {"content": filled.content} if filled.action == "accept" else {}
-                return {"action": filled.action, **content}
-            case Link() as link if self._urls:
-                return {"action": await self._follow(link)}
-        raise invalid(f'elicitations of the mode "{params["mode"]}" were not offered')
+        asked = read(params)
+        if isinstance(asked, Link):
+            return {"action": await self._follow(asked)}
+        filled = await self._fill(asked)
+        content = {"content": filled.content} if filled.action == "accept" else {}
+        return {"action": filled.action, **content}
 
     async def _follow(self, link: Link) -> Action:
         """Ask the user to follow a link. It may be completed while the question is open; not once it is declined."""

@@ -17,6 +17,7 @@ import secrets
 import stat
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Lock
@@ -35,23 +36,22 @@ CHUNK = 64 * 1024  # bytes
 FAR = 64  # times the limit are skipped in search of a line; a sparse file is endless otherwise
 
 
-class LinesTooLong(Exception):  # noqa: N818 - the name states the fault
-    """Raised when the lines do not fit; its text is the end of a sentence about the file."""
-
-
-def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
-    """Return `count` lines from line `first` on, or all of them, with their ends: at most `most` bytes.
+def lines(file: BinaryIO, first: int, count: int | None, most: int, shown: str) -> bytes:
+    """Return `count` lines from line `first` on, or all of them, with their ends. `shown` is the path for the message.
 
     A line ends with a line feed, as everywhere but in old Macs. Beyond the last line the result is empty.
+
+    Raises:
+        Refusal: they are larger than `most` bytes.
     """
     found, line, passed = bytearray(), 1, 0
     while (count is None or line < first + count) and (piece := file.readline(CHUNK)):
         if line >= first:
             found += piece
         elif (passed := passed + len(piece)) > most * FAR:
-            raise LinesTooLong(f"the requested line is beyond its first {size(most * FAR)}")
+            raise invalid(f'"{shown}": the requested line is beyond its first {size(most * FAR)}')
         if len(found) > most:
-            raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
+            raise invalid(f'"{shown}": the requested lines are larger than {size(most)}; request fewer lines')
         line += piece.endswith(b"\n")
     return bytes(found)
 
@@ -153,7 +153,7 @@ class SessionFiles:
         ):
             if count is None and first == 1:
                 self.check_size(os.fstat(file.fileno()).st_size, pinned)
-            data = self._read_lines(file, first, count, pinned)
+            data = lines(file, first, count, self._limit, pinned.shown)
         return _file_text(data, pinned)
 
     def present(self, pinned: PinnedPath) -> bytes | None:
@@ -194,15 +194,9 @@ class SessionFiles:
             with open_regular(directory, name, pinned, how) as file:
                 status = os.fstat(file.fileno())
                 self.check_size(status.st_size, pinned)
-                return self._read_lines(file, 1, None, pinned), status
+                return lines(file, 1, None, self._limit, pinned.shown), status
         except FileNotFoundError:
             return None, None
-
-    def _read_lines(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
-        try:
-            return lines(file, first, count, self._limit)
-        except LinesTooLong as much:
-            raise invalid(f'"{pinned.shown}": {much}') from None
 
 
 def _file_text(data: bytes, pinned: PinnedPath) -> str:
@@ -242,34 +236,21 @@ async def run_in_thread(work: Callable[[], T], *, name: str, limit: float) -> T:
         TimeoutError: it did not come in time.
         OSError: no thread is available (EAGAIN).
     """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type]  # there is one if there is no error
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()  # from now on a cancelled caller abandons it, and the thread may end it
 
     def run() -> None:
-        result, error = None, None
         try:
-            result = work()
-        except BaseException as raised:
-            error = raised
-        try:
-            loop.call_soon_threadsafe(deliver, result, error)
-        except RuntimeError:  # the loop is closed: the work was abandoned long ago
-            return
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
 
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError:
         raise OSError(errno.EAGAIN, "no more threads are allowed") from None
     async with asyncio.timeout(limit):
-        return await answer
+        return await asyncio.wrap_future(answer)
 
 
 LIMIT = 10 * 1024 * 1024  # bytes read or written at once; more than ten models in a row could hold
@@ -306,8 +287,8 @@ class Files:
 
     async def _read(self, params: dict[str, Any]) -> object:
         path = _text(params, "path")
-        first = _count(params, "line", least=1)
-        count = _count(params, "limit", least=0)
+        first = whole_number(params, "line", least=1)
+        count = whole_number(params, "limit", least=0)
         async with self._report(path, "read"):
             pinned = await self._on_disk(lambda: self._box.found(path))
             line = {} if first is None else {"line": first}
@@ -386,12 +367,12 @@ def _text(params: dict[str, Any], name: str) -> str:
     return value
 
 
-def _count(params: dict[str, Any], name: str, *, least: int) -> int | None:
-    """Return a uint32 of the schema, or None if it is not given."""
+def whole_number(params: dict[str, Any], name: str, *, least: int, most: int = UINT32) -> int | None:
+    """Return an integer of the schema, or None if it is not given."""
     value = params.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= UINT32:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise invalid(f'"{name}" must be a whole number, at least {least}')
     return value
 

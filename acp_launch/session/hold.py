@@ -108,7 +108,7 @@ def _open(path: Path) -> int:
 def _take(descriptor: int, name: str) -> None:
     if not take_lock(descriptor):
         raise SessionError(
-            f'session "{name}" is in use by {_read_note(descriptor)}',
+            f'session "{name}" is in use by {_describe_holder(descriptor)}',
             fix="wait for it, end it, or use another --session",
         )
 
@@ -117,7 +117,7 @@ def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
     words = {"run": f"run {profile} --session {name}", "serve": f"serve {profile}"}
     command = f"acp-launch {words.get(verb, f'{verb} {name}')}"
-    return msgspec.json.encode({"pid": os.getpid(), "since": now, "command": command, "key": key})
+    return msgspec.json.encode(SessionHolder(os.getpid(), now, command, key))
 
 
 def _write_note(descriptor: int, note: bytes) -> None:
@@ -125,15 +125,15 @@ def _write_note(descriptor: int, note: bytes) -> None:
     os.pwrite(descriptor, note, 0)
 
 
-def _read_note(descriptor: int) -> str:
+def _describe_holder(descriptor: int) -> str:
     """Return a description of the lock's holder from its note. A note of a dead process is not the holder's."""
     try:
-        note = msgspec.json.decode(os.pread(descriptor, NOTE_LIMIT, 0))
-        pid, since, command = int(note["pid"]), float(note["since"]), str(note["command"])
-        os.kill(pid, 0)
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        return "another process"
-    return f"process {pid} ({command}), since {_clock(since)}"
+        if holder := _read_note(descriptor):
+            os.kill(holder.pid, 0)
+            return f"process {holder.pid} ({holder.command}), since {_clock(holder.since)}"
+    except (OSError, OverflowError):
+        pass
+    return "another process"
 
 
 class SessionHolder(msgspec.Struct, frozen=True):
@@ -141,7 +141,16 @@ class SessionHolder(msgspec.Struct, frozen=True):
 
     pid: int
     since: float
-    key: Key
+    command: str
+    key: Key = ("", "", "")  # so in the note of an earlier version
+
+
+def _read_note(descriptor: int) -> SessionHolder | None:
+    """Return the note; None for one that is being written."""
+    try:
+        return msgspec.json.decode(os.pread(descriptor, NOTE_LIMIT, 0), type=SessionHolder)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def list_held(state_dir: Path) -> list[SessionHolder]:
@@ -151,7 +160,7 @@ def list_held(state_dir: Path) -> list[SessionHolder]:
     """
     try:
         paths = sorted((state_dir / FOLDER).glob("*.lock"))
-        return [found for path in paths if (found := _held(path))]
+        return [found for path in paths if (found := _held(path)) and any(found.key)]
     except OSError:  # nothing was held yet, or the directory cannot be read
         return []
 
@@ -162,9 +171,7 @@ def _held(path: Path) -> SessionHolder | None:
     except OSError:  # it was released just now
         return None
     try:
-        return msgspec.json.decode(os.read(descriptor, NOTE_LIMIT), type=SessionHolder)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # being written, or of an earlier version
-        return None
+        return _read_note(descriptor)
     finally:
         os.close(descriptor)
 

@@ -15,6 +15,7 @@ from acp_launch.protocol.conversation import How, Updated
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
 USER, EDITOR = "you", "the editor"  # what the record and the notices call the one that decided
 DENIED = "it was denied"  # instead, of a call that ran all the same
+Way = Literal["asked", "unasked", "service"]  # why a tool call is judged: see the permission log
 Holds = Literal["once", "session", "always"]  # how long an answer holds; `always`: until the user forgets it
 
 

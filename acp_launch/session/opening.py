@@ -69,8 +69,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
     if able.load:
         return "load"
     raise SessionError(
-        f'the agent can neither load nor resume a session, so "{name}" cannot be continued',
-        fix=_afresh(name),
+        f'the agent can neither load nor resume a session, so "{name}" cannot be continued', fix=_afresh(name)
     )
 
 
@@ -123,9 +122,7 @@ def _unknown_session(error: AgentRefused, name: str) -> Exception:
     if error.code == jsonrpc.NOT_FOUND:
         return SessionError(f'the agent has forgotten the session "{name}"', fix=_afresh(name))
     return SessionError(
-        f'the session "{name}" cannot be continued: {error.message}',
-        fix=_afresh(name),
-        detail=error.detail,
+        f'the session "{name}" cannot be continued: {error.message}', fix=_afresh(name), detail=error.detail
     )
 
 

@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import Refusal, invalid
 from acp_launch.session.permission.globs import Links
@@ -148,11 +147,6 @@ def _proc() -> int | None:
         return os.stat("/proc/self").st_dev  # noqa: PTH116
     except OSError:
         return None
-
-
-def of_launch(plan: LaunchPlan, home: str) -> Links:
-    """Return the links of a launch. `home` is what `~` stands for; empty if unknown."""
-    return links(map(str, (plan.project, plan.cwd, *plan.additional_directories, *([home] if home else []))))
 
 
 def links(directories: Iterable[str]) -> Links:

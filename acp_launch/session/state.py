@@ -343,20 +343,7 @@ def server(call: dict[str, Any]) -> str:
     return acp.text(meta.get("serverId")) or acp.text(claude.get("name")) or (named[1] if named else "")
 
 
-VERBS = {
-    "read": "read",
-    "edit": "edit",
-    "delete": "delete",
-    "move": "move",
-    "search": "search",
-    "execute": "run",
-    "think": "think",
-    "fetch": "fetch",
-    "switch_mode": "switch mode",
-}
-
-
-# First words of a title, by kind, that say what the verb of the kind says or more.
+# The verb of each kind, and first words of a title that say what it says, or more.
 _OWN_WORDS = {
     "read": {"read": "read reading"},
     "edit": {
@@ -374,6 +361,7 @@ _OWN_WORDS = {
     "switch_mode": {"switch mode": "switch_mode"},
     "other": {"use": "use using other"},
 }
+VERBS = {kind: next(iter(verbs)) for kind, verbs in _OWN_WORDS.items()}
 OWN = {
     kind: {word: verb for verb, words in verbs.items() for word in words.split()} for kind, verbs in _OWN_WORDS.items()
 }

@@ -39,12 +39,12 @@ ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you ca
 
 
 @contextmanager
-def explain_faults(path: Path, *, patience: float) -> Iterator[None]:
+def explain_faults(path: Path) -> Iterator[None]:
     """Turn every failure of SQLite or of the file system into a SessionError."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _explain(path, error, patience) from error
+        raise _explain(path, error) from error
     except OSError as error:
         fix = f"check the owner and mode of {shlex.quote(str(path.parent))}, or {ELSEWHERE}"
         raise SessionError(f"cannot use the session store {path}: {error.strerror or error}", fix=fix) from error
@@ -64,11 +64,11 @@ def damage_error(path: Path, what: str) -> SessionError:
     )
 
 
-def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
+def _explain(path: Path, error: sqlite3.Error) -> SessionError:
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return SessionError(
-                f"the session store {path} has been locked by another process for more than {patience:g} s",
+                f"the session store {path} has been locked by another process for more than {PATIENCE:g} s",
                 fix=f"end the process that holds it (fuser {shlex.quote(str(path))} names it) and run again",
             )
         case sqlite3.SQLITE_FULL:
@@ -128,18 +128,18 @@ CREATE TABLE session (
 """
 
 
-def connect(path: Path, *, patience: float) -> sqlite3.Connection:
-    """Open the store at `path`, creating it if needed. Waits up to `patience` seconds for the locks of others.
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the store at `path`, creating it if needed.
 
     Raises:
         SessionError: it cannot be created or opened, or is not ours to use; nothing was changed.
     """
-    with explain_faults(path, patience=patience):
+    with explain_faults(path):
         if not path.exists():
             _make(path)
         _look(path)
         # rw, not rwc: a store that vanished this instant must not come back empty.
-        connection = sqlite3.connect(f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
         try:
             _check(connection, path)
         except BaseException:
@@ -295,14 +295,10 @@ def open_registry(state_dir: Path) -> "Registry":
 class Registry:
     """An open store. Every method may raise SessionError, and has then changed nothing."""
 
-    def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
-        """Open or create the store at `path`, alone in its directory.
-
-        `patience` bounds each wait for a lock, in seconds.
-        """
+    def __init__(self, path: Path) -> None:
+        """Open or create the store at `path`, alone in its directory."""
         self._path = path
-        self._patience = patience
-        self._connection = connect(path, patience=patience)
+        self._connection = connect(path)
 
     def __enter__(self) -> "Registry":
         return self
@@ -315,7 +311,7 @@ class Registry:
             self._connection.close()
 
     def _explained(self) -> AbstractContextManager[None]:
-        return explain_faults(self._path, patience=self._patience)
+        return explain_faults(self._path)
 
     def find(self, project: str, profile: str, name: str) -> Record | None:
         return self._first(f"WHERE {BY_KEY}", (project, profile, name))

@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.process.child import see_through
 from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
-from acp_launch.session.files import Allowed
+from acp_launch.session.files import Allowed, whole_number
 from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
 
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
@@ -133,12 +134,8 @@ def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
 
 
 def _limit(params: dict[str, Any]) -> int:
-    value = params.get("outputByteLimit")
-    if value is None:
-        return KEPT
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UINT64:
-        raise invalid('"outputByteLimit" must be a whole number, at least 0')
-    return min(value, MOST)
+    value = whole_number(params, "outputByteLimit", least=0, most=UINT64)
+    return KEPT if value is None else min(value, MOST)
 
 
 AT_ONCE = 64  # terminals that were not released; an agent that needs more has forgotten some
@@ -257,21 +254,12 @@ class Terminals:
 
 async def _end_all(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
     """End them all. A cancellation hastens it, and is passed on afterwards."""
-    ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
     hastening = asyncio.create_task(_hasten(terminals, hurry))
-    cancelled: asyncio.CancelledError | None = None
-    while not all(task.done() for task in ending):
-        try:
-            await asyncio.wait(ending)
-        except asyncio.CancelledError as error:
-            cancelled = error
-            _hasten_now(terminals)
-    hastening.cancel()
-    await asyncio.wait({hastening})
-    if cancelled is not None:
-        raise cancelled
-    for task in ending:
-        task.result()
+    try:
+        ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
+        await see_through(*ending, cancelling=lambda: _hasten_now(terminals))
+    finally:
+        hastening.cancel()
 
 
 async def _hasten(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:

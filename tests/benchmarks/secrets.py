@@ -48,12 +48,12 @@ def ours() -> Callable[[], int]:
 
 
 def put() -> Callable[[], int]:
-    from acp_launch.secret.keyring import open_keyring
+    from acp_launch.secret.keyring import Keyring
     from acp_launch.secret.value import Secret
     from acp_launch.settings.model import KeyringSettings
 
     def look() -> int:
-        store = open_keyring(KeyringSettings(), os.environ, interactive=False)
+        store = Keyring(KeyringSettings(), os.environ, interactive=False)
         for name in NAMES:
             store.write(name, Secret(f"value of {name} " + "x" * 40))
         return len(NAMES)

@@ -10,6 +10,7 @@ import pytest
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.policy import remember
 from acp_launch.session.permission.remembered import AnswerStore, keep
+from acp_launch.session.permission.subject import subject
 from tests.cli.launcher import DEMO, Launcher
 
 RM = {"kind": "execute", "title": "Run rm", "rawInput": {"command": "rm -rf x"}}
@@ -32,7 +33,7 @@ def shelf(launch: Launcher, profile: str = "p") -> AnswerStore:
 
 
 def kept(launch: Launcher, call: dict[str, Any], *, allowed: bool = True) -> None:
-    answer = remember(call, allowed, cwd=str(launch.project), home="", since=0.0)
+    answer = remember(call, allowed, subject(call, cwd=str(launch.project)), since=0.0)
     assert answer is not None
     keep(shelf(launch), answer)
 

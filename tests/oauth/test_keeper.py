@@ -15,7 +15,7 @@ from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.private import locked
-from acp_launch.secret.command import open_command
+from acp_launch.secret.command import CommandStore
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
 from tests.looped import looped
@@ -410,7 +410,7 @@ def test_a_store_that_only_reads_says_so(scene: Scene) -> None:
 
         out, err, timed_out = item.encode(), (), False
 
-    store = open_command(["pass", "show", "{name}"], limit=PATIENCE, run=lambda argv, limit: Answer())
+    store = CommandStore(["pass", "show", "{name}"], limit=PATIENCE, run=lambda argv, limit: Answer())
     keeper = scene.keeper(store)
     assert token(keeper) == access(1)
     error = no_token(keeper, access(1))

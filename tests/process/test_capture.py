@@ -126,21 +126,6 @@ leave.finish(0)
 """
 
 
-def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness) -> None:
-    """The deadline is far away, and the thread is not awaited."""
-    with subprocess.Popen(
-        [sys.executable, "-c", GIVEN_UP, *program("deaf", "stubborn")],
-        env=ENV | alive.env,
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as launcher:
-        alive.hear("stubborn")
-        _, said = launcher.communicate(b"end\n", PATIENCE)
-    assert (launcher.returncode, said) == (0, b"")
-    alive.assert_all_dead()
-
-
 IMPATIENT = """
 import os, signal
 from acp_launch import leave
@@ -158,10 +143,11 @@ leave.listen()
 """
 
 
-def test_a_second_ctrl_c_does_not_keep_us_from_ending_it(alive: Liveness) -> None:
-    """timeout(1) sends it to the group and to its child."""
+@pytest.mark.parametrize("beginning", ["", IMPATIENT], ids=["given up", "a second ctrl-c"])
+def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness, beginning: str) -> None:
+    """The deadline is far away, and the thread is not awaited. timeout(1) signals the group and its child."""
     with subprocess.Popen(
-        [sys.executable, "-c", IMPATIENT + GIVEN_UP, *program("deaf", "stubborn")],
+        [sys.executable, "-c", beginning + GIVEN_UP, *program("deaf", "stubborn")],
         env=ENV | alive.env,
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,

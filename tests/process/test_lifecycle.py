@@ -563,15 +563,14 @@ def test_a_server_that_would_fail_for_ever_is_still_started_when_the_user_wants_
     assert (now.state, now.pause, now.exit) == ("resting", 0.0, BY_HAND)
 
 
-@pytest.mark.parametrize(("least", "pause"), [(0.0, 0.2), (0.1, 0.2), (30.0, 30.0)])
-def test_the_pause_is_as_long_as_the_server_asked_for(least: float, pause: float) -> None:
-    now = after([(0, Started()), (0, Answered()), (1, Ended("answered 503", pause=least))])
+@pytest.mark.parametrize(
+    ("least", "jitter", "pause"), [(0.0, 0.0, 0.2), (0.1, 0.0, 0.2), (30.0, 0.0, 30.0), (2.0, 0.25, 2.5)]
+)
+def test_the_pause_is_as_long_as_the_server_asked_for_and_jitter_makes_it_longer(
+    least: float, jitter: float, pause: float
+) -> None:
+    now = after([(0, Started()), (0, Answered()), (1, Ended("answered 503", pause=least, jitter=jitter))])
     assert now.pause == pause
-
-
-def test_jitter_makes_a_pause_longer() -> None:
-    now = after([(0, Started()), (0, Answered()), (1, Ended("could not be reached", pause=2.0, jitter=0.25))])
-    assert now.pause == 2.5
 
 
 def test_a_condemned_connection_is_judged_whatever_it_says_itself() -> None:

@@ -174,12 +174,7 @@ def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch
     own.close()
     server.close()
     kept = sorted(file.name for file in tmp_path.iterdir())
-    assert kept[:4] == [
-        "0-mine.log",
-        "2019-notes.log",
-        "20190101T000000.000Z-1+p.log",
-        "20190101T000000.000Z-1.log",
-    ]
+    assert kept[:4] == ["0-mine.log", "2019-notes.log", "20190101T000000.000Z-1+p.log", "20190101T000000.000Z-1.log"]
     launches = [name[:8] for name in kept[4:]]
     assert launches == ["20200104"] * 3 + ["20200105"] * 3 + ["20200106"] * 2 + ["notes.tx"]
 
@@ -216,9 +211,10 @@ def test_each_server_has_a_file_and_each_process_a_line_in_it(tmp_path: Path) ->
     assert re.fullmatch(expected % (stamp, stamp), found["github"])
 
 
-def test_a_note_shows_no_secret(tmp_path: Path) -> None:
+def test_a_note_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = "ghp_a1B2c3D4e5F6"
-    servers = ServerLogs(tmp_path, "p", source=knowing(token))
+    monkeypatch.setattr(logfile, "redactor", knowing(token))
+    servers = ServerLogs(tmp_path, "p")
     servers.mark("github", f"could not be started: no {token}")
     servers.close()
     (file,) = tmp_path.iterdir()

@@ -87,13 +87,7 @@ async def test_a_session_that_timed_out_is_replaced_at_once_and_a_refusal_is_fin
     words = ("connecting", "what the server said")
     assert watched.changes[2:] == [
         Change(
-            server="tracker",
-            state="resting",
-            budget=5,
-            after=3600,
-            exit="closed the session",
-            retry=0.0,
-            detail=words,
+            server="tracker", state="resting", budget=5, after=3600, exit="closed the session", retry=0.0, detail=words
         ),
         Change(server="tracker", state="starting", budget=5),
         Change(server="tracker", state="failed", budget=5, after=0.0, exit=REFUSED.how, detail=words),

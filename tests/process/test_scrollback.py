@@ -1,9 +1,12 @@
 """What is kept of a command's output, however it was cut on the way."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from acp_launch.process import terminal
 from acp_launch.process.terminal import Scrollback
+from acp_launch.secret.redact import StreamRedactor
 from tests.secret.canaries import knowing
 
 
@@ -59,15 +62,17 @@ def test_a_character_that_is_not_complete_waits_for_the_rest() -> None:
     assert scrollback.text() == "a€"
 
 
-def test_what_is_cut_off_was_redacted_before_so_that_no_end_of_a_secret_stays() -> None:
-    scrollback = Scrollback(10, knowing("hunter2hunter2"))
+def test_what_is_cut_off_was_redacted_before_so_that_no_end_of_a_secret_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "StreamRedactor", lambda: StreamRedactor(knowing("hunter2hunter2")))
+    scrollback = Scrollback(10)
     told = scrollback.feed(b"password: hunter2") + scrollback.feed(b"hunter2 and on") + scrollback.end()
     assert told == "password: *** and on"
     assert scrollback.text() == "*** and on"
 
 
-def test_a_secret_that_is_half_printed_when_its_writer_died_is_hidden() -> None:
-    scrollback = Scrollback(100, knowing("hunter2hunter2"))
+def test_a_secret_that_is_half_printed_when_its_writer_died_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "StreamRedactor", lambda: StreamRedactor(knowing("hunter2hunter2")))
+    scrollback = Scrollback(100)
     assert scrollback.feed(b"password: hunter2h") == "password: "
     assert scrollback.pause() == "***"
     assert scrollback.text() == "password: ***"

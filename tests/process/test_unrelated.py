@@ -69,8 +69,9 @@ def parent_dies(running: Running) -> None:
         os.kill(running.children[0], signal.SIGKILL)
 
 
-def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end(
-    unrelated: Unrelated, alive: Liveness, tmp_path: Path
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end_and_a_launcher_that_is_killed(
+    unrelated: Unrelated, alive: Liveness, tmp_path: Path, is_killed: bool
 ) -> None:
     with (
         launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=unrelated.wrapper) as running,
@@ -79,26 +80,14 @@ def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end(
         alive.hear("stubborn")
         unrelated.orphaned()
         parent_dies(running)
+        if is_killed:
+            running.look()
         with gone(running.upper):
-            running.tell("end")
-            assert running.process.wait(PATIENCE) == 0
-        alive.assert_all_dead()
-        unrelated.assert_worker_lives()
-
-
-def test_an_orphan_of_a_child_that_was_there_before_us_outlives_a_launcher_that_is_killed(
-    unrelated: Unrelated, alive: Liveness, tmp_path: Path
-) -> None:
-    with (
-        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=unrelated.wrapper) as running,
-        unrelated.begun(),
-    ):
-        alive.hear("stubborn")
-        unrelated.orphaned()
-        parent_dies(running)
-        running.look()
-        with gone(running.upper):
-            running.kill()
+            if is_killed:
+                running.kill()
+            else:
+                running.tell("end")
+                assert running.process.wait(PATIENCE) == 0
         alive.assert_all_dead()
         unrelated.assert_worker_lives()
 

@@ -64,10 +64,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("#" + "x" * (5 * 1024 * 1024), "larger"),
         ("version: 1\nagent: {command: !!python/object/apply:os.system ['./tool']}\n", "tag"),
         ("version: 1\nagent:\n  command: ${python}\n  command: ./tool\n", "twice"),
-        (
-            "version: 1\ntrust: true\nagent: {command: ./tool}\n",
-            'unknown key "trust"',
-        ),
+        ("version: 1\ntrust: true\nagent: {command: ./tool}\n", 'unknown key "trust"'),
         (
             "version: 1\nsecrets: {command: [./tool]}\nagent: {command: ./tool}\n",
             '"secrets" belongs to your own settings; a profile cannot set it',

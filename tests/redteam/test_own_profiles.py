@@ -128,12 +128,7 @@ def snares(chosen: Mapping[str, Snare]) -> pytest.MarkDecorator:
 def offline(tmp_path: Path) -> dict[str, Any]:
     """Whatever a program would fetch because it finds nothing here."""
     cache = str(tmp_path / "cache")
-    return {
-        "npm_config_offline": "true",
-        "npm_config_cache": cache,
-        "UV_OFFLINE": "1",
-        "UV_CACHE_DIR": cache,
-    }
+    return {"npm_config_offline": "true", "npm_config_cache": cache, "UV_OFFLINE": "1", "UV_CACHE_DIR": cache}
 
 
 def server(command: Sequence[str], **more: Any) -> dict[str, Any]:

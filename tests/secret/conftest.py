@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import Store
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import Desktop, session_bus
@@ -28,4 +28,4 @@ def desktop(bus: Desktop) -> Desktop:
 @pytest.fixture
 def keyring(desktop: Desktop) -> Store:
     """The store of a user without any setup, who cannot answer a dialog."""
-    return open_keyring(KeyringSettings(), desktop.environ, interactive=False)
+    return Keyring(KeyringSettings(), desktop.environ, interactive=False)

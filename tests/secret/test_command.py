@@ -12,7 +12,7 @@ from msgspec import Struct
 from acp_launch.errors import LaunchError, MachineError
 from acp_launch.problem import Problem
 from acp_launch.process.capture import capture
-from acp_launch.secret.command import Captured, CommandStore, open_command
+from acp_launch.secret.command import Captured, CommandStore
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 from tests.patience import PATIENCE
 
@@ -51,7 +51,7 @@ class Calls:
 
 
 def outcome(said: Said | LaunchError, name: str = "github", argv: Sequence[str] = OP) -> Outcome:
-    return open_command(argv, limit=10.0, run=Calls(said)).read([name])[name]
+    return CommandStore(argv, limit=10.0, run=Calls(said)).read([name])[name]
 
 
 def value(out: bytes) -> str:
@@ -68,7 +68,7 @@ def fault(work: Callable[[], object]) -> tuple[str, str, str]:
 
 def test_the_name_takes_its_place_in_every_argument_and_no_shell_sees_it() -> None:
     calls = Calls(Said(b"gho_1\n"))
-    store = open_command(["op", "read", "{name}", "--label={name}-{name}", "$(x) {other}"], limit=7.0, run=calls)
+    store = CommandStore(["op", "read", "{name}", "--label={name}-{name}", "$(x) {other}"], limit=7.0, run=calls)
     store.prepare()
     assert store.read(["team/github"]) == {"team/github": Outcome("found", LABEL, Secret("gho_1"))}
     assert calls.calls == [(("op", "read", "team/github", "--label=team/github-team/github", "$(x) {other}"), 7.0)]
@@ -78,7 +78,7 @@ def test_the_name_takes_its_place_in_every_argument_and_no_shell_sees_it() -> No
 def test_the_tokens_of_a_login_have_a_name_that_a_program_can_take() -> None:
     """It only reads them: a login with this store is refused before it begins."""
     name, calls = "oauth/mcp.example.com:8443/0123456789abcdef", Calls(Said(b"{}"))
-    store = open_command(["op", "read", "{name}"], limit=7.0, run=calls)
+    store = CommandStore(["op", "read", "{name}"], limit=7.0, run=calls)
     assert store.read([name]) == {name: Outcome("found", LABEL, Secret("{}"))}
     assert calls.calls == [(("op", "read", name), 7.0)]
 
@@ -198,7 +198,7 @@ def test_a_program_that_cannot_be_started_names_the_setting(error: LaunchError) 
 def test_a_command_that_does_not_know_the_name_is_never_run(argv: tuple[str, ...]) -> None:
     """The settings check refuses it too, with its line."""
     calls = Calls(Said(b"the same\n"))
-    assert fault(lambda: open_command(argv, limit=10.0, run=calls).read(["a"])) == (
+    assert fault(lambda: CommandStore(argv, limit=10.0, run=calls).read(["a"])) == (
         "unavailable",
         "no argument of the command holds {name}, so it would print the same value for every secret",
         "correct secrets.command in config.yaml",
@@ -221,7 +221,7 @@ def test_a_command_that_does_not_know_the_name_is_never_run(argv: tuple[str, ...
 def test_a_name_is_no_way_to_another_option_or_folder(argv: Sequence[str], name: str, is_refused: bool) -> None:
     """A profile chooses names; the user alone chooses what is run."""
     calls = Calls(Said(b"v"))
-    found = open_command(argv, limit=10.0, run=calls).read([name])[name]
+    found = CommandStore(argv, limit=10.0, run=calls).read([name])[name]
     assert (found.state, bool(calls.calls)) == (("denied", False) if is_refused else ("found", True))
     if is_refused:
         assert found.reason == f'"{name}" would be an option or another directory for op'
@@ -229,7 +229,7 @@ def test_a_name_is_no_way_to_another_option_or_folder(argv: Sequence[str], name:
 
 
 def test_it_only_reads() -> None:
-    store = open_command(OP, limit=10.0, run=Calls(Said()))
+    store = CommandStore(OP, limit=10.0, run=Calls(Said()))
     expected = (
         "denied",
         "the store is a command, which is read-only",
@@ -255,14 +255,14 @@ def test_eight_are_asked_at_a_time_and_no_more() -> None:
         return Said(f"value of {argv[1]}\n".encode())
 
     names = [f"n{number}" for number in range(24)]
-    outcomes = open_command(["op", "{name}"], limit=10.0, run=run).read(names)
+    outcomes = CommandStore(["op", "{name}"], limit=10.0, run=run).read(names)
     assert outcomes == {name: Outcome("found", LABEL, Secret(f"value of {name}")) for name in names}
     assert most == 8
 
 
 def test_no_thread_outlives_the_reading() -> None:
     before = threading.active_count()
-    open_command(OP, limit=10.0, run=Calls(Said(b"v"))).read([f"n{number}" for number in range(20)])
+    CommandStore(OP, limit=10.0, run=Calls(Said(b"v"))).read([f"n{number}" for number in range(20)])
     assert threading.active_count() == before
 
 
@@ -271,12 +271,12 @@ def test_what_goes_wrong_in_a_thread_is_not_lost() -> None:
         raise ZeroDivisionError(argv[-1])
 
     with pytest.raises(ZeroDivisionError):
-        open_command(OP, limit=10.0, run=run).read([f"n{number}" for number in range(20)])
+        CommandStore(OP, limit=10.0, run=run).read([f"n{number}" for number in range(20)])
 
 
 def real(script: str, limit: float = PATIENCE) -> CommandStore:
     run = partial(capture, env={"PATH": os.environ["PATH"]}, cwd=Path("/"))
-    return open_command(["sh", "-c", script, "sh", "{name}"], limit=limit, run=lambda argv, limit: run(argv, limit))
+    return CommandStore(["sh", "-c", script, "sh", "{name}"], limit=limit, run=lambda argv, limit: run(argv, limit))
 
 
 def test_real_programs_answer_in_parallel() -> None:
@@ -296,5 +296,5 @@ def test_a_real_program_that_waits_for_ever_is_ended() -> None:
 
 def test_a_real_program_that_does_not_exist_is_said() -> None:
     run = partial(capture, env={"PATH": "/nowhere"}, cwd=Path("/"))
-    store = open_command(["op", "{name}"], limit=PATIENCE, run=lambda argv, limit: run(argv, limit))
+    store = CommandStore(["op", "{name}"], limit=PATIENCE, run=lambda argv, limit: run(argv, limit))
     assert store.read(["a"])["a"].reason == '"op" is not on PATH (looked in 1 folder)'

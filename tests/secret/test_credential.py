@@ -329,13 +329,8 @@ HARMLESS_CALLED = [
 ]
 
 
-def test_what_real_configurations_hold_is_no_credential() -> None:
-    for text in HARMLESS:
-        assert sightings(text) == ()
-
-
-def test_a_name_alone_makes_no_credential() -> None:
-    for name, text in HARMLESS_CALLED:
+def test_what_real_configurations_hold_is_no_credential_and_a_name_alone_makes_none() -> None:
+    for name, text in (*(("", text) for text in HARMLESS), *HARMLESS_CALLED):
         assert sightings(text, name) == ()
 
 

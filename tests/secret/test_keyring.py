@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, choose, config_root, open_keyring
+from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, Keyring, choose, config_root
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.patience import PATIENCE
@@ -33,7 +33,7 @@ def read(
     settings: KeyringSettings, environ: dict[str, str], home: Path, *, name: str = "github"
 ) -> tuple[str, str, str] | Outcome:
     """The outcome, or the fault's state, reason and fix."""
-    store = open_keyring(settings, environ | {"HOME": str(home)}, interactive=False)
+    store = Keyring(settings, environ | {"HOME": str(home)}, interactive=False)
     try:
         return store.read([name])[name]
     except StoreFault as fault:
@@ -42,12 +42,7 @@ def read(
 
 @pytest.mark.parametrize(
     ("platform", "expected"),
-    [
-        ("linux", SECRET_SERVICE),
-        ("freebsd14", SECRET_SERVICE),
-        ("darwin", MACOS),
-        ("win32", WINDOWS),
-    ],
+    [("linux", SECRET_SERVICE), ("freebsd14", SECRET_SERVICE), ("darwin", MACOS), ("win32", WINDOWS)],
 )
 def test_the_platform_has_one_keyring(platform: str, expected: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
@@ -90,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path, 
         f"cannot read {path}, the keyring library's configuration ({why})",
         f"correct {path}, or remove it",
     )
-    assert open_keyring(UNSET, {"HOME": str(tmp_path)}, interactive=False).label == "keyring"
+    assert Keyring(UNSET, {"HOME": str(tmp_path)}, interactive=False).label == "keyring"
 
 
 @pytest.mark.parametrize(
@@ -179,10 +174,7 @@ def chosen_at(place: str, name: str, home: Path) -> tuple[KeyringSettings, dict[
     [
         ("keyring.backends.null.Keyring", "turns keyrings off"),
         ("keyring.backends.fail.Keyring", "always fails"),
-        (
-            "keyring.backends.chainer.ChainerBackend",
-            "tries all others in turn, so the place of a secret is unknown",
-        ),
+        ("keyring.backends.chainer.ChainerBackend", "tries all others in turn, so the place of a secret is unknown"),
         ("keyring.backends.nowhere.Keyring", "cannot be imported: No module named 'keyring.backends.nowhere'"),
         ("Keyring", "cannot be imported: Empty module name"),
         (f"{HERE}.Nobody", "does not exist: there is no such class"),
@@ -244,10 +236,10 @@ def in_a_process(code: str, environ: dict[str, str], *, path: str = "") -> list[
     """What a fresh interpreter prints, as JSON, after running `code` with `store` at hand."""
     program = (
         "import json, os, sys\n"
-        "from acp_launch.secret.keyring import open_keyring\n"
+        "from acp_launch.secret.keyring import Keyring\n"
         "from acp_launch.secret.value import Secret\n"
         "from acp_launch.settings.model import KeyringSettings\n"
-        "store = open_keyring(KeyringSettings(), os.environ, interactive=False)\n"
+        "store = Keyring(KeyringSettings(), os.environ, interactive=False)\n"
     )
     root = str(Path(__file__).parents[2])
     environ = environ | {"PYTHONPATH": f"{path}{os.pathsep}{root}" if path else root}
@@ -313,7 +305,7 @@ def test_the_library_itself_would_have_taken_the_installed_backend(
 
 
 def test_a_store_passes_everything_on(tmp_path: Path) -> None:
-    store = open_keyring(KeyringSettings(backend=MEMORY), {"HOME": str(tmp_path)}, interactive=False)
+    store = Keyring(KeyringSettings(backend=MEMORY), {"HOME": str(tmp_path)}, interactive=False)
     store.prepare()
     store.write("github", Secret("x"))
     assert store.label == f"keyring ({MEMORY})"

@@ -10,7 +10,7 @@ import pytest
 from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError, PasswordDeleteError, PasswordSetError
 
 from acp_launch.oauth.grant import LONGEST
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.backends import Listening, Memory, Raising, acp_launch
@@ -29,7 +29,7 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def store(backend: str) -> Store:
-    return open_keyring(KeyringSettings(backend=f"{HERE}.{backend}"), {}, interactive=False)
+    return Keyring(KeyringSettings(backend=f"{HERE}.{backend}"), {}, interactive=False)
 
 
 def label(backend: str) -> str:
@@ -68,7 +68,7 @@ def test_a_list_fails_when_the_backend_cannot_be_used() -> None:
         store("Nobody").names()
     place = f"{HERE}.Nobody (chosen by secrets.keyring.backend in your settings)"
     assert raised.value.reason == f"the keyring backend {place} does not exist: there is no such class"
-    in_the_open = open_keyring(KeyringSettings(), {"PYTHON_KEYRING_BACKEND": f"{HERE}.Openly"}, interactive=False)
+    in_the_open = Keyring(KeyringSettings(), {"PYTHON_KEYRING_BACKEND": f"{HERE}.Openly"}, interactive=False)
     with pytest.raises(StoreFault, match="stores secrets in plain text"):
         in_the_open.names()
 
@@ -161,11 +161,7 @@ def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_sho
     monkeypatch.setattr(Raising, "error", UnicodeDecodeError("utf-8", b"\xff secret", 0, 1, "invalid start byte"))
     outcome = store("Raising").read(["github"])["github"]
     assert outcome == Outcome(
-        "unavailable",
-        label("Raising"),
-        None,
-        "the stored value is not UTF-8 text",
-        "acp-launch secret set github",
+        "unavailable", label("Raising"), None, "the stored value is not UTF-8 text", "acp-launch secret set github"
     )
 
 
@@ -280,7 +276,7 @@ def keychain(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def macos() -> Store:
-    return open_keyring(KeyringSettings(backend="keyring.backends.macOS.Keyring"), {}, interactive=True)
+    return Keyring(KeyringSettings(backend="keyring.backends.macOS.Keyring"), {}, interactive=True)
 
 
 def test_over_ssh_the_keychain_is_locked(keychain: SimpleNamespace) -> None:

@@ -274,6 +274,14 @@ class Job(Asked):
     def sends(self, number: signal.Signals) -> None:
         os.killpg(os.tcgetpgrp(self._ours), number)
 
+    def ends_after(self, shown: str) -> None:
+        """Answer the prompt; only this was ever seen."""
+        self.types(b"hunter22\r")
+        assert [self.says(), self.says()] == [["answered", "hunter22"], ["ended", 0]]
+        self.assert_restored()
+        self.terminal.until("\n")
+        assert self.terminal.text == shown + "\n"
+
 
 @contextmanager
 def job() -> Iterator[Job]:
@@ -292,11 +300,7 @@ def test_after_ctrl_z_and_fg_the_prompt_comes_again_and_nothing_is_seen() -> Non
             assert person.says() == ["SIGTSTP", True], "the shell finds the terminal as it was"
             person.tell("fg")
             person.terminal.until((PROMPT + "\a") * time + PROMPT)
-        person.types(b"hunter22\r")
-        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
-        person.assert_restored()
-        person.terminal.until("\n")
-        assert person.terminal.text == (PROMPT + "\a") * 3 + PROMPT + "\n"
+        person.ends_after((PROMPT + "\a") * 3 + PROMPT)
 
 
 def test_after_a_stop_that_cannot_be_caught_it_is_the_same() -> None:
@@ -306,11 +310,7 @@ def test_after_a_stop_that_cannot_be_caught_it_is_the_same() -> None:
         assert person.says() == ["SIGSTOP", False]
         person.tell("fg")
         person.terminal.until(PROMPT + "\a" + PROMPT)
-        person.types(b"hunter22\r")
-        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
-        person.assert_restored()
-        person.terminal.until("\n")
-        assert person.terminal.text == PROMPT + "\a" + PROMPT + "\n"
+        person.ends_after(PROMPT + "\a" + PROMPT)
 
 
 def test_in_the_background_it_stops_until_it_is_in_front_again() -> None:
@@ -321,11 +321,7 @@ def test_in_the_background_it_stops_until_it_is_in_front_again() -> None:
         assert person.says() == ["SIGTTOU", True], "the terminal is the shell's"
         person.tell("fg")
         person.terminal.until(PROMPT * 2)
-        person.types(b"hunter22\r")
-        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
-        person.assert_restored()
-        person.terminal.until("\n")
-        assert person.terminal.text == PROMPT * 2 + "\n"
+        person.ends_after(PROMPT * 2)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTSTP, signal.SIGSTOP])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.oauth.grant import LONGEST
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import PASSWORD, Desktop, end
@@ -22,7 +22,7 @@ UNLOCK = f"unlock it on the desktop, or {FILE}"
 
 
 def opened(environ: dict[str, str], *, interactive: bool = False) -> Store:
-    return open_keyring(KeyringSettings(), environ, interactive=interactive)
+    return Keyring(KeyringSettings(), environ, interactive=interactive)
 
 
 def collection(connection: Any) -> Any:
@@ -95,11 +95,7 @@ def test_the_tokens_of_a_login_are_an_item_like_others(keyring: Store) -> None:
 def test_a_name_that_was_never_set_is_missing_and_the_others_are_found(keyring: Store) -> None:
     keyring.write("b", TOKEN)
     read = keyring.read(["a", "b", "c"])
-    assert read == {
-        "a": Outcome("missing", LABEL),
-        "b": Outcome("found", LABEL, TOKEN),
-        "c": Outcome("missing", LABEL),
-    }
+    assert read == {"a": Outcome("missing", LABEL), "b": Outcome("found", LABEL, TOKEN), "c": Outcome("missing", LABEL)}
 
 
 def test_setting_again_replaces_and_never_leaves_two_items(keyring: Store, desktop: Desktop) -> None:
@@ -113,11 +109,7 @@ def test_an_item_that_is_not_text_is_a_problem_of_that_name_only(keyring: Store,
     keyring.write("github", TOKEN)
     assert keyring.read(["binary", "github"]) == {
         "binary": Outcome(
-            "unavailable",
-            LABEL,
-            None,
-            "the stored value is not UTF-8 text",
-            "acp-launch secret set binary",
+            "unavailable", LABEL, None, "the stored value is not UTF-8 text", "acp-launch secret set binary"
         ),
         "github": Outcome("found", LABEL, TOKEN),
     }

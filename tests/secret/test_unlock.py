@@ -149,11 +149,7 @@ def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
 def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
     person = Person("correct horse", "correct hose", "correct horse", "correct horse")
     there = store(config, person=person)
-    assert fault(lambda: there.prepare(writing=True)) == (
-        "denied",
-        "the two passphrases differ",
-        "try again",
-    )
+    assert fault(lambda: there.prepare(writing=True)) == ("denied", "the two passphrases differ", "try again")
     assert len(person.asked) == 2
     assert not config.exists()
     assert fault(lambda: there.write("a", Secret("1")))[0] == "locked"

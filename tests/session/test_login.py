@@ -15,6 +15,7 @@ from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session import login
 from acp_launch.session.connection import Connection, negotiate
 from acp_launch.session.login import LoginContext, StartedLogin, begin, log_in, log_out, prepare, run_on_terminal
+from tests.looped import looped
 from tests.secret.canaries import knowing
 from tests.session.recording import Agent, connected
 
@@ -79,35 +80,29 @@ def failure(error: AuthRequired) -> tuple[str, str, tuple[str, ...]]:
     return error.message, error.fix, error.detail
 
 
-def test_in_a_run_a_person_is_asked_first_even_if_there_is_one_way_only() -> None:
+@looped
+async def test_in_a_run_a_person_is_asked_first_even_if_there_is_one_way_only() -> None:
     """C-23, C-30: "done" means that the request may be tried again on this connection."""
-
-    async def story() -> None:
-        person = Part(picks="browser")
-        async with offering(BROWSER) as (connection, agent):
-            logging = asyncio.create_task(log_in(connection, place(person), WANTED))
-            request = await agent.hears("authenticate")
-            assert request["params"] == {"methodId": "browser"}
-            await agent.answers(request, {})
-            assert await logging == "done"
-        assert person.heard == [("which", "the agent", ["browser"]), ("waiting", "browser"), "over"]
-
-    asyncio.run(story())
+    person = Part(picks="browser")
+    async with offering(BROWSER) as (connection, agent):
+        logging = asyncio.create_task(log_in(connection, place(person), WANTED))
+        request = await agent.hears("authenticate")
+        assert request["params"] == {"methodId": "browser"}
+        await agent.answers(request, {})
+        assert await logging == "done"
+    assert person.heard == [("which", "the agent", ["browser"]), ("waiting", "browser"), "over"]
 
 
-def test_in_a_run_a_program_on_the_terminal_means_reconnecting() -> None:
+@looped
+async def test_in_a_run_a_program_on_the_terminal_means_reconnecting() -> None:
     """C-24, C-26, C-27: nothing is sent to the agent."""
-
-    async def story() -> None:
-        terminal = Terminal()
-        async with offering(BROWSER, TTY) as (connection, _):
-            assert await log_in(connection, place(Part(picks="tty"), terminal), WANTED) == "reconnect"
-        (program,) = terminal.ran
-        assert program.argv == ("/opt/agent", "--acp", "--login")
-        assert program.env == {"MODE": "login", "PATH": "/usr/bin:/bin"}
-        assert program.cwd == Path("/w")
-
-    asyncio.run(story())
+    terminal = Terminal()
+    async with offering(BROWSER, TTY) as (connection, _):
+        assert await log_in(connection, place(Part(picks="tty"), terminal), WANTED) == "reconnect"
+    (program,) = terminal.ran
+    assert program.argv == ("/opt/agent", "--acp", "--login")
+    assert program.env == {"MODE": "login", "PATH": "/usr/bin:/bin"}
+    assert program.cwd == Path("/w")
 
 
 @pytest.mark.parametrize(
@@ -119,44 +114,38 @@ def test_in_a_run_a_program_on_the_terminal_means_reconnecting() -> None:
     ],
     ids=["no user", "declined", "no way"],
 )
-def test_in_a_run_where_nothing_can_be_done_the_way_out_is_named(
+@looped
+async def test_in_a_run_where_nothing_can_be_done_the_way_out_is_named(
     adviser: Part | None, methods: list[object], fix: str
 ) -> None:
-    async def story() -> None:
-        async with offering(*methods) as (connection, _):
-            with pytest.raises(AuthRequired) as raised:
-                await log_in(connection, place(adviser, Terminal()), WANTED)
-            assert failure(raised.value) == ("the agent wants a login first: no", fix, ("it offers: this",))
-
-    asyncio.run(story())
+    async with offering(*methods) as (connection, _):
+        with pytest.raises(AuthRequired) as raised:
+            await log_in(connection, place(adviser, Terminal()), WANTED)
+        assert failure(raised.value) == ("the agent wants a login first: no", fix, ("it offers: this",))
 
 
-def test_without_a_profile_there_is_no_command_of_ours_to_advise() -> None:
-    async def story() -> None:
-        async with offering(BROWSER) as (connection, _):
-            adhoc = LoginContext(program=AGENT, profile="", adviser=None, in_front=None)
-            with pytest.raises(AuthRequired) as raised:
-                await log_in(connection, adhoc, WANTED)
-            assert raised.value.fix == "log in with the agent's own command, then run this again"
-
-    asyncio.run(story())
+@looped
+async def test_without_a_profile_there_is_no_command_of_ours_to_advise() -> None:
+    async with offering(BROWSER) as (connection, _):
+        adhoc = LoginContext(program=AGENT, profile="", adviser=None, in_front=None)
+        with pytest.raises(AuthRequired) as raised:
+            await log_in(connection, adhoc, WANTED)
+        assert raised.value.fix == "log in with the agent's own command, then run this again"
 
 
-def test_a_login_that_was_asked_for_by_name_asks_no_user() -> None:
-    async def story() -> None:
-        person, terminal = Part(), Terminal()
-        async with offering(BROWSER, TTY) as (connection, agent):
-            begun = await begin(connection, "tty", place(person, terminal))
-            assert (begun.method.id, begun.program and begun.program.argv[-1]) == ("tty", "--login")
-            beginning = asyncio.create_task(begin(connection, "browser", place(person, terminal)))
-            await agent.answers(await agent.hears("authenticate"), {})
-            assert await beginning == StartedLogin(connection.agent.auth_methods[0], None)
-            with pytest.raises(UsageError, match='the agent has no login "Browser"; did you mean "browser"'):
-                await begin(connection, "Browser", place(person, terminal))
-        assert person.heard == [("waiting", "browser"), "over"]
-        assert terminal.ran == []
-
-    asyncio.run(story())
+@looped
+async def test_a_login_that_was_asked_for_by_name_asks_no_user() -> None:
+    person, terminal = Part(), Terminal()
+    async with offering(BROWSER, TTY) as (connection, agent):
+        begun = await begin(connection, "tty", place(person, terminal))
+        assert (begun.method.id, begun.program and begun.program.argv[-1]) == ("tty", "--login")
+        beginning = asyncio.create_task(begin(connection, "browser", place(person, terminal)))
+        await agent.answers(await agent.hears("authenticate"), {})
+        assert await beginning == StartedLogin(connection.agent.auth_methods[0], None)
+        with pytest.raises(UsageError, match='the agent has no login "Browser"; did you mean "browser"'):
+            await begin(connection, "Browser", place(person, terminal))
+    assert person.heard == [("waiting", "browser"), "over"]
+    assert terminal.ran == []
 
 
 @pytest.mark.parametrize("ended", [Exit(1, None), Exit(None, 2), Exit(None, None)], ids=str)
@@ -179,40 +168,35 @@ def test_only_status_0_is_success(ended: Exit) -> None:
     )
 
 
-def test_a_refusal_says_what_the_agent_said_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_refusal_says_what_the_agent_said_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "redactor", knowing("hunter2-hunter2"))
     named = {"id": "x", "name": "With\nhunter2-hunter2"}
-
-    async def story() -> None:
-        async with offering(named) as (connection, agent):
-            beginning = asyncio.create_task(begin(connection, None, place()))
-            await agent.refuses(await agent.hears("authenticate"), -32603, "closed", data={"until": "monday"})
-            with pytest.raises(AuthRequired) as raised:
-                await beginning
-            assert failure(raised.value) == (
-                'the login "With ***" failed: the agent answered authenticate with an error: closed (-32603)',
-                "try again, or another way: acp-launch login 'my p'",
-                ('data: {"until":"monday"}',),
-            )
-
-    asyncio.run(story())
+    async with offering(named) as (connection, agent):
+        beginning = asyncio.create_task(begin(connection, None, place()))
+        await agent.refuses(await agent.hears("authenticate"), -32603, "closed", data={"until": "monday"})
+        with pytest.raises(AuthRequired) as raised:
+            await beginning
+        assert failure(raised.value) == (
+            'the login "With ***" failed: the agent answered authenticate with an error: closed (-32603)',
+            "try again, or another way: acp-launch login 'my p'",
+            ('data: {"until":"monday"}',),
+        )
 
 
-def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with offering(BROWSER) as (connection, agent):
-            beginning = asyncio.create_task(begin(connection, None, place()))
-            await agent.hears("authenticate")
-            monkeypatch.setattr(login, "LIMIT", 0.01)
-            with pytest.raises(WaitExpired) as silent:
-                await begin(connection, None, place())
-            assert silent.value.message == 'no end of the login "Browser" within 0.01 s'
-            assert silent.value.fix == "try again: acp-launch login 'my p' browser"
-            await agent.dies("was killed by SIGKILL", "ouch")
-            with pytest.raises(AgentError, match="was killed by SIGKILL before it answered authenticate"):
-                await beginning
-
-    asyncio.run(story())
+@looped
+async def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with offering(BROWSER) as (connection, agent):
+        beginning = asyncio.create_task(begin(connection, None, place()))
+        await agent.hears("authenticate")
+        monkeypatch.setattr(login, "LIMIT", 0.01)
+        with pytest.raises(WaitExpired) as silent:
+            await begin(connection, None, place())
+        assert silent.value.message == 'no end of the login "Browser" within 0.01 s'
+        assert silent.value.fix == "try again: acp-launch login 'my p' browser"
+        await agent.dies("was killed by SIGKILL", "ouch")
+        with pytest.raises(AgentError, match="was killed by SIGKILL before it answered authenticate"):
+            await beginning
 
 
 def prepared(method: object, there: LoginContext) -> LocalProgram | None:
@@ -257,22 +241,19 @@ def test_a_command_of_the_agents_choosing_that_is_not_there_is_said_before_the_u
     assert person.heard == []
 
 
-def test_logging_out_is_asked_of_an_agent_that_offers_it_only() -> None:
+@looped
+async def test_logging_out_is_asked_of_an_agent_that_offers_it_only() -> None:
     """C-29."""
-
-    async def story() -> None:
-        async with offering(BROWSER) as (connection, _):
-            with pytest.raises(SessionError, match="the agent does not offer to log out"):
-                await log_out(connection, limit=5)
-        async with offering(auth={"logout": {}}) as (connection, agent):
-            leaving = asyncio.create_task(log_out(connection, limit=5))
-            await agent.answers(await agent.hears("logout"), {})
-            assert await leaving
-            leaving = asyncio.create_task(log_out(connection, limit=5))
-            await agent.refuses(await agent.hears("logout"), -32000, "who are you?")
-            assert not await leaving
-
-    asyncio.run(story())
+    async with offering(BROWSER) as (connection, _):
+        with pytest.raises(SessionError, match="the agent does not offer to log out"):
+            await log_out(connection, limit=5)
+    async with offering(auth={"logout": {}}) as (connection, agent):
+        leaving = asyncio.create_task(log_out(connection, limit=5))
+        await agent.answers(await agent.hears("logout"), {})
+        assert await leaving
+        leaving = asyncio.create_task(log_out(connection, limit=5))
+        await agent.refuses(await agent.hears("logout"), -32000, "who are you?")
+        assert not await leaving
 
 
 def test_the_program_of_a_login_shows_neither_its_arguments_nor_its_environment() -> None:

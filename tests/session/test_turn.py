@@ -14,6 +14,7 @@ from acp_launch.session.client import GRACE, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Answer, SessionReady, ToolQuestion, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
+from tests.looped import looped
 from tests.session.recording import Agent, negotiated, question, update
 from tests.turnedclock import run
 
@@ -39,39 +40,29 @@ async def in_turn(
     return turn, running, await agent.hears("session/prompt")
 
 
-def test_a_turn_ends_with_its_stop_reason_and_usage() -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            _, running, request = await in_turn(connection, agent, client)
-            assert request["params"] == {"sessionId": "s1", "prompt": TEXT}
-            await agent.says(
-                update("s1", 1),
-                {"id": request["id"], "result": {"stopReason": "end_turn", "usage": {"totalTokens": 3}}},
-            )
-            end = await running
-            assert (end.stop_reason, end.usage, end.denied) == ("end_turn", {"totalTokens": 3}, "")
-            assert [kind for kind, _ in recorder.told] == ["negotiated", "ready", "update", "ended"]
-
-    asyncio.run(story())
+@looped
+async def test_a_turn_ends_with_its_stop_reason_and_usage() -> None:
+    async with negotiated() as (connection, agent, recorder, client):
+        _, running, request = await in_turn(connection, agent, client)
+        assert request["params"] == {"sessionId": "s1", "prompt": TEXT}
+        await agent.says(
+            update("s1", 1), {"id": request["id"], "result": {"stopReason": "end_turn", "usage": {"totalTokens": 3}}}
+        )
+        end = await running
+        assert (end.stop_reason, end.usage, end.denied) == ("end_turn", {"totalTokens": 3}, "")
+        assert [kind for kind, _ in recorder.told] == ["negotiated", "ready", "update", "ended"]
 
 
-def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
+@looped
+async def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
     """C-44."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9")
-            request = await agent.hears("session/load")
-            await agent.says(
-                update("s9", 1, "user_message_chunk"),
-                update("s9", 2),
-                {"id": request["id"], "result": None},
-            )
-            assert (await ready).replayed == 2
-            assert recorder.of("replay") == [1, 2]
-            assert recorder.of("update") == []
-
-    asyncio.run(story())
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9")
+        request = await agent.hears("session/load")
+        await agent.says(update("s9", 1, "user_message_chunk"), update("s9", 2), {"id": request["id"], "result": None})
+        assert (await ready).replayed == 2
+        assert recorder.of("replay") == [1, 2]
+        assert recorder.of("update") == []
 
 
 async def told_in_a_turn(connection: Connection, agent: Agent, client: Client) -> None:
@@ -167,21 +158,20 @@ def test_an_agent_that_does_not_answer_what_it_does_not_know_is_waited_for_half_
     run(story)
 
 
-def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(opening, "QUIET_AT_MOST", 0.2)
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9", "after")
-            await agent.answers(await agent.hears("session/load"), {})
-            number = 0
-            while not ready.done():
-                number += 1
-                await agent.says(update("s9", number))
-                await recorder.has("replay", number)
-            assert (await ready).session_id == "s9"
-
-    asyncio.run(story())
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9", "after")
+        await agent.answers(await agent.hears("session/load"), {})
+        number = 0
+        while not ready.done():
+            number += 1
+            await agent.says(update("s9", number))
+            await recorder.has("replay", number)
+        assert (await ready).session_id == "s9"
 
 
 @pytest.mark.parametrize(
@@ -217,17 +207,15 @@ def test_the_name_of_a_session_can_be_pasted_into_a_shell() -> None:
         (-32603, 'the session "n" cannot be continued: the agent answered session/load with an error: gone (-32603)'),
     ],
 )
-def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, message: str) -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            ready = opened(connection, client, "load", "s9")
-            await agent.refuses(await agent.hears("session/load"), code, "gone")
-            with pytest.raises(SessionError) as caught:
-                await ready
-            assert caught.value.message == message
-            assert caught.value.fix == "start afresh under this name: --session n --new"
-
-    asyncio.run(story())
+@looped
+async def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, message: str) -> None:
+    async with negotiated() as (connection, agent, _, client):
+        ready = opened(connection, client, "load", "s9")
+        await agent.refuses(await agent.hears("session/load"), code, "gone")
+        with pytest.raises(SessionError) as caught:
+            await ready
+        assert caught.value.message == message
+        assert caught.value.fix == "start afresh under this name: --session n --new"
 
 
 def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None:
@@ -261,31 +249,27 @@ def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None
     asyncio.run(story())
 
 
-def test_a_silent_turn_expires_and_names_the_key_that_makes_it_longer() -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            ready = opened(connection, client)
-            await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
-            await ready
-            with pytest.raises(WaitExpired) as caught:
-                await Turn(connection, client, "s1", silence=0.05).run(TEXT)
-            assert caught.value.message == "no activity from the agent within 0.05 s"
-            assert caught.value.fix == "if it needs longer: agent.timeouts.silence in the profile"
-
-    asyncio.run(story())
+@looped
+async def test_a_silent_turn_expires_and_names_the_key_that_makes_it_longer() -> None:
+    async with negotiated() as (connection, agent, _, client):
+        ready = opened(connection, client)
+        await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+        await ready
+        with pytest.raises(WaitExpired) as caught:
+            await Turn(connection, client, "s1", silence=0.05).run(TEXT)
+        assert caught.value.message == "no activity from the agent within 0.05 s"
+        assert caught.value.fix == "if it needs longer: agent.timeouts.silence in the profile"
 
 
 @pytest.mark.parametrize("code", [-32800, -32603])
-def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            turn, running, request = await in_turn(connection, agent, client)
-            turn.cancel()
-            await agent.hears("session/cancel")
-            await agent.refuses(request, code, "aborted")
-            assert (await running).stop_reason == "cancelled"
-
-    asyncio.run(story())
+@looped
+async def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
+    async with negotiated() as (connection, agent, _, client):
+        turn, running, request = await in_turn(connection, agent, client)
+        turn.cancel()
+        await agent.hears("session/cancel")
+        await agent.refuses(request, code, "aborted")
+        assert (await running).stop_reason == "cancelled"
 
 
 @pytest.mark.parametrize(("grace", "told"), [((), GRACE), ((1.0,), 1.0)])
@@ -319,19 +303,17 @@ def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float
         ("deny", "all", "yes", True),
     ],
 )
-def test_a_question_is_answered_by_policy(default: Any, approve: Any, chosen: str, allowed: bool) -> None:
-    async def story() -> None:
-        async with negotiated(default=default, approve=approve) as (connection, agent, recorder, client):
-            _, running, request = await in_turn(connection, agent, client)
-            await agent.says(question(0))
-            assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": chosen}
-            await agent.answers(request, {"stopReason": "end_turn"})
-            end = await running
-            (permission,) = recorder.of("permission")
-            assert (permission.allowed, permission.option_id) == (allowed, chosen)
-            assert end.denied == ("Do c1" if default == "ask" else "")
-
-    asyncio.run(story())
+@looped
+async def test_a_question_is_answered_by_policy(default: Any, approve: Any, chosen: str, allowed: bool) -> None:
+    async with negotiated(default=default, approve=approve) as (connection, agent, recorder, client):
+        _, running, request = await in_turn(connection, agent, client)
+        await agent.says(question(0))
+        assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": chosen}
+        await agent.answers(request, {"stopReason": "end_turn"})
+        end = await running
+        (permission,) = recorder.of("permission")
+        assert (permission.allowed, permission.option_id) == (allowed, chosen)
+        assert end.denied == ("Do c1" if default == "ask" else "")
 
 
 def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
@@ -391,44 +373,36 @@ def test_a_shorter_grace_does_not_grow_while_we_cannot_read() -> None:
     run(story)
 
 
-def test_nothing_to_reject_with_is_answered_cancelled() -> None:
+@looped
+async def test_nothing_to_reject_with_is_answered_cancelled() -> None:
     """C-64."""
-
-    async def story() -> None:
-        async with negotiated(default="deny") as (connection, agent, _, client):
-            await in_turn(connection, agent, client)
-            await agent.says(question(0, options=[{"optionId": "y", "name": "Y", "kind": "allow_once"}]))
-            assert (await agent.hears())["result"] == {"outcome": {"outcome": "cancelled"}}
-
-    asyncio.run(story())
+    async with negotiated(default="deny") as (connection, agent, _, client):
+        await in_turn(connection, agent, client)
+        await agent.says(question(0, options=[{"optionId": "y", "name": "Y", "kind": "allow_once"}]))
+        assert (await agent.hears())["result"] == {"outcome": {"outcome": "cancelled"}}
 
 
-def test_a_denial_no_user_could_prevent_is_forgotten_when_the_work_goes_on() -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            _, running, request = await in_turn(connection, agent, client)
-            await agent.says(question(0))
-            await agent.hears()
-            body = {"sessionUpdate": "tool_call", "toolCallId": "c7", "title": "Read", "status": "completed"}
-            await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
-            await agent.answers(request, {"stopReason": "end_turn"})
-            assert (await running).denied == ""
-
-    asyncio.run(story())
+@looped
+async def test_a_denial_no_user_could_prevent_is_forgotten_when_the_work_goes_on() -> None:
+    async with negotiated() as (connection, agent, _, client):
+        _, running, request = await in_turn(connection, agent, client)
+        await agent.says(question(0))
+        await agent.hears()
+        body = {"sessionUpdate": "tool_call", "toolCallId": "c7", "title": "Read", "status": "completed"}
+        await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
+        await agent.answers(request, {"stopReason": "end_turn"})
+        assert (await running).denied == ""
 
 
-def test_a_turn_that_is_over_is_not_cancelled() -> None:
+@looped
+async def test_a_turn_that_is_over_is_not_cancelled() -> None:
     """Ctrl-C and the agent's answer may come in the same instant."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            turn, running, request = await in_turn(connection, agent, client)
-            await agent.answers(request, {"stopReason": "end_turn"})
-            assert (await running).stop_reason == "end_turn"
-            turn.cancel()
-            assert recorder.of("cancelled") == []
-
-    asyncio.run(story())
+    async with negotiated() as (connection, agent, recorder, client):
+        turn, running, request = await in_turn(connection, agent, client)
+        await agent.answers(request, {"stopReason": "end_turn"})
+        assert (await running).stop_reason == "end_turn"
+        turn.cancel()
+        assert recorder.of("cancelled") == []
 
 
 def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> None:

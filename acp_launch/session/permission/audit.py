@@ -18,15 +18,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from acp_launch.errors import StateError
 from acp_launch.private import hash_content, make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
+from acp_launch.session.observer import Way
 from acp_launch.session.permission.subject import subject
-from acp_launch.session.state import tool
 
 # The name of a profile as a part of a file's name: readable and unique.
 
@@ -50,12 +50,11 @@ FULL = 10 * 1024 * 1024  # bytes of one file
 BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, about 2,000 answers; and bytes a second
 KINDS = 50  # of answers that are counted separately
 COUNTED = 10_000  # answers after which the counts are logged
+COUNTED_BY = ("session", "how", "answer", "by", "kind")
 LONGEST = 64 * 1024  # bytes of a line
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-How = Literal["asked", "unasked", "service"]
 
 
 class Audit:
@@ -82,11 +81,11 @@ class Audit:
         self._has_failed = False
         self._room, self._looked = float(BURST), clock()
         self._is_flooded = False  # whether the user was told
-        self._beyond: Counter[tuple[str, ...]] = Counter()  # session, how, answer, by, kind
+        self._beyond: Counter[tuple[str, ...]] = Counter()  # by `COUNTED_BY`
 
     def record(
         self,
-        how: How,
+        how: Way,
         call: dict[str, Any],
         options: Iterable[Any],
         *,
@@ -139,19 +138,9 @@ class Audit:
     def _settle(self) -> None:
         """Log the calls that were only counted."""
         beyond, self._beyond = self._beyond, Counter()
-        for (session, how, answer, by, kind), count in beyond.items():
+        for about, count in beyond.items():
             title = f"{count:,} more calls, which came too fast to be logged"
-            self._write(
-                {
-                    "session": session,
-                    "how": how,
-                    "answer": answer,
-                    "by": by,
-                    "kind": kind,
-                    "title": title,
-                    "count": count,
-                }
-            )
+            self._write({**dict(zip(COUNTED_BY, about, strict=True)), "title": title, "count": count})
 
     def _write(self, entry: dict[str, Any]) -> None:
         line = _line(redactor.tree({"time": _stamp(self._clock()), **self._always, **entry}))
@@ -222,9 +211,9 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
     about = subject(call, cwd=cwd)
     return {
         "tool_call": acp.text(call.get("toolCallId")),
-        "title": acp.text(call.get("title")),
-        "kind": acp.text(call.get("kind")),
-        "tool": tool(call),
+        "title": about.title,
+        "kind": about.kind,
+        "tool": about.tool,
         "paths": list(about.paths),
         "command": about.command,
         "input": call.get("rawInput"),

@@ -6,18 +6,19 @@ recorded (`audit`). An answer for this session lives here, as long as this launc
 asks again, as its agent does. A permanent answer is stored for the profile (`remembered`).
 """
 
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion
+from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
-from acp_launch.session.permission.subject import Subject, subject
+from acp_launch.session.permission.subject import Subject
 from acp_launch.session.state import call_id
 
 # What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.
@@ -74,11 +75,6 @@ class TurnGrant(Struct, frozen=True):
         return before == after
 
 
-def turn_grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> TurnGrant:
-    """Return what allowing `call` allows."""
-    return TurnGrant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
-
-
 def _changes(call: Mapping[str, Any], links: Links) -> dict[str, tuple[Change, ...]]:
     """Return the changes by real path."""
     found: dict[str, tuple[Change, ...]] = {}
@@ -95,7 +91,6 @@ def _directory(call: Mapping[str, Any], links: Links) -> str:
 
 
 Call = dict[str, Any]
-How = Literal["asked", "unasked", "service"]
 NO_TERMINAL = "and no terminal to ask on"
 READ = "read"
 GRANTS = 1_000  # grants known at a time; older ones are asked about again
@@ -123,10 +118,10 @@ class Decision(Struct, frozen=True):
 class DecisionLog(Protocol):
     """Stores and records decisions."""
 
-    def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
-        """Store an answer. Returns the remembered answer, or None if it cannot be stored."""
+    def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
+        """Store an answer, None for one to a call that does not say enough. Returns the remembered answer, if any."""
 
-    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+    def record(self, how: Way, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         """Record a decision. `session` is our name for it."""
 
 
@@ -155,15 +150,15 @@ class Gate:
             return None
         return self._conclude(call, options, verdict)
 
-    async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
+    async def asked(self, call: Call, options: list[Any], how: Way = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self.ask is not None, "decided returns None only if there is a user to ask"
-        session = self.policy.session
-        would_keep = self._storable(call) if self._books is not None else None
+        would_keep = self._storable(call, True) if self._books is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
         )
+        session = self.policy.session  # the user may leave it while being asked
         answer = await self.ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
@@ -171,7 +166,7 @@ class Gate:
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         kept = None
         if answer.holds != "once" and self._books is not None:
-            kept = self._books.keep(call, allowed=allowed, holds=answer.holds, session=session)
+            kept = self._books.keep(self._storable(call, allowed), holds=answer.holds, session=session)
         by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
@@ -179,10 +174,9 @@ class Gate:
         is_unasked = answer.by != USER and not allowed
         return self._note(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
 
-    def _storable(self, call: Call) -> Remembered | None:
-        """Return the answer that allowing this call would store."""
-        policy = self.policy
-        return remember(call, True, cwd=policy.cwd, home=policy.home, since=0.0, links=policy.links)
+    def _storable(self, call: Call, allowed: bool) -> Remembered | None:
+        """Return the answer that allowing or denying this call stores."""
+        return remember(call, allowed, self.about(call), since=time.time())
 
     async def serve(self, call: Call) -> str:
         """Decide whether we may do this for the agent. Returns an empty text, or why not.
@@ -225,17 +219,18 @@ class Gate:
         """Forget what was allowed in the last turn."""
         self._granted.clear()
 
-    def _conclude(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
+    def _conclude(self, call: Call, options: list[Any], verdict: Verdict, how: Way = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
         by = f"{verdict.by}, {NO_TERMINAL}" if is_unasked else verdict.by
         option_id = choose(allowed, options)
         return self._note(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
 
-    def _note(self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
+    def _note(self, how: Way, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
         if self._books:
             self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
-            self._granted.append(turn_grant(call, self.about(call), self.policy.links))
+            changes, cwd = _changes(call, self.policy.links), _directory(call, self.policy.links)
+            self._granted.append(TurnGrant(acp.text(call.get("kind")), self.about(call), changes, cwd))
         return decision
 
     def _is_granted(self, call: Call) -> str:
@@ -263,7 +258,7 @@ class Gate:
         """Return the subject of a call in this session."""
         if self._latest is not None and self._latest[0] is call:
             return self._latest[1]
-        return subject(call, cwd=self.policy.cwd, home=self.policy.home, links=self.policy.links)
+        return self.policy.about(call)
 
 
 # What was decided about the tool calls of a session, to tell those that ran although they should not have.

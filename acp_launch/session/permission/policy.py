@@ -125,15 +125,13 @@ def covers_service(kept: Remembered, about: Subject, *, cwd: str) -> bool:
     return kept.kind == "execute" and bool(about.commands) and is_known and set(about.directories) <= places
 
 
-def remember(
-    call: dict[str, Any], allowed: bool, *, cwd: str, home: str, since: float, links: Links = ()
-) -> Remembered | None:
-    """Return the answer to store; None for a call that does not say enough to be recognized again.
+def remember(call: dict[str, Any], allowed: bool, about: Subject, *, since: float) -> Remembered | None:
+    """Return the answer to store; None for a call that does not say enough to be recognized again. `about` is its
+    subject.
 
     Allowing a change of mode is never stored: every plan is different, and they all look alike. The name of a tool
     alone is not enough: without an input, or a title of a call with a kind, nothing identifies the call.
     """
-    about = subject(call, cwd=cwd, home=home, links=links)
     is_clear = UNKNOWN not in (*about.paths, *about.directories) and all(about.commands)
     if not is_clear or (allowed and about.kind in ("switch_mode", "think")):
         return None
@@ -192,6 +190,10 @@ class Policy(Struct, frozen=True):
         """Return the answers that hold here, the oldest first."""
         return tuple(answer for answer in self.remembered if answer.session in (None, self.session))
 
+    def about(self, call: dict[str, Any]) -> Subject:
+        """Return the subject of a call in this session."""
+        return subject(call, cwd=self.cwd, home=self.home, links=self.links)
+
 
 class Verdict(Struct, frozen=True):
     """The decision.
@@ -210,7 +212,7 @@ def policy(
 ) -> Policy:
     """Return the policy of one launch."""
     further = (str(plan.project), *map(str, plan.additional_directories))
-    linked = safepath.of_launch(plan, home)
+    linked = safepath.links((str(plan.cwd), *further, *([home] if home else [])))
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
 
 
@@ -218,7 +220,7 @@ def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) ->
     """Judge a tool call with all that is known of it: allow, deny or ask. `about` is its subject, if known."""
     if policy.approve == "none":
         return Verdict("deny", "--approve none")
-    about = about or _about(policy, call)
+    about = about or policy.about(call)
     rule = _deciding(policy, about)
     if rule is not None and rule.answer == "deny":
         return Verdict("deny", str(rule), rule.origin)
@@ -241,10 +243,6 @@ def _deciding(policy: Policy, about: Subject) -> RulePlan | None:
     return next(denying, None) or next(iter(firsts.values()), None)
 
 
-def _about(policy: Policy, call: dict[str, Any]) -> Subject:
-    return subject(call, cwd=policy.cwd, home=policy.home, links=policy.links)
-
-
 def _kept_answer(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
     """Return the latest answer that holds for this call."""
     input = input_digest(call, about) if policy.remembered else NOTHING
@@ -253,7 +251,7 @@ def _kept_answer(policy: Policy, call: dict[str, Any], about: Subject) -> Rememb
 
 def consider(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
     """Yield every rule up to the one that decides, and why it does not; an empty text for the one that does."""
-    about = _about(policy, call)
+    about = policy.about(call)
     deciding = _deciding(policy, about)
     for rule in policy.rules:
         if rule is deciding:

@@ -26,7 +26,7 @@ from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from tests.console.updates import chunk, end, tool, update
-from tests.secret.canaries import SECRETS, knowing, texts
+from tests.secret.canaries import SECRETS, held, knowing, texts
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
 
@@ -365,9 +365,9 @@ def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.D
     redactor = knowing(*values)
     for at, event in enumerate(sent):
         if event.kind == "plan":
-            assert redactor.held("".join(said(shown.told[:at]))) <= SHOWN
-    assert redactor.held(together) <= SHOWN
-    if redactor.text(whole) == whole and not any(redactor.held(whole[:at]) > SHOWN for at in (*places, len(whole))):
+            assert held(redactor, "".join(said(shown.told[:at]))) <= SHOWN
+    assert held(redactor, together) <= SHOWN
+    if redactor.text(whole) == whole and not any(held(redactor, whole[:at]) > SHOWN for at in (*places, len(whole))):
         assert all(one is other for one, other in zip(shown.told[:-1], sent, strict=True))
     elif "plan" not in between:
         assert is_nearly(together, values, whole)
@@ -381,7 +381,7 @@ def is_nearly(together: str, values: Sequence[str], whole: str) -> bool:
     redactor = knowing(*values)
     assert redactor.tables is not None
     spans = redactor.tables.text.spans(whole)
-    if (length := redactor.held(whole)) > SHOWN:
+    if (length := held(redactor, whole)) > SHOWN:
         spans = joined([*spans, (len(whole) - length, len(whole))])
     pattern, at = "", 0
     for begin, stop in spans:

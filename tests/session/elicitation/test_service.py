@@ -9,6 +9,7 @@ import pytest
 from acp_launch.session import elicitation as service
 from acp_launch.session.elicitation import REMEMBERED, Action, Elicitation, Filled, Form, Link
 from acp_launch.session.observer import Refusal
+from tests.looped import looped
 from tests.oracle import check_client_message
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
@@ -24,16 +25,14 @@ def link(id: str = "e1", message: str = "Log in") -> dict[str, Any]:
 class Stage:
     """A service, and the person behind it: `answer` is what they say to anything."""
 
-    def __init__(self, *, forms: bool = True, urls: bool = True) -> None:
+    def __init__(self) -> None:
         self.answer: Action = "accept"
         self.asked: list[Form | Link] = []
         self.notes: list[str] = []
         self.is_asked = asyncio.Event()
         self.answers = asyncio.Event()
         self.answers.set()
-        self.elicitation = Elicitation(
-            "Demo", fill=self.fill, visit=self.visit, forms=forms, urls=urls, note=self.notes.append
-        )
+        self.elicitation = Elicitation("Demo", fill=self.fill, visit=self.visit, note=self.notes.append)
 
     async def fill(self, form: Form) -> Filled:
         self.asked.append(form)
@@ -54,143 +53,101 @@ def is_valid(result: object) -> bool:
     return check_client_message(line, answers="elicitation/create") == []
 
 
-def test_a_form_is_answered_with_what_was_filled_in() -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        result = await stage.create(FORM)
-        assert result == {"action": "accept", "content": {"n": 1}}
-        assert is_valid(result)
-        assert stage.asked == [Form(message="Which?")]
-
-    asyncio.run(scenario())
+@looped
+async def test_a_form_is_answered_with_what_was_filled_in() -> None:
+    stage = Stage()
+    result = await stage.create(FORM)
+    assert result == {"action": "accept", "content": {"n": 1}}
+    assert is_valid(result)
+    assert stage.asked == [Form(message="Which?")]
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @pytest.mark.parametrize("params", [FORM, link()], ids=["form", "url"])
-def test_what_is_not_accepted_carries_nothing(action: Action, params: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        stage.answer = action
-        result = await stage.create(params)
-        assert result == {"action": action}
-        assert is_valid(result)
-
-    asyncio.run(scenario())
+@looped
+async def test_what_is_not_accepted_carries_nothing(action: Action, params: dict[str, Any]) -> None:
+    stage = Stage()
+    stage.answer = action
+    result = await stage.create(params)
+    assert result == {"action": action}
+    assert is_valid(result)
 
 
-def test_consent_to_a_link_is_answered_at_once_and_completion_is_told_once() -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        result = await stage.create(link())
-        assert result == {"action": "accept"}
-        assert is_valid(result)
-        for id in ("unknown", "e1", "e1"):
-            stage.elicitation.completed(id)
-        assert stage.notes == ["Demo says that this is done: Log in"]
-
-    asyncio.run(scenario())
+@looped
+async def test_consent_to_a_link_is_answered_at_once_and_completion_is_told_once() -> None:
+    stage = Stage()
+    result = await stage.create(link())
+    assert result == {"action": "accept"}
+    assert is_valid(result)
+    for id in ("unknown", "e1", "e1"):
+        stage.elicitation.completed(id)
+    assert stage.notes == ["Demo says that this is done: Log in"]
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_link_that_was_not_accepted_cannot_be_completed(action: Action) -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        stage.answer = action
-        await stage.create(link())
+@looped
+async def test_a_link_that_was_not_accepted_cannot_be_completed(action: Action) -> None:
+    stage = Stage()
+    stage.answer = action
+    await stage.create(link())
+    stage.elicitation.completed("e1")
+    assert stage.notes == []
+
+
+@looped
+async def test_a_link_can_be_completed_while_the_question_is_open() -> None:
+    stage = Stage()
+    stage.answers.clear()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        answer = group.create_task(stage.create(link()))
+        await stage.is_asked.wait()
         stage.elicitation.completed("e1")
-        assert stage.notes == []
-
-    asyncio.run(scenario())
-
-
-def test_a_link_can_be_completed_while_the_question_is_open() -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        stage.answers.clear()
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            answer = group.create_task(stage.create(link()))
-            await stage.is_asked.wait()
-            stage.elicitation.completed("e1")
-            assert stage.notes == ["Demo says that this is done: Log in"]
-            stage.answers.set()
-        assert answer.result() == {"action": "accept"}
-        stage.elicitation.completed("e1")
-        assert len(stage.notes) == 1
-
-    asyncio.run(scenario())
+        assert stage.notes == ["Demo says that this is done: Log in"]
+        stage.answers.set()
+    assert answer.result() == {"action": "accept"}
+    stage.elicitation.completed("e1")
+    assert len(stage.notes) == 1
 
 
-def test_a_question_that_is_withdrawn_is_forgotten() -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        stage.answers.clear()
-        answer = asyncio.create_task(stage.create(link()))
-        async with asyncio.timeout(PATIENCE):
-            await stage.is_asked.wait()
-            answer.cancel()
-            await asyncio.wait({answer})
-        assert answer.cancelled()
-        stage.elicitation.completed("e1")
-        assert stage.notes == []
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("params", "offered", "mode"),
-    [
-        (FORM, {"forms": False}, "form"),
-        (link(), {"urls": False}, "url"),
-    ],
-)
-def test_a_mode_that_was_not_offered_is_refused(params: dict[str, Any], offered: dict[str, bool], mode: str) -> None:
-    async def scenario() -> None:
-        stage = Stage(**offered)
-        with pytest.raises(Refusal) as refused:
-            await stage.create(params)
-        assert refused.value.code == -32602
-        assert refused.value.message == f'elicitations of the mode "{mode}" were not offered'
-        assert stage.asked == []
-
-    asyncio.run(scenario())
-
-
-def test_where_nothing_is_offered_there_is_no_such_method() -> None:
-    assert Stage(forms=False, urls=False).elicitation.services() == {}
+@looped
+async def test_a_question_that_is_withdrawn_is_forgotten() -> None:
+    stage = Stage()
+    stage.answers.clear()
+    answer = asyncio.create_task(stage.create(link()))
+    async with asyncio.timeout(PATIENCE):
+        await stage.is_asked.wait()
+        answer.cancel()
+        await asyncio.wait({answer})
+    assert answer.cancelled()
+    stage.elicitation.completed("e1")
+    assert stage.notes == []
 
 
 @pytest.mark.parametrize("change", [{"requestedSchema": {"properties": {"it": {}}}}, {"mode": "_voice"}])
-def test_malformed_params_and_another_mode_reach_no_user(change: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        with pytest.raises(Refusal) as refused:
-            await stage.create({**FORM, **change})
-        assert refused.value.code == -32602
-        assert stage.asked == []
-
-    asyncio.run(scenario())
+@looped
+async def test_malformed_params_and_another_mode_reach_no_user(change: dict[str, Any]) -> None:
+    stage = Stage()
+    with pytest.raises(Refusal) as refused:
+        await stage.create({**FORM, **change})
+    assert refused.value.code == -32602
+    assert stage.asked == []
 
 
-def test_what_is_done_is_told_in_a_few_words_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_what_is_done_is_told_in_a_few_words_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     token = "ghp_a1B2c3D4e5F6"
     monkeypatch.setattr(service, "redactor", knowing(token))
-
-    async def scenario() -> None:
-        stage = Stage()
-        await stage.create(link(message=f"{'x' * 90}\n{token} and\n more"))
-        stage.elicitation.completed("e1")
-        assert stage.notes == [f"Demo says that this is done: {'x' * 90} *** and …"]
-
-    asyncio.run(scenario())
+    stage = Stage()
+    await stage.create(link(message=f"{'x' * 90}\n{token} and\n more"))
+    stage.elicitation.completed("e1")
+    assert stage.notes == [f"Demo says that this is done: {'x' * 90} *** and …"]
 
 
-def test_an_agent_that_never_completes_anything_is_not_remembered_for_ever() -> None:
-    async def scenario() -> None:
-        stage = Stage()
-        for number in range(REMEMBERED + 1):
-            await stage.create(link(f"e{number}"))
-        for id in ("e0", "e1"):
-            stage.elicitation.completed(id)
-        assert len(stage.notes) == 1
-
-    asyncio.run(scenario())
+@looped
+async def test_an_agent_that_never_completes_anything_is_not_remembered_for_ever() -> None:
+    stage = Stage()
+    for number in range(REMEMBERED + 1):
+        await stage.create(link(f"e{number}"))
+    for id in ("e0", "e1"):
+        stage.elicitation.completed(id)
+    assert len(stage.notes) == 1

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_launch.session import files as excerpt
-from acp_launch.session.files import LinesTooLong, lines, size
+from acp_launch.session.files import lines, size
+from acp_launch.session.observer import Refusal
 
 CONTENT = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", "é".encode(), b"\x0c", b""])).map(b"".join)
 
@@ -26,18 +27,18 @@ def test_lines_are_counted_from_one_and_more_than_may_be_is_an_error(
     """C-70. What is passed over is of no account here."""
     wanted = expected(data, first, count)
     if len(wanted) > most:
-        with pytest.raises(LinesTooLong) as raised:
-            lines(io.BytesIO(data), first, count, most)
-        assert "request" in str(raised.value)
+        with pytest.raises(Refusal) as raised:
+            lines(io.BytesIO(data), first, count, most, "a.txt")
+        assert raised.value.message.startswith('"a.txt": the request')
     elif len(data) <= most * excerpt.FAR:
-        assert lines(io.BytesIO(data), first, count, most) == wanted
+        assert lines(io.BytesIO(data), first, count, most, "a.txt") == wanted
 
 
 def test_long_lines_are_passed_over_in_pieces_and_given_whole() -> None:
     long = b"x" * (3 * excerpt.CHUNK)
     data = long + b"\n" + long + b"\nend"
-    assert lines(io.BytesIO(data), 2, 1, 1 << 20) == long + b"\n"
-    assert lines(io.BytesIO(data), 3, None, 1 << 20) == b"end"
+    assert lines(io.BytesIO(data), 2, 1, 1 << 20, "a.txt") == long + b"\n"
+    assert lines(io.BytesIO(data), 3, None, 1 << 20, "a.txt") == b"end"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, parse_setting, wishes
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
+from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.session.options.test_option import MODELS, MODES, select
 from tests.session.recording import Agent, Recorder
@@ -127,17 +128,16 @@ def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer
     assert play({"configOptions": [MODE, MODEL]}, story).recorder.of("note") == []
 
 
-def test_what_holds_already_is_not_sent() -> None:
-    async def story(scene: Scene) -> None:
+@looped
+async def test_what_holds_already_is_not_sent() -> None:
+    async with offering({"configOptions": [MODE, WEB, MODEL]}) as scene:
         await scene.configured(Setting("mode", "Ask", "a"), Setting("web", False, "b"), Setting("model", "opus", "c"))
 
-    play({"configOptions": [MODE, WEB, MODEL]}, story)
 
-
-def test_the_command_line_goes_before_the_profile_and_keeps_its_place() -> None:
+@looped
+async def test_the_command_line_goes_before_the_profile_and_keeps_its_place() -> None:
     """The profile's value is not even looked up: it may be one the agent does not offer any more."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODE, MODEL]}) as scene:
         task = scene.configured(
             Setting("mode", "gone", "p"), Setting("model", "sonnet", "p"), Setting("Mode", "plan", "--set Mode=plan")
         )
@@ -145,13 +145,11 @@ def test_the_command_line_goes_before_the_profile_and_keeps_its_place() -> None:
         await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet")])
         await task
 
-    play({"configOptions": [MODE, MODEL]}, story)
 
-
-def test_modes_are_set_by_set_mode_where_there_are_no_config_options() -> None:
+@looped
+async def test_modes_are_set_by_set_mode_where_there_are_no_config_options() -> None:
     """C-53."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"modes": MODES}) as scene:
         task = scene.configured(MODE_PLAN)
         request = await scene.agent.hears("session/set_mode")
         assert request["params"] == {"sessionId": "s1", "modeId": "plan"}
@@ -159,13 +157,11 @@ def test_modes_are_set_by_set_mode_where_there_are_no_config_options() -> None:
         await task
         assert scene.state.mode == "Plan"
 
-    play({"modes": MODES}, story)
 
-
-def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() -> None:
+@looped
+async def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() -> None:
     """ACP does not know session/set_model any more, so the oracle has no say."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"modes": MODES, "models": MODELS}) as scene:
         task = scene.configured(Setting("model", "m2", "--set model=m2"))
         request = json.loads(await scene.theirs.read())
         assert request["method"] == "session/set_model"
@@ -173,8 +169,6 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
         await scene.agent.answers(request, None)
         await task
         assert scene.state.model == "m2"
-
-    play({"modes": MODES, "models": MODELS}, story)
 
 
 @pytest.mark.parametrize(
@@ -201,19 +195,19 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
         (None, parse_setting("model=x"), "--set model=x: the agent has no options to set", "leave it out"),
     ],
 )
-def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(
+@looped
+async def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(
     result: object, wish: Setting, message: str, fix: str
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async with offering(result) as scene:
         with pytest.raises(NotOffered) as caught:
             await scene.configured(wish)
         assert (caught.value.message, caught.value.fix, caught.value.exit_code) == (message, fix, 3)
 
-    play(result, story)
 
-
-def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
-    async def story(scene: Scene) -> None:
+@looped
+async def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
+    async with offering({"configOptions": [MODE, MODEL]}) as scene:
         task = scene.configured(MODE_PLAN, Setting("model", "sonnet", "b"))
         request = await scene.agent.hears("session/set_config_option")
         await scene.agent.refuses(request, -32602, "not today", data={"why": "rain"})
@@ -225,8 +219,6 @@ def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
         )
         assert caught.value.detail == ('data: {"why":"rain"}',)
         assert scene.values == {"mode": "ask", "m": "opus"}
-
-    play({"configOptions": [MODE, MODEL]}, story)
 
 
 def test_an_agent_that_agrees_and_does_otherwise_is_told_of() -> None:
@@ -257,17 +249,15 @@ def test_an_option_that_a_later_one_changed_back_is_told_of() -> None:
     ]
 
 
-def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_sent() -> None:
+@looped
+async def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_sent() -> None:
     """What a command of an interactive session needs."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODEL]}) as scene:
         wish = Setting("model", "SONNET", ":set model SONNET")
         task = asyncio.create_task(fulfil(scene.connection, scene.state, "s1", wish, limit=5))
         await scene.is_asked("m", "sonnet", [now(MODEL, "sonnet")])
         made = await task
         assert (made.option, made.value) == (config_options([MODEL])[0], "sonnet")
-
-    play({"configOptions": [MODEL]}, story)
 
 
 class Following:
@@ -295,10 +285,10 @@ class Following:
         raise AssertionError(withdrawn)
 
 
-def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
+@looped
+async def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
     """Both in one chunk: the pump has handled both before `configure` runs again."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODEL]}) as scene:
         scene.connection.listen(Following(scene.state))
         opening = asyncio.create_task(
             scene.connection.call(
@@ -316,5 +306,3 @@ def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
         )
         await scene.is_asked("effort", "high", [now(MODEL, "sonnet"), now(EFFORT, "high")])
         await task
-
-    play({"configOptions": [MODEL]}, story)

@@ -137,19 +137,21 @@ def test_the_answer_that_opens_a_session_takes_nothing_back_that_it_does_not_spe
     assert [option.id for option in state.options] == ["model"]
 
 
-def test_an_answer_to_a_change_replaces_the_list() -> None:
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ({"configOptions": [select("model", "b", "a", "b")]}, [("model", "b")]),
+        ({}, [("model", "b"), ("effort", "low")]),
+    ],
+)
+def test_an_answer_to_a_change_replaces_the_list_and_without_one_the_value_is_set(
+    answer: dict[str, Any], left: list[tuple[str, str]]
+) -> None:
     """C-52: an option may be gone with it."""
     state = SessionState()
     state.opened({"configOptions": [select("model", "a", "a", "b"), select("effort", "low", "low")]})
-    state.answered(state.options[0], "b", {"configOptions": [select("model", "b", "a", "b")]}, lists=0)
-    assert [(option.id, option.current) for option in state.options] == [("model", "b")]
-
-
-def test_an_answer_without_a_list_means_that_the_value_is_set() -> None:
-    state = SessionState()
-    state.opened({"configOptions": [select("model", "a", "a", "b"), select("effort", "low", "low")]})
-    state.answered(state.options[0], "b", {}, lists=0)
-    assert [(option.id, option.current) for option in state.options] == [("model", "b"), ("effort", "low")]
+    state.answered(state.options[0], "b", answer, lists=0)
+    assert [(option.id, option.current) for option in state.options] == left
 
 
 def test_a_list_that_came_with_the_answer_and_has_the_value_is_not_replaced_by_it() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
+from acp_launch.session.observer import Way
 from acp_launch.session.permission import audit as module
-from acp_launch.session.permission.audit import LONGEST, Audit, How, entries, files
+from acp_launch.session.permission.audit import LONGEST, Audit, entries, files
 from tests.clock import Clock
 from tests.patience import PATIENCE
 
@@ -40,7 +41,7 @@ def audit(state: Path, notes: Notes | None = None, profile: str = "work") -> Aud
     )
 
 
-def record(log: Audit, call: dict[str, Any] = CALL, how: How = "asked", *, allowed: bool = False) -> None:
+def record(log: Audit, call: dict[str, Any] = CALL, how: Way = "asked", *, allowed: bool = False) -> None:
     log.record(how, call, OPTIONS, allowed=allowed, by="permissions.rules[1]", option_id="n", session="s1", cwd="/p")
 
 

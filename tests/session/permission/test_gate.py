@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.session.observer import Answer, Holds, ToolQuestion
-from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate, How
-from acp_launch.session.permission.policy import Policy, Remembered, remember
+from acp_launch.session.observer import Answer, Holds, ToolQuestion, Way
+from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate
+from acp_launch.session.permission.policy import Policy, Remembered
 
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
@@ -26,15 +26,14 @@ class DecisionLog:
     """Remembers what was put on record."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[How, str, Decision, str]] = []
-        self.kept: list[tuple[str, bool, Holds]] = []
+        self.entries: list[tuple[Way, str, Decision, str]] = []
+        self.kept: list[tuple[str, Holds]] = []
 
-    def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
-        self.kept.append((call["title"], allowed, holds))
-        kept = remember(call, allowed, cwd="/w", home="", since=0.0)
-        return kept and replace(kept, session=None if holds == "always" else session)
+    def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
+        self.kept.append((str(answer and answer.answer), holds))
+        return answer and replace(answer, session=None if holds == "always" else session)
 
-    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+    def record(self, how: Way, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         self.entries.append((how, call["title"], decision, session))
 
 
@@ -79,7 +78,7 @@ def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> No
     gate = Gate(Policy("ask", cwd="/w"), person, books)
     assert gate.decided(EDIT, OPTIONS) is None
     assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
-    assert books.kept == [("Edit a", True, "always")]
+    assert books.kept == [("allow", "always")]
     assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
 
 

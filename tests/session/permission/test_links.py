@@ -13,6 +13,7 @@ from acp_launch.session.files import Files
 from acp_launch.session.observer import FileServed, Refusal
 from acp_launch.session.permission.globs import real, spellings
 from acp_launch.session.permission.policy import Policy, judge, policy, remember
+from acp_launch.session.permission.subject import subject
 from acp_launch.session.safepath import links
 
 
@@ -95,7 +96,8 @@ def test_a_command_runs_within_the_session_by_either_name(place: Path) -> None:
 
 def test_an_answer_that_was_kept_holds_by_either_name(place: Path) -> None:
     before = linked(place)
-    kept = remember(call(place / "plink/src/k"), True, cwd=before.cwd, home=before.home, since=0.0, links=before.links)
+    asked = call(place / "plink/src/k")
+    kept = remember(asked, True, subject(asked, cwd=before.cwd, links=before.links), since=0.0)
     assert kept is not None
     assert kept.paths == (str(place / "p/src/k"),)
     now = Policy("ask", remembered=(kept,), cwd=before.cwd, links=before.links)

@@ -10,16 +10,8 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Approval, Match
-from acp_launch.session.permission.policy import (
-    Approve,
-    Policy,
-    Remembered,
-    Verdict,
-    choose,
-    consider,
-    judge,
-    remember,
-)
+from acp_launch.session.permission.policy import Approve, Policy, Remembered, Verdict, choose, consider, judge, remember
+from acp_launch.session.permission.subject import subject
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 
@@ -28,14 +20,10 @@ def options(*kinds: str) -> list[dict[str, str]]:
     return [{"optionId": f"id-{kind}-{place}", "name": kind, "kind": kind} for place, kind in enumerate(kinds)]
 
 
-def test_allowing_prefers_once_and_denying_prefers_once_in_any_order() -> None:
+def test_once_is_preferred_in_any_order_and_what_is_to_hold_always_is_told_to_the_agent_too() -> None:
     for order in list(itertools.permutations(KINDS)):
         assert choose(True, options(*order)) == f"id-allow_once-{order.index('allow_once')}"
         assert choose(False, options(*order)) == f"id-reject_once-{order.index('reject_once')}"
-
-
-def test_what_is_to_hold_always_is_told_to_the_agent_too() -> None:
-    for order in list(itertools.permutations(KINDS)):
         assert choose(True, options(*order), always=True) == f"id-allow_always-{order.index('allow_always')}"
         assert choose(False, options(*order), always=True) == f"id-reject_always-{order.index('reject_always')}"
 
@@ -243,8 +231,7 @@ def test_a_denied_command_is_caught_among_others() -> None:
 
 def test_a_deny_rule_stands_against_everything_that_allows_but_an_earlier_rule() -> None:
     rm, early = rule("deny", command="rm *"), rule("allow", 1, command="rm x")
-    always = remember(shell("rm x"), True, cwd="/p", home="", since=0.0)
-    assert always is not None
+    always = kept(shell("rm x"))
     for approve in (None, "all", "reads"):
         verdict = judge(Policy("allow", approve, (rm,), (always,), "/p"), shell("rm x"))
         assert verdict == Verdict("deny", "permissions.rules[0] (p.yaml:7:7)", rm.origin)
@@ -277,7 +264,7 @@ def test_what_was_considered_says_why_no_earlier_rule_matched() -> None:
 
 
 def kept(call: dict[str, Any], allowed: bool = True, since: float = 1.0) -> Remembered:
-    found = remember(call, allowed, cwd="/p", home="", since=since)
+    found = remember(call, allowed, subject(call, cwd="/p"), since=since)
     assert found is not None
     return found
 
@@ -480,7 +467,7 @@ def test_a_command_that_says_it_reads_is_a_command_to_a_rule_that_denies_them_or
 )
 def test_a_call_that_could_be_mistaken_for_another_is_not_kept(call: dict[str, Any]) -> None:
     """A change of mode is never kept: every plan looks like the one before."""
-    assert remember(call, True, cwd="/p", home="", since=0.0) is None
+    assert remember(call, True, subject(call, cwd="/p"), since=0.0) is None
 
 
 # What holds for any policy and any call.
@@ -510,7 +497,7 @@ CALLS = st.fixed_dictionaries(
     },
 )
 ANSWERS = st.lists(
-    st.builds(lambda call, allowed: remember(call, allowed, cwd="/p", home="", since=0.0), CALLS, st.booleans()),
+    st.builds(lambda call, allowed: remember(call, allowed, subject(call, cwd="/p"), since=0.0), CALLS, st.booleans()),
     max_size=3,
 ).map(lambda found: tuple(each for each in found if each is not None))
 POLICIES = st.builds(
@@ -560,7 +547,7 @@ def test_approving_reads_allows_no_more_than_reads(policy: Policy, call: dict[st
 def test_an_answer_that_is_kept_is_the_next_answer_unless_a_rule_denies(
     policy: Policy, call: dict[str, Any], allowed: bool
 ) -> None:
-    answer = remember(call, allowed, cwd="/p", home="", since=1.0)
+    answer = remember(call, allowed, subject(call, cwd="/p"), since=1.0)
     policy = replace(policy, approve=None)
     by_rule = judge(replace(policy, remembered=(), default="ask"), call).answer
     if answer is not None:

@@ -52,10 +52,7 @@ def test_text_is_embedded_for_an_agent_that_takes_it(tmp_path: Path) -> None:
     path = made(tmp_path, "a b#ü.py", "print('ü')\n".encode())
     block = attach(path, ALL)
     uri = f"file://{tmp_path}/a%20b%23%C3%BC.py"
-    assert block == {
-        "type": "resource",
-        "resource": {"uri": uri, "text": "print('ü')\n", "mimeType": "text/x-python"},
-    }
+    assert block == {"type": "resource", "resource": {"uri": uri, "text": "print('ü')\n", "mimeType": "text/x-python"}}
     judged(block)
 
 

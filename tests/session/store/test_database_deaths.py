@@ -8,7 +8,7 @@ import pytest
 
 from acp_launch.errors import SessionError
 from acp_launch.session import store
-from acp_launch.session.store import Registry, open_registry, transaction
+from acp_launch.session.store import open_registry, transaction
 from tests.patience import PATIENCE
 from tests.session.programs import line, programs, tell
 from tests.session.store_writer import record as written
@@ -21,8 +21,18 @@ def acknowledged(output: str) -> set[int]:
     return {int(number) for number in output.split()}
 
 
-def test_ten_first_writers_at_once_lose_nothing(tmp_path: Path) -> None:
-    state = tmp_path / "not" / "there" / "yet"
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_ten_writers_at_once_lose_nothing_of_a_new_store_or_one_of_an_earlier_version(
+    tmp_path: Path, is_earlier: bool
+) -> None:
+    """Each of them may be the one that makes it, or adds the columns."""
+    state, names = tmp_path / "not" / "there" / "yet", {f"{w}-{n}" for w in range(10) for n in range(20)}
+    if is_earlier:
+        names.add(FIX.name)
+        with open_registry(state) as registry:
+            registry.save(FIX)
+        with raw(state) as connection:
+            connection.execute("ALTER TABLE session DROP COLUMN turns")
     with programs("store_writer", *((str(state), str(who), "20", "never") for who in range(10))) as writers:
         for writer in writers:
             tell(writer, "go")
@@ -30,27 +40,8 @@ def test_ten_first_writers_at_once_lose_nothing(tmp_path: Path) -> None:
         assert [writer.returncode for writer in writers] == [0] * 10
     assert [acknowledged(output) for output in outputs] == [set(range(20))] * 10
     with open_registry(state) as registry:
-        assert {record.name for record in registry.list()} == {f"{w}-{n}" for w in range(10) for n in range(20)}
+        assert {record.name for record in registry.list()} == names
     assert is_whole(state)
-
-
-def test_ten_writers_at_once_lose_nothing_of_a_store_of_an_earlier_version(tmp_path: Path) -> None:
-    """Each of them may be the one that adds the columns."""
-    with open_registry(tmp_path) as registry:
-        registry.save(FIX)
-    with raw(tmp_path) as connection:
-        connection.execute("ALTER TABLE session DROP COLUMN turns")
-    with programs("store_writer", *((str(tmp_path), str(who), "5", "never") for who in range(10))) as writers:
-        for writer in writers:
-            tell(writer, "go")
-        outputs = [writer.communicate(timeout=PATIENCE)[0] for writer in writers]
-        assert [writer.returncode for writer in writers] == [0] * 10
-    assert [acknowledged(output) for output in outputs] == [set(range(5))] * 10
-    with open_registry(tmp_path) as registry:
-        assert {record.name for record in registry.list()} == {FIX.name} | {
-            f"{w}-{n}" for w in range(10) for n in range(5)
-        }
-    assert is_whole(tmp_path)
 
 
 def test_a_column_that_cannot_be_added_leaves_the_store_as_it_was(
@@ -128,9 +119,10 @@ def test_a_death_while_the_store_is_made_leaves_a_whole_one_or_none(tmp_path: Pa
         assert registry.find(*FIX.key) == FIX
 
 
-def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path) -> None:
+def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
     open_registry(tmp_path).close()
-    with raw(tmp_path) as other, Registry(store_file(tmp_path), patience=0.05) as registry:
+    with raw(tmp_path) as other, open_registry(tmp_path) as registry:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(SessionError) as caught:
             registry.save(FIX)
@@ -159,7 +151,7 @@ def test_an_interrupted_change_is_undone(tmp_path: Path, monkeypatch: pytest.Mon
     with open_registry(tmp_path) as registry:
         registry.save(FIX)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Registry, "_write", interrupted)
+            patch.setattr(store.Registry, "_write", interrupted)
             registry.rename(FIX.key, "half")
         assert registry.list() == (FIX,)
 

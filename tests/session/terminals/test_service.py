@@ -16,11 +16,11 @@ import pytest
 from acp_launch.process import terminal
 from acp_launch.process.records import files
 from acp_launch.process.spawn import live
-from acp_launch.process.terminal import Scrollback
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import StreamRedactor
 from acp_launch.session import terminals as service
 from acp_launch.session.observer import Refusal, TerminalServed
 from acp_launch.session.terminals import Terminals
+from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.process.conftest import nothing_left_behind as nothing_left_behind
 from tests.process.launches import Running, bury, gone
@@ -77,7 +77,7 @@ def at_a_desk(story: Callable[[Desk], Awaitable[None]], env: dict[str, str] | No
     """Everything bounded, and closed at the end."""
 
     async def run() -> Desk:
-        async with asyncio.timeout(PATIENCE), desk(env) as it:
+        async with at_work(env) as it:
             await story(it)
             return it
 
@@ -85,10 +85,11 @@ def at_a_desk(story: Callable[[Desk], Awaitable[None]], env: dict[str, str] | No
 
 
 @asynccontextmanager
-async def desk(env: dict[str, str] | None = None) -> AsyncIterator[Desk]:
+async def at_work(env: dict[str, str] | None = None) -> AsyncIterator[Desk]:
     it = Desk({"PATH": os.environ["PATH"]} | (env or {}))
     try:
-        yield it
+        async with asyncio.timeout(PATIENCE):
+            yield it
     finally:
         await it.terminals.close()
         assert live() == []
@@ -142,10 +143,10 @@ def test_creating_returns_before_the_command_ends_and_there_is_no_status_while_i
     assert it.told[-1].exit == "signal SIGTERM"
 
 
-def test_waiting_for_one_holds_up_no_other() -> None:
+@looped
+async def test_waiting_for_one_holds_up_no_other() -> None:
     """C-11."""
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         slow = await desk.runs("sleep", "1000")
         waiting = [asyncio.create_task(desk.asks("wait_for_exit", terminalId=slow)) for _ in range(3)]
         quick = await desk.runs("true")
@@ -154,13 +155,11 @@ def test_waiting_for_one_holds_up_no_other() -> None:
         await desk.asks("kill", terminalId=slow)
         assert [await task for task in waiting] == [{"exitCode": None, "signal": "SIGTERM"}] * 3
 
-    at_a_desk(story)
 
-
-def test_output_over_the_limit_is_cut_from_its_beginning_at_a_character() -> None:
+@looped
+async def test_output_over_the_limit_is_cut_from_its_beginning_at_a_character() -> None:
     """C-72."""
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         id = await desk.runs("printf", "a€€€", outputByteLimit=7)
         await desk.asks("wait_for_exit", terminalId=id)
         told = await desk.asks("output", terminalId=id)
@@ -170,11 +169,10 @@ def test_output_over_the_limit_is_cut_from_its_beginning_at_a_character() -> Non
         told = await desk.asks("output", terminalId=id)
         assert (told["output"], told["truncated"]) == ("a€€", False)
 
-    at_a_desk(story)
 
-
-def test_a_flood_is_bounded_without_any_limit_given() -> None:
-    async def story(desk: Desk) -> None:
+@looped
+async def test_a_flood_is_bounded_without_any_limit_given() -> None:
+    async with at_work() as desk:
         id = await desk.runs("yes")
         for _ in range(4):
             desk.news.clear()
@@ -183,13 +181,11 @@ def test_a_flood_is_bounded_without_any_limit_given() -> None:
         assert told["truncated"] is True
         assert len(told["output"]) == 1024 * 1024
 
-    at_a_desk(story)
 
-
-def test_a_killed_command_can_still_be_looked_at_and_a_released_one_cannot() -> None:
+@looped
+async def test_a_killed_command_can_still_be_looked_at_and_a_released_one_cannot() -> None:
     """C-73."""
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         id = await desk.runs("/bin/sh", "-c", "echo ready; exec sleep 1000")
         await desk.hears("ready\n")
         assert await desk.asks("kill", terminalId=id) == {}
@@ -211,16 +207,13 @@ def test_a_killed_command_can_still_be_looked_at_and_a_released_one_cannot() -> 
                 {"terminalId": id},
             )
 
-    at_a_desk(story)
-
 
 @pytest.mark.parametrize("id", [None, 1, "terminal-7", [], {}])
-def test_an_unknown_terminal_is_an_error(id: object) -> None:
-    async def story(desk: Desk) -> None:
+@looped
+async def test_an_unknown_terminal_is_an_error(id: object) -> None:
+    async with at_work() as desk:
         code, message = await desk.refuses("output", terminalId=id)
         assert (code, message) == (-32002, "there is no such terminal, or it was released")
-
-    at_a_desk(story)
 
 
 def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,12 +233,12 @@ def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkey
     alive.assert_all_dead()
 
 
-def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
+@looped
+async def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "GRACE", 0.05)
-
-    async def story(desk: Desk) -> None:
+    async with at_work(alive.env) as desk:
         id = await desk.runs(*program("deaf", "stubborn"))
         await asyncio.to_thread(alive.hear, "stubborn")
         releasing = asyncio.create_task(desk.asks("release", terminalId=id))
@@ -255,8 +248,6 @@ def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
         while desk.told[-1].exit is None:
             desk.news.clear()
             await desk.news.wait()
-
-    at_a_desk(story, alive.env)
     alive.assert_all_dead()
 
 
@@ -272,14 +263,13 @@ def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
     assert it.told == [TerminalServed(terminal_id="", command="true", cwd="/", exit=exit)]
 
 
-def test_a_command_that_cannot_be_run_is_said_before_the_user_is_asked() -> None:
-    async def story(desk: Desk) -> None:
+@looped
+async def test_a_command_that_cannot_be_run_is_said_before_the_user_is_asked() -> None:
+    async with at_work() as desk:
         code, message = await desk.refuses("create", command="no-such-tool")
         assert code == -32002
         assert message.startswith('cannot run it: "no-such-tool" is not on PATH')
         assert desk.asked == []
-
-    at_a_desk(story)
 
 
 def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
@@ -297,10 +287,10 @@ def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
     assert it.told[-1].exit.startswith("it was refused: ")
 
 
-def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "AT_ONCE", 3)
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         ids = [await desk.runs("true") for _ in range(3)]
         said = (-32603, "3 terminals are open; release one first")
         assert await desk.refuses("create", command="true") == said
@@ -308,8 +298,6 @@ def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pyt
         await desk.asks("release", terminalId=ids[1])
         ids.append(await desk.runs("true"))
         assert len(set(ids)) == 4
-
-    at_a_desk(story)
 
 
 def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
@@ -341,28 +329,26 @@ TREES = {
 }
 
 
-def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
     monkeypatch.setattr(terminal, "GRACE", 0.05)
-
-    async def story(desk: Desk) -> None:
+    async with at_work(alive.env) as desk:
         for argv, _ in TREES.values():
             await desk.runs(*program(*argv))
         await asyncio.to_thread(alive.hear, *[name for _, names in TREES.values() for name in names])
         await desk.terminals.close()
         assert live() == []
-
-    at_a_desk(story, alive.env)
     alive.assert_all_dead()
 
 
 @pytest.mark.parametrize("way", ["hurry", "cancelled"])
-def test_a_session_that_ends_in_a_hurry_gives_no_grace(
+@looped
+async def test_a_session_that_ends_in_a_hurry_gives_no_grace(
     way: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
-
-    async def story(desk: Desk) -> None:
+    async with at_work(alive.env) as desk:
         await desk.runs(*program("deaf", "stubborn"))
         await asyncio.to_thread(alive.hear, "stubborn")
         hurry = asyncio.Event()
@@ -371,15 +357,12 @@ def test_a_session_that_ends_in_a_hurry_gives_no_grace(
         await asyncio.wait({closing})
         assert closing.cancelled() == (way == "cancelled")
         assert desk.told[-1].exit == "signal SIGKILL"
-
-    at_a_desk(story, alive.env)
     alive.assert_all_dead()
 
 
 def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets of this process: `env` in a terminal must not be a way to them."""
-    hiding: Redactor = knowing("hunter2hunter2")
-    monkeypatch.setattr(terminal, "Scrollback", lambda limit: Scrollback(limit, hiding))
+    monkeypatch.setattr(terminal, "StreamRedactor", lambda: StreamRedactor(knowing("hunter2hunter2")))
 
     async def story(desk: Desk) -> None:
         id = await desk.runs("/bin/sh", "-c", "printf hunter2; printf 'hunter2 and on'")
