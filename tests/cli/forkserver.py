@@ -43,6 +43,8 @@ GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
 LEAVING = 2.0  # seconds for a guard
 READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
+# What our modules import when they need it: for a terminal, for remote servers, for a look at processes.
+IMPORTED_LATER = ("markdown_it", "httpx2", "anyio.streams.tls", "anyio._backends._asyncio", "psutil", "encodings.idna")
 
 
 # In a test
@@ -239,7 +241,9 @@ def serve(control: socket.socket) -> None:
     """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
     take_orphans()
     inprocess.import_everything()
-    importlib.import_module("markdown_it")  # which a terminal needs
+    for name in IMPORTED_LATER:
+        importlib.import_module(name)
+    inprocess.compile_everything()
     gc.collect()
     gc.freeze()
     running: dict[int, socket.socket] = {}
