@@ -44,7 +44,11 @@ LEAVING = 2.0  # seconds for a guard
 READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
 # What our modules import when they need it: for a terminal, for remote servers, for a look at processes.
-IMPORTED_LATER = ("markdown_it", "httpx2", "anyio.streams.tls", "anyio._backends._asyncio", "psutil", "encodings.idna")
+IMPORTED_LATER = (
+    *("markdown_it", "psutil", "typer._click.decorators"),
+    *("httpx2", "httpcore2", "truststore", "anyio.streams.tls", "anyio._backends._asyncio"),
+    *("encodings.ascii", "encodings.idna"),
+)
 
 
 # In a test
@@ -240,12 +244,7 @@ def _server() -> _Server:
 def serve(control: socket.socket) -> None:
     """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
     take_orphans()
-    inprocess.import_everything()
-    for name in IMPORTED_LATER:
-        importlib.import_module(name)
-    inprocess.compile_everything()
-    gc.collect()
-    gc.freeze()
+    _prepare()
     running: dict[int, socket.socket] = {}
     woken, wakes = socket.socketpair()
     for end in (woken, wakes):
@@ -272,6 +271,16 @@ def serve(control: socket.socket) -> None:
                         os.close(descriptor)
                 else:
                     _become(request, descriptors, [waiting, control, woken, wakes, answer, *running.values()])
+
+
+def _prepare() -> None:
+    """Do once what every command line would do after its fork."""
+    inprocess.import_everything()
+    for name in IMPORTED_LATER:
+        importlib.import_module(name)
+    inprocess.compile_everything()
+    gc.collect()
+    gc.freeze()
 
 
 def take_orphans() -> None:
