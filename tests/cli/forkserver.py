@@ -31,7 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 from acp_launch.__main__ import main
 from tests.cli import inprocess
@@ -113,27 +113,29 @@ def start(
     """Start a command line; `has_terminal`: what it has as stdin becomes its controlling terminal."""
     request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "has_terminal": has_terminal}
     with ExitStack() as theirs:
-        ours, ends = zip(*(_pipe(each, theirs) for each in (stdout, stderr)), strict=True)
-        return Process(_server().ask(request, (stdin, *ends)), *ours)
+        given = (stdin, "wb"), (stdout, "rb"), (stderr, "rb")
+        ours, ends = zip(*(_pipe(end, mode, theirs) for end, mode in given), strict=True)
+        return Process(_server().ask(request, ends), *ours)
 
 
-def _pipe(end: int, theirs: ExitStack) -> tuple[IO[bytes] | None, int]:
-    """Return our end and the other, which is closed with `theirs`, for PIPE."""
+def _pipe(end: int, mode: str, theirs: ExitStack) -> tuple[IO[bytes] | None, int]:
+    """Return our end, opened so, and the other, which is closed with `theirs`, for PIPE."""
     if end != subprocess.PIPE:
         return None, end
     reading, writing = os.pipe()
-    theirs.callback(os.close, writing)
-    return open(reading, "rb", buffering=0), writing  # noqa: PTH123
+    our, their = (reading, writing) if mode == "rb" else (writing, reading)
+    theirs.callback(os.close, their)
+    return cast(IO[bytes], open(our, mode, buffering=0)), their  # noqa: PTH123
 
 
 class Process:
     """A forked command line, with as much of the face of `subprocess.Popen` as tests use."""
 
-    def __init__(self, answer: socket.socket, stdout: IO[bytes] | None, stderr: IO[bytes] | None) -> None:
-        """`answer` gives the pid, and later the exit code and what is left."""
+    def __init__(self, answer: socket.socket, *ours: IO[bytes] | None) -> None:
+        """`answer` gives the pid, and later the exit code and what is left; `ours` are our ends of its streams."""
         self._socket = answer
         self._answer = answer.makefile("rb", buffering=0)
-        self.stdout, self.stderr = stdout, stderr
+        self.stdin, self.stdout, self.stderr = ours
         self.pid = int(self._answer.readline())
         self.returncode: int | None = None
 
@@ -182,7 +184,7 @@ class Process:
         with suppress(AssertionError):
             self.kill()
             self.wait()
-        for each in (self._answer, self._socket, self.stdout, self.stderr):
+        for each in (self._answer, self._socket, self.stdin, self.stdout, self.stderr):
             if each:
                 each.close()
 
