@@ -8,6 +8,7 @@ import then, is for tests that start us as `python -m acp_launch`.
 
     run(arguments, …)                        in a test, to its end
     start(arguments, …)                      in a test that meddles
+    begin(program, …)                        in a test with a server that is slow to import
     python -m tests.cli.forkserver FD        the server, which ends with whoever has the other end
 """
 
@@ -19,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import selectors
 import signal
@@ -43,11 +45,13 @@ GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
 LEAVING = 2.0  # seconds for a guard
 READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
+STDERR = 2  # what a test's own stderr is
 # What our modules import when they need it: for a terminal, for remote servers, for a look at processes.
 IMPORTED_LATER = (
     *("markdown_it", "psutil", "typer._click.decorators"),
     *("httpx2", "httpcore2", "truststore", "anyio.streams.tls", "anyio._backends._asyncio"),
     *("encodings.ascii", "encodings.idna"),
+    *("http.server", "gzip"),  # for the servers of tests
 )
 
 
@@ -109,9 +113,14 @@ def start(
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     has_terminal: bool = False,
+    program: Path | None = None,
 ) -> "Process":
-    """Start a command line; `has_terminal`: what it has as stdin becomes its controlling terminal."""
-    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "has_terminal": has_terminal}
+    """Start a command line, or a `program` in Python with these arguments.
+
+    `has_terminal`: what it has as stdin becomes its controlling terminal.
+    """
+    told = {"has_terminal": has_terminal, "program": str(program or "")}
+    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), **told}
     with ExitStack() as theirs:
         given = (stdin, "wb"), (stdout, "rb"), (stderr, "rb")
         ours, ends = zip(*(_pipe(end, mode, theirs) for end, mode in given), strict=True)
@@ -125,7 +134,15 @@ def _pipe(end: int, mode: str, theirs: ExitStack) -> tuple[IO[bytes] | None, int
     reading, writing = os.pipe()
     our, their = (reading, writing) if mode == "rb" else (writing, reading)
     theirs.callback(os.close, their)
-    return cast(IO[bytes], open(our, mode, buffering=0)), their  # noqa: PTH123
+    return cast(IO[bytes], open(our, mode)), their  # noqa: PTH123
+
+
+def begin(program: Path, *arguments: str) -> "Process | subprocess.Popen[bytes]":
+    """Start a server of a test, by pipes for its stdin and stdout, as cheaply as the platform allows."""
+    pipe = subprocess.PIPE
+    if suits(os.environ):
+        return start(arguments, env=os.environ, cwd=Path.cwd(), stdin=pipe, stderr=STDERR, program=program)
+    return subprocess.Popen([sys.executable, "-I", "-S", str(program), *arguments], stdin=pipe, stdout=pipe)
 
 
 class Process:
@@ -348,10 +365,14 @@ def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseS
     os.environ.update(request["env"])
     time.tzset()
     sys.path.pop(0)  # where the server was started
-    sys.argv = inprocess.argv(request["arguments"])
     sys.stdin, sys.stdout, sys.stderr = inprocess.streams()
     gc.unfreeze()
-    main()
+    if program := request["program"]:
+        sys.argv = [program, *request["arguments"]]
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.argv = inprocess.argv(request["arguments"])
+        main()
     sys.exit()
 
 
