@@ -8,6 +8,7 @@ import then, is for tests that start us as `python -m acp_launch`.
 
     run(arguments, …)                        in a test, to its end
     start(arguments, …)                      in a test that meddles
+    begin(program, …)                        in a test with a server that is slow to import
     python -m tests.cli.forkserver FD        the server, which ends with whoever has the other end
 """
 
@@ -19,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import selectors
 import signal
@@ -31,7 +33,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 from acp_launch.__main__ import main
 from tests.cli import inprocess
@@ -43,6 +45,14 @@ GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
 LEAVING = 2.0  # seconds for a guard
 READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
+STDERR = 2  # what a test's own stderr is
+# What our modules import when they need it: for a terminal, for remote servers, for a look at processes.
+IMPORTED_LATER = (
+    *("markdown_it", "psutil", "typer._click.decorators"),
+    *("httpx2", "httpcore2", "truststore", "anyio.streams.tls", "anyio._backends._asyncio"),
+    *("encodings.ascii", "encodings.idna"),
+    *("http.server", "gzip"),  # for the servers of tests
+)
 
 
 # In a test
@@ -103,31 +113,46 @@ def start(
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     has_terminal: bool = False,
+    program: Path | None = None,
 ) -> "Process":
-    """Start a command line; `has_terminal`: what it has as stdin becomes its controlling terminal."""
-    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "has_terminal": has_terminal}
+    """Start a command line, or a `program` in Python with these arguments.
+
+    `has_terminal`: what it has as stdin becomes its controlling terminal.
+    """
+    told = {"has_terminal": has_terminal, "program": str(program or "")}
+    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), **told}
     with ExitStack() as theirs:
-        ours, ends = zip(*(_pipe(each, theirs) for each in (stdout, stderr)), strict=True)
-        return Process(_server().ask(request, (stdin, *ends)), *ours)
+        given = (stdin, "wb"), (stdout, "rb"), (stderr, "rb")
+        ours, ends = zip(*(_pipe(end, mode, theirs) for end, mode in given), strict=True)
+        return Process(_server().ask(request, ends), *ours)
 
 
-def _pipe(end: int, theirs: ExitStack) -> tuple[IO[bytes] | None, int]:
-    """Return our end and the other, which is closed with `theirs`, for PIPE."""
+def _pipe(end: int, mode: str, theirs: ExitStack) -> tuple[IO[bytes] | None, int]:
+    """Return our end, opened so, and the other, which is closed with `theirs`, for PIPE."""
     if end != subprocess.PIPE:
         return None, end
     reading, writing = os.pipe()
-    theirs.callback(os.close, writing)
-    return open(reading, "rb", buffering=0), writing  # noqa: PTH123
+    our, their = (reading, writing) if mode == "rb" else (writing, reading)
+    theirs.callback(os.close, their)
+    return cast(IO[bytes], open(our, mode)), their  # noqa: PTH123
+
+
+def begin(program: Path, *arguments: str) -> "Process | subprocess.Popen[bytes]":
+    """Start a server of a test, by pipes for its stdin and stdout, as cheaply as the platform allows."""
+    pipe = subprocess.PIPE
+    if suits(os.environ):
+        return start(arguments, env=os.environ, cwd=Path.cwd(), stdin=pipe, stderr=STDERR, program=program)
+    return subprocess.Popen([sys.executable, "-I", "-S", str(program), *arguments], stdin=pipe, stdout=pipe)
 
 
 class Process:
     """A forked command line, with as much of the face of `subprocess.Popen` as tests use."""
 
-    def __init__(self, answer: socket.socket, stdout: IO[bytes] | None, stderr: IO[bytes] | None) -> None:
-        """`answer` gives the pid, and later the exit code and what is left."""
+    def __init__(self, answer: socket.socket, *ours: IO[bytes] | None) -> None:
+        """`answer` gives the pid, and later the exit code and what is left; `ours` are our ends of its streams."""
         self._socket = answer
         self._answer = answer.makefile("rb", buffering=0)
-        self.stdout, self.stderr = stdout, stderr
+        self.stdin, self.stdout, self.stderr = ours
         self.pid = int(self._answer.readline())
         self.returncode: int | None = None
 
@@ -176,7 +201,7 @@ class Process:
         with suppress(AssertionError):
             self.kill()
             self.wait()
-        for each in (self._answer, self._socket, self.stdout, self.stderr):
+        for each in (self._answer, self._socket, self.stdin, self.stdout, self.stderr):
             if each:
                 each.close()
 
@@ -238,10 +263,7 @@ def _server() -> _Server:
 def serve(control: socket.socket) -> None:
     """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
     take_orphans()
-    inprocess.import_everything()
-    importlib.import_module("markdown_it")  # which a terminal needs
-    gc.collect()
-    gc.freeze()
+    _prepare()
     running: dict[int, socket.socket] = {}
     woken, wakes = socket.socketpair()
     for end in (woken, wakes):
@@ -268,6 +290,16 @@ def serve(control: socket.socket) -> None:
                         os.close(descriptor)
                 else:
                     _become(request, descriptors, [waiting, control, woken, wakes, answer, *running.values()])
+
+
+def _prepare() -> None:
+    """Do once what every command line would do after its fork."""
+    inprocess.import_everything()
+    for name in IMPORTED_LATER:
+        importlib.import_module(name)
+    inprocess.compile_everything()
+    gc.collect()
+    gc.freeze()
 
 
 def take_orphans() -> None:
@@ -333,10 +365,14 @@ def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseS
     os.environ.update(request["env"])
     time.tzset()
     sys.path.pop(0)  # where the server was started
-    sys.argv = inprocess.argv(request["arguments"])
     sys.stdin, sys.stdout, sys.stderr = inprocess.streams()
     gc.unfreeze()
-    main()
+    if program := request["program"]:
+        sys.argv = [program, *request["arguments"]]
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.argv = inprocess.argv(request["arguments"])
+        main()
     sys.exit()
 
 

@@ -16,6 +16,7 @@ import importlib
 import locale
 import os
 import pkgutil
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from typing import Any, NamedTuple
 
 import acp_launch
 from acp_launch.__main__ import main
+from acp_launch.regex import _Regex
+from acp_launch.secret import detect
 from acp_launch.waits import stretch
 
 SET_SUBREAPER, GET_SUBREAPER = 36, 37  # prctl(2)
@@ -246,6 +249,16 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(acp_launch.__path__, "acp_launch."):
         if not module.name.startswith(PROGRAMS):
             importlib.import_module(module.name)
+
+
+def compile_everything() -> None:
+    """Have `re` remember the expressions that our modules compile when they first need them; we remember nothing."""
+    for module in [module for name, module in sys.modules.items() if name.startswith("acp_launch.")]:
+        for value in vars(module).values():
+            if isinstance(value, _Regex):
+                re.compile(*value._source)
+    for expression in (detect._whole, detect._begun):
+        expression.__wrapped__()
 
 
 class _Memory(NamedTuple):

@@ -1,15 +1,18 @@
 """An editor for a test: it starts `serve PROFILE` as editors do, and every message of ours is judged."""
 
 import json
+import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from tests.cli import forkserver
 from tests.cli.launcher import MARK, Json, Launcher, alive, command, kill_all
 from tests.oracle import Dialogue, check_transcript
 from tests.patience import PATIENCE
-from tests.realservers.recorder import Recorder, Responder
+from tests.realservers.recorder import Recorder, Responder, popen
 
 ABLE: Json = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 
@@ -78,6 +81,11 @@ class Editor(Recorder):
         return self.code
 
 
+def forked(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, stderr: IO[bytes]) -> forkserver.Process:
+    """`python -m acp_launch` from the fork server, with pipes for its stdin and stdout."""
+    return forkserver.start(argv[3:], env=env, cwd=cwd, stdin=subprocess.PIPE, stderr=stderr.fileno())
+
+
 @contextmanager
 def serving(
     launcher: Launcher,
@@ -87,17 +95,22 @@ def serving(
     is_valid: bool = True,
     trusts: bool = True,
     leaves_record: bool = False,
+    apart: bool = False,
     **env: str,
 ) -> Iterator[Editor]:
-    """Serve a profile while the block runs; then the editor ends, all its messages are judged, and nothing is left."""
+    """Serve a profile while the block runs; then the editor ends, all its messages are judged, and nothing is left.
+
+    Acp-launch comes from the fork server, unless it is to be `apart`: where it is killed, or looked at from outside.
+    """
     mark = uuid.uuid4().hex
     transcript = launcher.project.parent / f"transcript-{mark}"
     log = launcher.project.parent / f"stderr-{mark}"
     environ = {**launcher.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}
     argv = [word for word in command("serve", name, *options) if trusts or word != "--trust"]
+    begin = popen if apart or not forkserver.suits(environ) else forked
     try:
         with log.open("wb") as stderr:
-            editor = Editor(argv, env=environ, cwd=launcher.project, answers=answers, stderr=stderr)
+            editor = Editor(argv, env=environ, cwd=launcher.project, answers=answers, stderr=stderr, begin=begin)
         editor.launcher, editor.mark, editor.transcript, editor.log = launcher, mark, transcript, log
         with editor:
             yield editor

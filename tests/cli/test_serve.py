@@ -49,7 +49,7 @@ def opened_with(editor: Editor, session: str) -> dict[str, object]:
 
 def test_an_editor_talks_to_the_agent_and_everything_ends_with_it(launch: Launcher) -> None:
     launch.profile("polite")
-    with serving(launch) as editor:
+    with serving(launch, apart=True) as editor:
         said = editor.begin()
         assert said["agentInfo"] == {"name": "test-agent", "version": "1.0.0"}
         assert said["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": True}

@@ -258,7 +258,7 @@ def test_an_editor_that_is_gone_takes_everything_along(launch: Launcher, temper:
 
 def test_killing_acp_launch_leaves_nothing(launch: Launcher) -> None:
     mortal(launch)
-    with serving(launch, is_valid=False, leaves_record=True) as editor:
+    with serving(launch, apart=True, is_valid=False, leaves_record=True) as editor:
         editor.begin()
         editor.open()
         os.kill(editor.pid, signal.SIGKILL)

@@ -1,8 +1,6 @@
 """tests/servers/authority.py as a process, and a browser whose user consents at once."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from urllib.request import urlopen
 
 import httpx2
 
+from tests.cli import forkserver
 from tests.cli.launcher import ROOT
 from tests.patience import PATIENCE
 
@@ -44,21 +43,19 @@ class Authority:
 
 @contextmanager
 def authority(**temper: Any) -> Iterator[Authority]:
-    argv = [sys.executable, "-I", "-S", str(ROOT / "tests/servers/authority.py"), json.dumps(temper)]
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = forkserver.begin(ROOT / "tests/servers/authority.py", json.dumps(temper))
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
-        site = json.loads(process.stdout.readline())
-        yield Authority(site["mcp"], site["as"])
-    finally:
-        process.stdin.close()
+    with process:
         try:
-            process.wait(PATIENCE)
+            site = json.loads(process.stdout.readline())
+            yield Authority(site["mcp"], site["as"])
         finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+            process.stdin.close()
+            try:
+                process.wait(PATIENCE)
+            finally:
+                process.kill()
 
 
 @dataclass

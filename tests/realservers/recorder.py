@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests.cli import forkserver
 from tests.patience import PATIENCE
 
 CHUNK = 1 << 16
@@ -18,6 +19,14 @@ Responder = Callable[[Json], Json]  # the parameters of what a server asks → `
 
 def result(value: Json) -> Responder:
     return lambda params: {"result": value}
+
+
+def popen(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, stderr: "IO[bytes] | int"
+) -> "subprocess.Popen[bytes]":
+    """A process with pipes for its stdin and stdout."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr, env=env, cwd=cwd, bufsize=0)
 
 
 class Recorder:
@@ -35,9 +44,9 @@ class Recorder:
         cwd: Path,
         answers: Mapping[str, Responder] | None = None,
         stderr: "IO[bytes] | int" = subprocess.DEVNULL,
+        begin: "Callable[..., subprocess.Popen[bytes] | forkserver.Process]" = popen,
     ) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=stderr, env=env, cwd=cwd, bufsize=0)
+        self._process = begin(argv, env=env, cwd=cwd, stderr=stderr)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -129,14 +138,13 @@ class Recorder:
     def close(self) -> None:
         """Close its stdin and see it end; a server that does not end by itself is killed."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(PATIENCE)
-        self._process.stdout.close()
+        with self._process:
+            self._process.stdin.close()
+            try:
+                self._process.wait(2.0)
+            except (subprocess.TimeoutExpired, TimeoutError):
+                self._process.kill()
+                self._process.wait(PATIENCE)
 
     def __enter__(self) -> Self:
         return self

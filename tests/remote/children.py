@@ -11,14 +11,13 @@ front of any server (`SETTINGS` there). Both end with the block; `kill` and `aga
 
 import json
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from tests.cli import forkserver
 from tests.patience import PATIENCE
 
 PROGRAMS = Path(__file__).parents[1] / "servers"
@@ -34,19 +33,18 @@ class Child:
         self._begin()
 
     def _begin(self) -> None:
-        argv = [sys.executable, "-I", "-S", str(PROGRAMS / self._program), json.dumps(self.settings)]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = forkserver.begin(PROGRAMS / self._program, json.dumps(self.settings))
         self._events: queue.SimpleQueue[Json] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[Json] = queue.SimpleQueue()
-        self._listening = threading.Thread(target=self._listen, args=(self.process,), daemon=True)
+        self._listening = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
         self._listening.start()
         told = self._replies.get(timeout=PATIENCE)
         assert "port" in told, f"{self._program} did not begin"
         self.port, self.url = told["port"], told.get("url", f"http://127.0.0.1:{told['port']}/mcp")
 
-    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def _listen(self, stdout: "IO[bytes] | None") -> None:
+        assert stdout is not None
+        for line in stdout:
             said = json.loads(line)
             (self._events if "event" in said else self._replies).put(said)
         self._events.put({"event": "dead"})
@@ -87,12 +85,9 @@ class Child:
             self._reap()
 
     def _reap(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.wait(PATIENCE)
-        self._listening.join(PATIENCE)
-        self.process.stdin.close()
-        self.process.stdout.close()
+        with self.process:
+            self.process.wait(PATIENCE)
+            self._listening.join(PATIENCE)
 
 
 class Tempered(Child):
