@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Commands, Json, Yes
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
@@ -17,16 +15,14 @@ if TYPE_CHECKING:
     from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
-app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
+app = Group("Agents of the registry: search, show, install, list, rm.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
+Id = Annotated[str, Argument("ID", "The agent's id in the registry.")]
 
 
-@app.command()
+@app.verb()
 def search(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or description.")
-    ] = None,
+    words: Annotated[tuple[str, ...], Argument("[WORD]...", "Words of its id or description.")] = (),
     as_json: Json = False,
 ) -> None:
     """List the agents of the registry that have all these words."""
@@ -34,7 +30,7 @@ def search(
 
     settings = load_settings()
     copy, fault = _latest(settings)
-    entries = [each for each in copy.agents.values() if _has(each, words or ())]
+    entries = [each for each in copy.agents.values() if _has(each, words)]
     installed = _list_installed(settings)
     if as_json:
         stdout.put_json(agents.search_json(entries, installed, copy, fault))
@@ -44,7 +40,7 @@ def search(
         say("no agent in the registry matches; acp-launch agents search lists all of them")
 
 
-@app.command()
+@app.verb()
 def show(agent: Id, as_json: Json = False) -> None:
     """Show what the registry says about an agent, and the line of a profile that starts it."""
     from acp_launch.console import agents, stdout
@@ -60,11 +56,11 @@ def show(agent: Id, as_json: Json = False) -> None:
         stdout.line(agents.details(entry, installed.get(entry.id, ()), this_platform()))
 
 
-@app.command()
+@app.verb()
 def install(
-    agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
+    agent: Annotated[str, Argument("ID[@VERSION]", "The agent's id; its newest version.")],
     allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Install an archive even if the registry has no sha256 for it.")
+        bool, Option("--allow-unverified", "Install an archive even if the registry has no sha256 for it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +77,7 @@ def install(
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
 
 
-@app.command("list")
+@app.verb("list")
 def list_(as_json: Json = False) -> None:
     """List the installed agents of the registry, without contacting it."""
     import time
@@ -102,9 +98,9 @@ def list_(as_json: Json = False) -> None:
         say("no agents of the registry are installed; acp-launch agents search lists those that can be")
 
 
-@app.command()
+@app.verb()
 def rm(
-    agents: Annotated[list[str], typer.Argument(metavar="ID[@VERSION]...", help="Agents; by default all versions.")],
+    agents: Annotated[tuple[str, ...], Argument("ID[@VERSION]...", "Agents; by default all versions.")],
     yes: Yes = False,
 ) -> None:
     """Remove installed agents. Asks if a profile here names one of them."""

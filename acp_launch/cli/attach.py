@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
-from acp_launch.cli.verb import import_without
+from acp_launch.cli.verb import at_home, check_session_name, find_profile, import_without
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
@@ -40,12 +40,10 @@ def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> in
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.verb import check_session_name
-    from acp_launch.host.place import find as find_host
-    from acp_launch.profile.discover import find, here
+    from acp_launch.host.place import find
 
-    found = find(request.words[0], start=here(), settings=settings)
-    note = find_host(settings.state, str(found.project), found.name)
+    found = find_profile(request.words[0], settings)
+    note = find(settings.state, str(found.project), found.name)
     check_session_name(request.session)
     if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
@@ -58,7 +56,6 @@ def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPl
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
     directories.
     """
-    from acp_launch.cli.verb import at_home
     from acp_launch.profile.discover import here
 
     plan = note.plan
@@ -294,7 +291,6 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
     from contextlib import nullcontext
 
     from acp_launch.cli.interactive_run import SessionTerminal
-    from acp_launch.cli.verb import check_session_name
     from acp_launch.host.front import HostEntry
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance

@@ -258,7 +258,7 @@ def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Se
 
 
 def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
-    if wrong := profiles.Validate((str(found.file),)).carry_out():
+    if wrong := profiles.validate((str(found.file),)):
         raise typer.Exit(wrong)
     try:
         is_trusted = _accept(found, draft, settings)

@@ -6,9 +6,7 @@ They start nothing. `import` stores each credential in the secret store before i
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import ProfileName, Yes
+from acp_launch.cli.verb import Argument, Option, ProfileName, Yes
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -18,59 +16,47 @@ if TYPE_CHECKING:
     from acp_launch.interop.tools import Tool
 
 Agent = Annotated[
-    str | None,
-    typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="A known agent, or the command that starts another."),
+    str | None, Option("--agent -a", "A known agent, or the command that starts another.", "NAME|COMMAND")
 ]
-Extends = Annotated[str | None, typer.Option("--extends", metavar="PROFILE", help="Extend another profile instead.")]
-Servers = Annotated[
-    list[str] | None, typer.Option("--server", metavar="NAME=COMMAND|URL", help="An MCP server; repeatable.")
-]
-Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="NAME", help="Import only this server or agent; repeatable.")
-]
-From = Annotated[
-    str | None, typer.Option("--from", metavar="TOOL", help="The tool of the file, if its name does not tell.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
+Extends = Annotated[str | None, Option("--extends", "Extend another profile instead.", "PROFILE")]
+Servers = Annotated[tuple[str, ...], Option("--server", "An MCP server; repeatable.", "NAME=COMMAND|URL")]
+Only = Annotated[tuple[str, ...], Option("--only", "Import only this server or agent; repeatable.", "NAME")]
+From = Annotated[str | None, Option("--from", "The tool of the file, if its name does not tell.", "TOOL")]
+Json = Annotated[bool, Option("--json", "Print the list as JSON.")]
 
 
 def init(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name.")] = None,
+    name: Annotated[str | None, Argument("[NAME]", "The profile's name.")] = None,
     agent: Agent = None,
     extends: Extends = None,
-    server: Servers = None,
-    user: Annotated[
-        bool, typer.Option("--user", help="Create it in your own configuration, not in the project.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile of that name.")] = False,
+    server: Servers = (),
+    user: Annotated[bool, Option("--user", "Create it in your own configuration, not in the project.")] = False,
+    force: Annotated[bool, Option("--force", "Replace an existing profile of that name.")] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Copy the schema for editors into the project, to be committed.")
+        bool, Option("--schema", "Copy the schema for editors into the project, to be committed.")
     ] = False,
 ) -> None:
     """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
     from acp_launch.cli.drafting import InitRequest, create, parse_servers
 
-    servers = parse_servers(server or ())
+    servers = parse_servers(server)
     create(InitRequest(name or "", agent or "", extends or "", servers, user, force, copies_schema=schema))
 
 
 def import_(
-    source: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="A tool's name, or a file's path.")] = None,
-    into: Annotated[str | None, typer.Option("--into", metavar="PROFILE", help="The profile to import into.")] = None,
-    only: Only = None,
-    as_name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The name for the imported server.")
-    ] = None,
+    source: Annotated[str | None, Argument("[SOURCE]", "A tool's name, or a file's path.")] = None,
+    into: Annotated[str | None, Option("--into", "The profile to import into.", "PROFILE")] = None,
+    only: Only = (),
+    as_name: Annotated[str | None, Option("--as", "The name for the imported server.", "NAME")] = None,
     origin: From = None,
     agent: Annotated[
-        str | None,
-        typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="The agent of a new profile, as for init."),
+        str | None, Option("--agent -a", "The agent of a new profile, as for init.", "NAME|COMMAND")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change without changing it.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", "Show what would change without changing it.")] = False,
     yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace servers of the same name.")] = False,
+    force: Annotated[bool, Option("--force", "Replace servers of the same name.")] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine; a terminal asks."""
     from acp_launch.cli.importing import ImportRequest, find_sources, import_source
     from acp_launch.interop.tools import TOOLS
@@ -78,18 +64,18 @@ def import_(
     if source is None:
         if into is not None:
             raise UsageError("no source is given", fix="acp-launch import lists the sources on this machine")
-        _from_the_list(as_json=as_json)
-        return
+        return _from_the_list(as_json=as_json)
     tool = _tool(origin, TOOLS) if origin else None
     if into is None:
         find_sources(source, tool)  # a mistake in the source is reported first, as no profile would mend it
         whose = ("--from", origin) if origin else ()
         raise UsageError("no profile is given to import into", fix=ours("import", source, *whose, "--into", "PROFILE"))
-    request = ImportRequest(tuple(only or ()), as_name or "", agent or "", dry_run=dry_run, yes=yes, force=force)
+    request = ImportRequest(only, as_name or "", agent or "", dry_run=dry_run, yes=yes, force=force)
     import_source(source, into, tool, request)
+    return 0
 
 
-def _from_the_list(*, as_json: bool) -> None:
+def _from_the_list(*, as_json: bool) -> int:
     """List the sources; on a terminal import what the user picks, and offer to run the profile."""
     from acp_launch.console.ask.terminal import possible
 
@@ -97,29 +83,24 @@ def _from_the_list(*, as_json: bool) -> None:
         from acp_launch.cli.importing import list_sources
 
         list_sources(as_json=as_json)
-        return
+        return 0
     from acp_launch.cli.drafting import import_by_questions
     from acp_launch.cli.planning import agrees
     from acp_launch.cli.run import Run
 
     name = import_by_questions()
-    if name and agrees(f"Run {name} now?"):
-        raise typer.Exit(Run((name,)).carry_out())
+    return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0
 
 
 def export(
     profile: ProfileName,
-    to: Annotated[str, typer.Option("--to", metavar="TOOL", help="zed, vscode, claude, codex, ...")],
-    direct: Annotated[
-        bool, typer.Option("--direct", help="The agent's own command and the servers, without acp-launch.")
-    ] = False,
-    write: Annotated[bool, typer.Option("--write", help="Write it to the tool's configuration.")] = False,
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Write it to this file instead.")] = None,
+    to: Annotated[str, Option("--to", "zed, vscode, claude, codex, ...", "TOOL")],
+    direct: Annotated[bool, Option("--direct", "The agent's own command and the servers, without acp-launch.")] = False,
+    write: Annotated[bool, Option("--write", "Write it to the tool's configuration.")] = False,
+    file: Annotated[str | None, Option("--file", "Write it to this file instead.", "FILE")] = None,
     yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace entries of the same name.")] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Export a project's profile once without trusting it.")
-    ] = False,
+    force: Annotated[bool, Option("--force", "Replace entries of the same name.")] = False,
+    trust: Annotated[bool, Option("--trust", "Export a project's profile once without trusting it.")] = False,
 ) -> None:
     """Print or write what makes another tool use a profile. Never prints a secret's value."""
     from acp_launch.cli.exporting import ExportRequest, export_profile

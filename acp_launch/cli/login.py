@@ -5,10 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from acp_launch.cli.app import TraceFile, Trust
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import Argument, Option, TraceFile, Trust, load_settings
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -19,14 +16,14 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile of the agent.")]
+Profile = Annotated[str, Argument("PROFILE", "The profile of the agent.")]
 
 
 def login(
     profile: Profile,
-    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="A method that --list shows.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show the login methods and do not log in.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list, print JSON on stdout.")] = False,
+    method: Annotated[str | None, Argument("[METHOD]", "A method that --list shows.")] = None,
+    list_: Annotated[bool, Option("--list", "Show the login methods and do not log in.")] = False,
+    as_json: Annotated[bool, Option("--json", "With --list, print JSON on stdout.")] = False,
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from acp_launch.cli.app import Directory, Json, TraceFile, Trust
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust, load_settings
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -26,17 +25,11 @@ LOOK = 0.25  # seconds between two checks for new lines of a log
 LONGEST = 16 * 1024 * 1024  # bytes of a line of a trace; ours have at most half of that
 TRACE_FIX = "write one: acp-launch run PROFILE PROMPT --trace FILE"
 
-Name = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
-]
-Session = Annotated[
-    bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
-]
-Logged = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default this project's latest launch.")
-]
-Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only the log of this server; or agent.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines, of newer launches too.")]
+Name = Annotated[str | None, Argument("[PROFILE]", "A profile's name or path; by default only the machine.")]
+Session = Annotated[bool, Option("--session/--no-session", "Also open a session with the agent, as a run does.")]
+Logged = Annotated[str | None, Argument("[PROFILE]", "The profile; by default this project's latest launch.")]
+Server = Annotated[str | None, Argument("[SERVER]", "Only the log of this server; or agent.")]
+Follow = Annotated[bool, Option("--follow -f", "Keep printing new lines, of newer launches too.")]
 Last = Annotated[
     int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last lines of each log.")
 ]
@@ -49,7 +42,7 @@ def doctor(
     session: Session = True,
     trust: Trust = False,
     trace: TraceFile = None,
-) -> None:
+) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.checks.check import exit_code
     from acp_launch.cli.checkup import Checkup
@@ -60,7 +53,7 @@ def doctor(
     checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
-    raise typer.Exit(code or exit_code(checkup.found))
+    return code or exit_code(checkup.found)
 
 
 def ps(as_json: Json = False) -> None:
@@ -225,7 +218,7 @@ def _pause() -> None:
 
 
 def trace(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that --trace has written; - is stdin.")],
+    file: Annotated[Path, Argument("FILE", "A file that --trace has written; - is stdin.")],
 ) -> None:
     """Show a trace as a sequence: who asked what, and how long the answer took."""
     try:

@@ -9,10 +9,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Commands, Directory, Json, ProfileName, TraceFile, Trust
-from acp_launch.cli.verb import load_settings, read_duration
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import (
+    Argument,
+    Directory,
+    Json,
+    Option,
+    ProfileName,
+    TraceFile,
+    Trust,
+    load_settings,
+    read_duration,
+)
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -31,17 +40,13 @@ MOST = 64 * 1024 * 1024  # bytes of arguments; servers do not take longer lines 
 TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
-app = typer.Typer(
-    cls=Commands,
-    help="The MCP servers of a profile: list, inspect, tools, call, login, logout, status.",
-    no_args_is_help=True,
-)
+app = Group("The MCP servers of a profile: list, inspect, tools, call, login, logout, status.")
 
-Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
+Name = Annotated[str | None, Argument("SERVER", "The server's name in the profile.")]
+Verbose = Annotated[bool, Option("--verbose -v", "Show the server's stderr and its log messages.")]
 
 
-@app.command("list")
+@app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
     from acp_launch.cli.planning import loaded_profile
@@ -62,7 +67,7 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
         tell(f"{loaded.found.name} has no MCP servers", style=DIM)
 
 
-@app.command()
+@app.verb()
 def inspect(
     profile: ProfileName,
     name: Name = None,
@@ -86,7 +91,7 @@ def inspect(
     with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story, offers_roots=True)
 
 
-@app.command()
+@app.verb()
 def tools(
     profile: ProfileName,
     name: Name = None,
@@ -111,68 +116,63 @@ def tools(
     with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
 
 
-@app.command()
+@app.verb()
 def call(
     profile: ProfileName,
     name: Name = None,
-    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool's name.")] = None,
+    tool: Annotated[str | None, Argument("TOOL", "The tool's name.")] = None,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ARGUMENTS]...", help='\'{"key": "value"}\', or key=value and key:=JSON; - reads JSON from stdin.'
-        ),
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the arguments, as JSON, from a file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the server's JSON.")] = False,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT)] = None,
+        tuple[str, ...],
+        Argument("[ARGUMENTS]...", '\'{"key": "value"}\', or key=value and key:=JSON; - reads JSON from stdin.'),
+    ] = (),
+    file: Annotated[Path | None, Option("--file -f", "Read the arguments, as JSON, from a file.")] = None,
+    as_json: Annotated[bool, Option("--json", "Print the whole result as the server's JSON.")] = False,
+    timeout: Annotated[Duration | None, Option("--timeout", TIMEOUT, "DURATION", read_duration)] = None,
     cwd: Directory = None,
     trust: Trust = False,
     verbose: Verbose = False,
     trace: TraceFile = None,
-) -> None:
+) -> int:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
 
-    patience = None if timeout is None else read_duration(timeout)
-    given = _read_arguments(words or (), file)
+    given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _check_tool(wanted, tool)
-    limit = _limit(wanted, patience)
+    limit = _limit(wanted, timeout)
 
     async def story(started: "StartedServer") -> bool:
         result = await _call(wanted, started, chosen, given, limit)
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story):
-        raise typer.Exit(TOOL_FAILED)
+    has_failed = with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
+    return TOOL_FAILED if has_failed else 0
 
 
-@app.command()
+@app.verb()
 def login(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[bool, typer.Option("--all", help="Log in to every server without a valid login.")] = False,
+    every: Annotated[bool, Option("--all", "Log in to every server without a valid login.")] = False,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Do not open a browser; paste the address of its last page.")
+        bool, Option("--no-browser", "Do not open a browser; paste the address of its last page.")
     ] = False,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=LOGIN_TIMEOUT)] = None,
+    timeout: Annotated[Duration | None, Option("--timeout", LOGIN_TIMEOUT, "DURATION", read_duration)] = None,
     trust: Trust = False,
-) -> None:
+) -> int:
     """Log in to a remote server (OAuth), in the browser."""
     from acp_launch.cli.mcplogin import log_in
 
-    patience = None if timeout is None else read_duration(timeout)
-    if code := log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience):
-        raise typer.Exit(code)
+    return log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=timeout)
 
 
-@app.command()
+@app.verb()
 def logout(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[bool, typer.Option("--all", help="Log out of every server that asks for a login.")] = False,
+    every: Annotated[bool, Option("--all", "Log out of every server that asks for a login.")] = False,
     trust: Trust = False,
 ) -> None:
     """Log out of a remote server: revoke its tokens, and delete them."""
@@ -181,13 +181,11 @@ def logout(
     log_out(profile, name, every=every, trust=trust)
 
 
-@app.command()
+@app.verb()
 def status(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show every server that wants a login, as without SERVER.")
-    ] = False,
+    every: Annotated[bool, Option("--all", "Show every server that wants a login, as without SERVER.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the logins to remote servers, without contacting any."""

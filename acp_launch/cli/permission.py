@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from acp_launch.cli.app import Commands, Json, ProfileName
-from acp_launch.cli.verb import find_profile, load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Json, OnlyProfile, Option, ProfileName, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, UsageError
 
@@ -14,21 +14,19 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
 
-app = typer.Typer(cls=Commands, help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
+app = Group("Permissions of agents: test, list, forget, log.")
 
-Call = Annotated[str, typer.Argument(metavar="CALL", help="An ACP tool call as JSON; - reads stdin.")]
+Call = Annotated[str, Argument("CALL", "An ACP tool call as JSON; - reads stdin.")]
 Approve = Annotated[
-    Literal["all", "reads", "none"] | None, typer.Option("--approve", help="As `run` takes it: all, reads or none.")
+    Literal["all", "reads", "none"] | None, Option("--approve", "As `run` takes it: all, reads or none.")
 ]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show every rule that was checked, and why it did not match.")
-]
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Numbers that `permission list` shows.")]
-All = Annotated[bool, typer.Option("--all", "-a", help="Forget every answer.")]
+Verbose = Annotated[bool, Option("--verbose -v", "Show every rule that was checked, and why it did not match.")]
+Numbers = Annotated[tuple[int, ...], Argument("[N]...", "Numbers that `permission list` shows.")]
+All = Annotated[bool, Option("--all -a", "Forget every answer.")]
 Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last entries.")]
 
 
-@app.command()
+@app.verb()
 def test(
     profile: ProfileName, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
 ) -> None:
@@ -45,7 +43,7 @@ def test(
         stdout.line(permissions.verdict(verdict, looked_at, verbose=verbose))
 
 
-@app.command("list")
+@app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
     import time
@@ -62,21 +60,21 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
         say(f'no answers are remembered for "{profile}" here')
 
 
-@app.command()
-def forget(profile: ProfileName, numbers: Numbers = None, everything: All = False) -> None:
+@app.verb()
+def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
     from acp_launch.console.permissions import about
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
         raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
-    for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
+    for answer in forget(_shelf(profile), None if everything else set(numbers)):
         say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
 
 
-@app.command()
+@app.verb()
 def log(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
+    profile: OnlyProfile = None,
     as_json: Json = False,
     last: Last = None,
 ) -> None:

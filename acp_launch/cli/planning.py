@@ -204,7 +204,7 @@ def loaded_profile(name: str, settings: Settings) -> Loaded:
         ProfileError: the file is wrong.
     """
 
-    return load(find_profile(name), cache=settings.cache)
+    return load(find_profile(name, settings), cache=settings.cache)
 
 
 def resolved_from(loaded: Loaded, *, cwd: Path | None, session: str | None = None) -> Resolved:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import PLAIN, Argument, Option, find_profile, import_without, load_settings
+from acp_launch.cli.verb import Argument, Option, Plain, find_profile, import_without, load_settings
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -46,19 +46,17 @@ class Run(RunRequest):
         return carry_out(self)
 
 
-class Attach(NamedTuple):
+def attach(
+    session: Annotated[str | None, Argument("[SESSION]", "A session that is open in a host.")] = None,
+    profile: Annotated[str | None, Option("--profile -p", "Its profile, if several have one.")] = None,
+    plain: Plain = False,
+) -> int:
     """Attach this terminal to a session of a host, also in the middle of a turn."""
-
-    session: Annotated[str | None, Argument("[SESSION]", "A session that is open in a host.")] = None
-    profile: Annotated[str | None, Option("--profile -p", "Its profile, if several have one.")] = None
-    plain: Annotated[bool, PLAIN] = False
-
-    def carry_out(self) -> int:
-        if not RunRequest().is_interactive:
-            raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
-        note, name = _session_of_host(load_settings(), self.session, self.profile)
-        os.chdir(note.here)  # where the profile has the name that `up` was given
-        return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=self.plain))
+    if not RunRequest().is_interactive:
+        raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
+    note, name = _session_of_host(load_settings(), session, profile)
+    os.chdir(note.here)  # where the profile has the name that `up` was given
+    return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=plain))
 
 
 def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
@@ -334,7 +332,7 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
     from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
-    found = find_profile(profile) if profile else None
+    found = find_profile(profile, settings) if profile else None
     project = found.project if found else project_of(here())
     with open_registry(settings.state) as registry:
         listed = registry.list(str(project), found.name if found else None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from acp_launch import leave
-from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, read_duration, read_keep
+from acp_launch.cli.verb import Argument, Locked, Option, Plain, TraceFile, Trust, read_duration, read_keep
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
@@ -83,11 +83,11 @@ class RunRequest(NamedTuple):
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
-    trust: Annotated[bool, TRUST] = False
-    locked: Annotated[bool, LOCKED] = False
+    trust: Trust = False
+    locked: Locked = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
-    trace: Annotated[Path | None, TRACE] = None
-    plain: Annotated[bool, PLAIN] = False
+    trace: TraceFile = None
+    plain: Plain = False
 
     @property
     def timeout(self) -> float | None:

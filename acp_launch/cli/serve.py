@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option
+from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, load_settings
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
@@ -32,12 +32,12 @@ class Serve(NamedTuple):
     cwd: Annotated[Path | None, Option("--cwd", "The agent's directory; sessions have those of the editor.", "DIR")] = (
         None
     )
-    trust: Annotated[bool, TRUST] = False
-    locked: Annotated[bool, LOCKED] = False
+    trust: Trust = False
+    locked: Locked = False
     login: Annotated[
         str | None, Option("--login", "Run a login of the agent on this terminal, for an editor.", "METHOD")
     ] = None
-    trace: Annotated[Path | None, TRACE] = None
+    trace: TraceFile = None
     verbose: Annotated[
         bool,
         Option("--verbose -v", "Also report on stderr what works: servers that are ready, calls that are allowed."),
@@ -106,10 +106,9 @@ class _Served:
         from acp_launch.cli.planning import loaded_profile, prepare_launch, ready, resolve_trusted
         from acp_launch.cli.start import launch_agent
         from acp_launch.profile.discover import here
-        from acp_launch.settings.load import load
 
         prepare_launch()
-        self.request, self.settings = request, load()
+        self.request, self.settings = request, load_settings()
         self.loaded = loaded_profile(request.profile, self.settings)
         self.spawned: Spawned | None = None
         self.host = self._find_host(stack)

@@ -4,9 +4,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Commands, Json, TraceFile, Trust, Yes
-from acp_launch.cli.verb import check_session_name, load_settings, read_duration
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import (
+    Argument,
+    Json,
+    OnlyProfile,
+    Option,
+    TraceFile,
+    Trust,
+    Yes,
+    check_session_name,
+    load_settings,
+    read_duration,
+)
 from acp_launch.console.stderr import DIM, say, tell
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
@@ -27,19 +39,17 @@ if TYPE_CHECKING:
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
-app = typer.Typer(cls=Commands, help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
+app = Group("Choose a session to resume; list, show, wait, rename, close, rm, prune.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; without one, its title.")]
-Profile = Annotated[
-    str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
-]
+Name = Annotated[str, Argument("NAME", "The session's name; without one, its title.")]
+Profile = Annotated[str | None, Option("--profile -p", "The session's profile, if several have that name.")]
 
 
-@app.callback(invoke_without_command=True)
-def choose(context: typer.Context) -> None:
+@app.alone
+def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it; or list, show, wait, rename, close, rm, prune."""
     if context.invoked_subcommand is not None:
-        return
+        return 0
     from pathlib import Path
 
     from acp_launch.cli import run
@@ -52,14 +62,15 @@ def choose(context: typer.Context) -> None:
     elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
-        raise typer.Exit(run.carry_out(run.request_to_resume(run.pick_session(records, Path(project)))))
+        return run.carry_out(run.request_to_resume(run.pick_session(records, Path(project))))
+    return 0
 
 
-@app.command("list")
+@app.verb("list")
 def list_(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="List the sessions of all projects.")] = False,
-    agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
+    profile: OnlyProfile = None,
+    everything: Annotated[bool, Option("--all -a", "List the sessions of all projects.")] = False,
+    agent: Annotated[bool, Option("--agent", "Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
     trust: Trust = False,
     trace: TraceFile = None,
@@ -87,7 +98,7 @@ def list_(
         say(f"no sessions{of} here yet; --all shows those of other projects")
 
 
-@app.command()
+@app.verb()
 def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     """Show a session's details."""
     import time
@@ -104,21 +115,17 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
         stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
 
 
-@app.command()
+@app.verb()
 def wait(
     name: Name,
     profile: Profile = None,
-    output: Annotated[
-        Literal["text", "json", "quiet"], typer.Option("--output", "-o", help="The output format.")
-    ] = "text",
+    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")] = "text",
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="How long to wait; the turn goes on.")
+        Duration | None, Option("--timeout", "How long to wait; the turn goes on.", "DURATION", read_duration)
     ] = None,
-) -> None:
+) -> int:
     """Wait for the latest turn of a session in a host, show it, and exit as it ends."""
-    limit = read_duration(timeout) if timeout else None
-    record = _find(name, profile)
-    raise typer.Exit(_wait_for_turn(record, load_settings(), output=output, timeout=limit))
+    return _wait_for_turn(_find(name, profile), load_settings(), output=output, timeout=timeout)
 
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
@@ -173,8 +180,8 @@ async def _show_turn(
         return end
 
 
-@app.command()
-def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
+@app.verb()
+def rename(name: Name, new: Annotated[str, Argument("NEW")], profile: Profile = None) -> None:
     """Rename a session."""
     check_session_name(new)
     with _registry() as registry:
@@ -183,7 +190,7 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
             registry.rename(record.key, new)
 
 
-@app.command()
+@app.verb()
 def close(name: Name, profile: Profile = None, trust: Trust = False, trace: TraceFile = None) -> None:
     """Tell the agent to free a session's resources; the session stays."""
     record = _find(name, profile)
@@ -192,11 +199,11 @@ def close(name: Name, profile: Profile = None, trust: Trust = False, trace: Trac
             tell(f"{_agent(record)} cannot close sessions; nothing was changed")
 
 
-@app.command()
+@app.verb()
 def rm(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The sessions' names.")],
+    names: Annotated[tuple[str, ...], Argument("NAME...", "The sessions' names.")],
     profile: Profile = None,
-    local: Annotated[bool, typer.Option("--local", help="Delete it only here, without starting the agent.")] = False,
+    local: Annotated[bool, Option("--local", "Delete it only here, without starting the agent.")] = False,
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
@@ -212,11 +219,11 @@ def rm(
                 registry.remove(record.key)
 
 
-@app.command()
+@app.verb()
 def prune(
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Since its last use: 30d, 12h, 8w.")],
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Those of all projects.")] = False,
+    older_than: Annotated[str, Option("--older-than", "Since its last use: 30d, 12h, 8w.", "AGE")],
+    profile: OnlyProfile = None,
+    everything: Annotated[bool, Option("--all -a", "Those of all projects.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

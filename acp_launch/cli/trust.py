@@ -4,10 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Json, Yes
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
@@ -21,11 +18,11 @@ _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def trust(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to trust.")] = None,
+    profile: Annotated[str | None, Argument("[PROFILE]", "The profile to trust.")] = None,
     yes: Yes = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the trusted profiles.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    list_: Annotated[bool, Option("--list", "List the trusted profiles.")] = False,
+    revoke: Annotated[bool, Option("--revoke", "Stop trusting it.")] = False,
+    as_json: Annotated[bool, Option("--json", "Print the list as JSON.")] = False,
 ) -> None:
     """Trust a project's profile until it changes."""
     settings = load_settings()
@@ -94,7 +91,7 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
 
 def lock(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a project's profile, or its file.")],
+    profile: Annotated[str, Argument("PROFILE", "The name of a project's profile, or its file.")],
     as_json: Json = False,
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
