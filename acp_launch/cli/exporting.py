@@ -9,9 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from msgspec import Struct
-
 from acp_launch.cli.importing import read_drafts
+from acp_launch.cli.imports import Export
 from acp_launch.cli.planning import loaded_profile, require, resolved_from
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
@@ -30,28 +29,17 @@ from acp_launch.profile.trust import trust_state
 from acp_launch.settings import load
 
 
-class ExportRequest(Struct, frozen=True):
-    """The options of `export`; `file` is empty for the tool's own file."""
-
-    direct: bool
-    write: bool
-    file: str
-    yes: bool
-    force: bool
-    trust: bool
-
-
-def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
-    """Export the profile `name` to `tool`.
+def export_profile(request: Export, tool: Tool) -> None:
+    """Export a profile to `tool`.
 
     Raises:
         LaunchError: there is no such profile, or the tool's file cannot be changed.
         NotTrusted: the profile belongs to a project and is not trusted, so the tool must not run it either.
     """
     chosen = load.load()
-    loaded = loaded_profile(name, chosen)
+    loaded = loaded_profile(request.profile, chosen)
     file = _file(loaded, tool, request)
-    if request.write:
+    if request.writes:
         require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
     is_whole = bool(tool.agents) and not request.direct
     name = loaded.found.name
@@ -64,7 +52,7 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
         warn(remark)
     if not (found.servers or found.agents):
         raise UsageError(f"nothing of {name} can be exported to {tool.title}", fix="the warnings above say why")
-    if file is not None and request.write:
+    if file is not None and request.writes:
         _write(loaded, tool, found, request, file)
     else:
         stdout.put(write.standalone_text(found, tool))
@@ -76,14 +64,14 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
         note("an editor that the desktop starts lacks the variables of your shell: acp-launch help serve")
 
 
-def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
+def _file(loaded: Loaded, tool: Tool, request: Export) -> Path | None:
     """Return the file that the export is for; None for a tool without one.
 
     Raises:
         UsageError: it was to be written all the same.
     """
     if tool.name in PRINTED:
-        if request.write:
+        if request.writes:
             what = f"there is no file of {tool.title} that acp-launch can change"
             raise UsageError(what, fix=f"print it: {ours('export', loaded.found.called, '--to', tool.name)}")
         return None
@@ -108,7 +96,7 @@ def _launcher() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the editor's directory replaces a module
 
 
-def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
+def _write(loaded: Loaded, tool: Tool, found: Exported, request: Export, file: Path) -> None:
     refuse_escaping_link(file, loaded.found.project)
     source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be

@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.cli.imports import Import
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
 from acp_launch.console import interop
@@ -92,17 +93,6 @@ class CredentialStore:
         return self._opened
 
 
-class ImportRequest(Struct, frozen=True):
-    """The options of `import`; `called` names the one server that is imported, `agent` the agent of a new profile."""
-
-    only: tuple[str, ...] = ()
-    called: str = ""
-    agent: str = ""
-    dry_run: bool = False
-    yes: bool = False
-    force: bool = False
-
-
 class ImportPlan(Struct, frozen=True):
     """A planned import: how each draft compares to the profile, which are `taken`, and a name for each secret."""
 
@@ -146,7 +136,7 @@ def find_sources(source: str, tool: Tool | None) -> tuple[Source, ...]:
 
 
 def import_source(
-    source: str, into: str, tool: Tool | None, request: ImportRequest, credentials: CredentialStore | None = None
+    source: str, into: str, tool: Tool | None, request: Import, credentials: CredentialStore | None = None
 ) -> None:
     """Import `source` into the profile `into`; `credentials` is the store if the caller has opened it already.
 
@@ -179,7 +169,7 @@ class _Import(Struct):
     found: Sequence[Source]
     goal: Target
     credentials: CredentialStore
-    request: ImportRequest
+    request: Import
     new_files: ProfileFiles | None
 
     def run(self) -> None:
@@ -247,7 +237,7 @@ class _Import(Struct):
         if self.goal.text is None and wants_agent and "agent" not in kinds:
             raise self._refusal(incoming.drafts)
         fit = [one for one in drafts if not one.unfit]
-        called, root = self.request.called, self.goal.root
+        called, root = self.request.called or "", self.goal.root
         others = set(used_secrets(merge.without(root, fit, called)))
         steps = merge.steps(root, fit, incoming.names(others), called)
         takes = ("new", "other") if self.request.force else ("new",)
