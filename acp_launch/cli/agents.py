@@ -1,10 +1,11 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings
+from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings, usable_profiles
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
@@ -80,8 +81,6 @@ def install(
 @app.verb("list")
 def list_(as_json: Json = False) -> None:
     """List the installed agents of the registry, without contacting it."""
-    import time
-
     from acp_launch.console import agents, stdout
     from acp_launch.registry.index import read_copy
     from acp_launch.registry.installed import installations
@@ -130,10 +129,9 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
         UsageError: the user does not agree, or cannot be asked.
     """
     from acp_launch.console.ask.terminal import ask_yes_or_no, possible
-    from acp_launch.profile.discover import discover, here
     from acp_launch.profile.load import inspect
 
-    for found in (each for each in discover(start=here(), settings=settings) if not each.shadowed_by):
+    for found in usable_profiles(settings):
         loaded, _ = inspect(found, cache=settings.cache)
         named = loaded.profile.agent.registry if loaded else None
         if named is None or not _is_lost(_reference(named), settings, going):
@@ -171,8 +169,6 @@ def _address(settings: "Settings") -> str:
 
 def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
-    import time
-
     from acp_launch.cli.stores import saying_waiting
     from acp_launch.console.sessions import ago
     from acp_launch.registry.index import LIMIT, latest

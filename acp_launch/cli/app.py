@@ -1,5 +1,7 @@
 """The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
+import os
+import signal
 from collections.abc import Callable, Collection, Iterator
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypeVar
@@ -159,9 +161,6 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 
 def complete() -> None:
     """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
-    import os
-    import signal
-
     from typer import _completion_classes
 
     if hasattr(signal, "setitimer"):

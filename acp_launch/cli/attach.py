@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
+from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, rules_of
 from acp_launch.cli.verb import at_home, check_session_name, find_profile, import_without
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
@@ -213,21 +213,10 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
     if request.is_interactive:
         return asyncio.run(_attach_terminal(request, plan, settings, note))
 
-    from acp_launch.launch.run import Prompt, SessionRequest
-
     text = request.read_prompt()
     name, record = _session_of(request, plan, settings)
     screen.roots = (plan.cwd, *plan.additional_directories)
-    prompt = Prompt(
-        request=SessionRequest(
-            name=name,
-            continued=record,
-            replay=not request.no_replay,
-            wishes=settings_of(plan, request.sets),
-        ),
-        blocks=request.blocks(plan, text),
-        timeout=request.timeout,
-    )
+    prompt = request.prompt(plan, name, record, text)
     end = asyncio.run(_prompt_host(request, plan, settings, screen, note, prompt))
     if end is not None:
         return exit_code(end)
@@ -296,8 +285,6 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import HeldSessions
-    from acp_launch.session.permission.policy import Policy, policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
     from acp_launch.session.store import open_registry
 
     name, record = _session_of(request, plan, settings)
@@ -308,11 +295,6 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
         afresh = bool(anew) and anew.pop() == session
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
-    def rules() -> Policy:
-        """Return the policy of the host, for a user who wants to see it."""
-        shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-        return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
-
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(note=note, entrance=entrance, ask=ask, stays=True)
@@ -320,7 +302,9 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
         sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
         return await run_session(
             lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
-            terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),
+            terminal.setup(
+                sessions, sessions.first(name, record, ExitStack()), partial(rules_of, plan, settings, request.approve)
+            ),
         )
 
 
@@ -354,13 +338,13 @@ def _logging_in(
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
     async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.planning import loaded_profile
+        from acp_launch.cli.planning import Ready, loaded_profile
         from acp_launch.cli.start import logging_in
 
         plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
         if plan is None:
             raise wanted
-        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
+        await logging_in(Ready(plan), person, None, in_front)(connection, wanted, is_second=is_second)
 
     return logged_in
 

@@ -28,7 +28,7 @@ from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
 from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
-from acp_launch.cli.planning import loaded_profile, resolved_from
+from acp_launch.cli.planning import Ready, loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
@@ -274,7 +274,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     def _spawn(self, part: ProfilePart, processes: VerbProcesses) -> Spawned | None:
         assert part.plan is not None
         try:
-            return processes.agent(part.plan, self.wallet.secrets)
+            return processes.agent(Ready(part.plan, self.wallet.secrets))
         except (AgentError, StateError) as error:
             self.answer(part, answers.failure(part, error, self.wallet.called, has_log=False))
             return None
@@ -325,7 +325,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
-        log_in = logging_in((plan, self.wallet.secrets), None)
+        log_in = logging_in(Ready(plan, self.wallet.secrets), None)
         try:
             if self.continued is not None:
                 how_to_continue(able, replay=True, name=self.continued.name)
@@ -344,7 +344,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         telling = ServerMessages(server.name, verbose=False)
         called, settings = self.wallet.called, self.wallet.settings
         try:
-            async with processes.server(plan, self.wallet.secrets, hurry, credentials=self.credentials) as program:
+            async with processes.server(Ready(plan, self.wallet.secrets, self.credentials), hurry) as program:
                 try:
                     async with meet_server(program, plan, telling, settings) as started:
                         found = await _survey(started)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acp_launch.cli.importing import read_drafts
 from acp_launch.cli.imports import Export
-from acp_launch.cli.planning import loaded_profile, require, resolved_from
+from acp_launch.cli.planning import loaded_profile, require
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, warn
@@ -40,7 +40,7 @@ def export_profile(request: Export, tool: Tool) -> None:
     loaded = loaded_profile(request.profile, chosen)
     file = _file(loaded, tool, request)
     if request.writes:
-        require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
+        require(loaded, chosen, is_waved=request.trust)
     is_whole = bool(tool.agents) and not request.direct
     name = loaded.found.name
     if is_whole:

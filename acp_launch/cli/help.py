@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from acp_launch.cli.verb import Argument, Json
+from acp_launch.console.stderr import DIM, say
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
@@ -36,8 +37,6 @@ class PageMatch(NamedTuple):
 def help_(topic: Topic = (), as_json: Json = False) -> None:
     """Show the documentation: the topics, a page, or where a word occurs."""
     import json
-
-    from acp_launch.console.stderr import DIM, say
 
     words = " ".join(topic).casefold().split()
     name = " ".join(words)

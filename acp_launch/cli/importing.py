@@ -5,7 +5,6 @@ The order is: read, draft, show the change, ask, store the secrets, write the pr
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from acp_launch.cli.imports import Import
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
+from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
@@ -22,12 +22,11 @@ from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_draf
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
-from acp_launch.profile.discover import HOLDER, discover, here, project_of
+from acp_launch.profile.discover import HOLDER, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Outcome, Secret
-from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 MOST = 50  # attempts to find free names
@@ -77,9 +76,7 @@ class CredentialStore:
         valued = [(name, token.secret) for name, token in named if token.secret is not None]
         for name, secret in valued:
             if self._states[name].state != "found":  # else it is the same value
-                failed = f'cannot store secret "{name}"'
-                self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
-                self._vault.index.put(name)
+                self._vault.write(name, secret, f'cannot store secret "{name}"')
         if valued:
             imported = Redactor()
             imported.register(*(secret for _, secret in valued))
@@ -143,7 +140,7 @@ def import_source(
     Raises:
         LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
-    settings, found = load(), find_sources(source, tool)
+    settings, found = load_settings(), find_sources(source, tool)
     goal = target(into, settings, start=here())
     files = None
     agent = named_agent(request.agent, is_users=False) if request.agent else None
@@ -161,8 +158,7 @@ def import_source(
 
 def own_profiles() -> list[str]:
     """Name the profiles of the project and of the user, which an import can write to."""
-    found = discover(start=here(), settings=load())
-    return [one.name for one in found if one.origin in ("project", "user") and not one.shadowed_by]
+    return [one.name for one in usable_profiles(load_settings()) if one.origin in ("project", "user")]
 
 
 class _Import(Struct):

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust, load_settings
+from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.launch.loop import Interrupts
     from acp_launch.session.connection import Connection
     from acp_launch.settings.model import Settings
@@ -32,24 +33,26 @@ def login(
         raise UsageError("--list takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json needs --list")
-    settings, planned = _plan(profile, trust=trust)
+    from acp_launch.cli.planning import agent_plan
+
+    settings = load_settings()
+    planned = agent_plan(profile, settings, trust=trust)
     if list_:
         _list(settings, planned, as_json=as_json, trace=trace)
         return
-    from acp_launch.console.stderr import say, tell
-
     agent, used = _logged_in(settings, planned, method, trace)
     tell(f'logged in to {agent} with "{used}"')
-    say(f"    to use it: {ours('run', planned[0].called)}")
+    say(f"    to use it: {ours('run', planned.plan.called)}")
 
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
-    from acp_launch.console.stderr import tell
+    from acp_launch.cli.planning import agent_plan
     from acp_launch.session.login import log_out, name_of
 
-    settings, planned = _plan(profile, trust=trust)
-    limit = planned[0].timeouts.session
+    settings = load_settings()
+    planned = agent_plan(profile, settings, trust=trust)
+    limit = planned.plan.timeouts.session
 
     async def story(connection: "Connection") -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
@@ -58,10 +61,9 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
     tell(f"logged out of {agent}" if was_in else f"{agent} was not logged in")
 
 
-def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Path | None) -> None:
+def _list(settings: "Settings", planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
-    from acp_launch.console.stderr import DIM, say, tell
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
@@ -80,18 +82,9 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
         say("login methods that need a terminal are shown only on a terminal", style=DIM)
 
 
-def _plan(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
-    from acp_launch.cli.planning import agent_plan
-    from acp_launch.process.spawn import require_platform
-
-    require_platform()
-    settings = load_settings()
-    return settings, agent_plan(profile, settings, cwd=None, trust=trust)
-
-
 def _ask_agent(
     settings: "Settings",
-    planned: "Planned",
+    planned: "Ready",
     verb: str,
     story: "Callable[[Connection], Awaitable[T]]",
     trace: Path | None,
@@ -103,7 +96,7 @@ def _ask_agent(
     return with_agent(planned, settings, verb, story, Offers(terminal_login=available()), trace)  # C-25
 
 
-def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, trace: Path | None) -> tuple[str, str]:
+def _logged_in(settings: "Settings", planned: "Ready", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
@@ -117,9 +110,8 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
-    plan, secrets = planned
-    with verb_processes(settings, plan, "login", trace) as processes:
-        spawned = processes.agent(plan, secrets)
+    with verb_processes(settings, planned.plan, "login", trace) as processes:
+        spawned = processes.agent(planned)
         aloud = AgentStderr(processes.log, sys.stderr)
         context = processes.context(planned, Offers(terminal_login=available()), aloud)  # C-25
         observer = RedactedOutput(Notices())
@@ -138,7 +130,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
             interrupts.check()
             if begun.program is not None:
                 await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
-                await with_agent(context, spawn_agent(plan, secrets), observer, initialised, interrupts)
+                await with_agent(context, spawn_agent(planned.plan, planned.secrets), observer, initialised, interrupts)
             return agent, begun.method.name
 
         return processes.run(logged_in)

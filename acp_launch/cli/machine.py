@@ -1,13 +1,18 @@
 """The verbs that look at this machine and the launches on it: `doctor`, `ps`, `reap`, `logs` and `trace`."""
 
 import gc
+import os
+import select
+import stat
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust, load_settings
+from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -72,8 +77,6 @@ def ps(as_json: Json = False) -> None:
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
-    import time
-
     from acp_launch.cli.attach import hosted_sessions
     from acp_launch.console.processes import SessionRow
     from acp_launch.session.hold import list_held
@@ -203,11 +206,6 @@ def _pause() -> None:
     Raises:
         BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
     """
-    import os
-    import select
-    import stat
-    import time
-
     if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(1).st_mode):
         time.sleep(LOOK)
         return
@@ -230,7 +228,6 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.console.stderr import DIM, YELLOW, tell
     from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 

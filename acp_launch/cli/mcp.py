@@ -21,6 +21,7 @@ from acp_launch.cli.verb import (
     load_settings,
     read_duration,
 )
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
@@ -51,7 +52,6 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
     from acp_launch.cli.planning import loaded_profile
     from acp_launch.console import servers
-    from acp_launch.console.stderr import DIM, tell
     from acp_launch.profile.model import RemoteServer
 
     settings = load_settings()
@@ -88,7 +88,7 @@ def inspect(
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
         await servers.show_survey(found, _facts(wanted, started, found), wanted.variables, as_json=as_json)
 
-    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story, offers_roots=True)
+    with_server(wanted, story, verbose=verbose, offers_roots=True)
 
 
 @app.verb()
@@ -113,7 +113,7 @@ def tools(
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
+    with_server(wanted, story, verbose=verbose)
 
 
 @app.verb()
@@ -147,8 +147,7 @@ def call(
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    has_failed = with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
-    return TOOL_FAILED if has_failed else 0
+    return TOOL_FAILED if with_server(wanted, story, verbose=verbose) else 0
 
 
 @app.verb()

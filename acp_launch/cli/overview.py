@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.errors import LaunchError
 from acp_launch.problem import count, errors, ours
 
@@ -51,11 +51,10 @@ def show() -> int:
     from acp_launch.console import stdout
     from acp_launch.console.sessions import tilde
     from acp_launch.console.stderr import harmless
-    from acp_launch.profile.discover import discover, here, project_of
+    from acp_launch.profile.discover import here, project_of
 
     settings, project = load_settings(), project_of(here())
-    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
-    own = [each for each in found if each.origin != "built-in"]
+    own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
     profiles = [_examine(each, settings) for each in own[:MOST]]
     missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
     rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]

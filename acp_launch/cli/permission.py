@@ -1,5 +1,8 @@
 """The verbs of `permission`: `test`, `list`, `forget` and `log`."""
 
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -7,10 +10,9 @@ import typer
 from acp_launch.cli.app import Group
 from acp_launch.cli.verb import Argument, Json, OnlyProfile, Option, ProfileName, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say
-from acp_launch.errors import MachineError, UsageError
+from acp_launch.errors import UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
 
@@ -46,8 +48,6 @@ def test(
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
-    import time
-
     from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.remembered import load
 
@@ -98,7 +98,6 @@ def log(
 def _call(written: str) -> dict[str, Any]:
     """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log."""
     import json
-    import sys
 
     text = sys.stdin.read() if written == "-" else written
     try:
@@ -112,24 +111,11 @@ def _call(written: str) -> dict[str, Any]:
 
 
 def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "Policy":
-    from pathlib import Path
+    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
+    from acp_launch.cli.run_request import rules_of
 
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
-
-    plan = _plan(profile)
-    kept = load(AnswerStore(load_settings().state, str(plan.project), plan.profile))
-    return policy(plan, approve=approve, remembered=kept, home=str(Path.home()))
-
-
-def _plan(profile: str) -> "LaunchPlan":
-    """Resolve the profile."""
-    from acp_launch.cli.planning import loaded_profile, resolved_from
-
-    resolved = resolved_from(loaded_profile(profile, load_settings()), cwd=None)
-    if resolved.plan is None:
-        raise MachineError(resolved.problems)
-    return resolved.plan
+    settings = load_settings()
+    return rules_of(require_plan(resolved_from(loaded_profile(profile, settings))), settings, approve)
 
 
 def _shelf(profile: str) -> "AnswerStore":
@@ -146,8 +132,6 @@ def _shelf(profile: str) -> "AnswerStore":
 
 def _name(profile: str) -> str:
     """Return the profile's name as its log has it, also if the profile no longer exists."""
-    from pathlib import Path
-
     from acp_launch.profile.discover import SUFFIXES
 
     return Path(profile).stem if profile.endswith(SUFFIXES) else profile

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName, find_profile, load_settings
+from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
     if loaded and locked and loaded.found.origin in ("path", "project"):
         from acp_launch.cli.planning import lock_differences, resolved_from
 
-        yield from lock_differences(loaded, resolved_from(loaded, cwd=None))
+        yield from lock_differences(loaded, resolved_from(loaded))
 
 
 def plan(
@@ -119,7 +120,6 @@ def show(
 ) -> None:
     """Print a profile's file as it is; its path goes to stderr."""
     from acp_launch.console import stdout
-    from acp_launch.console.stderr import harmless, say
     from acp_launch.profile.load import load, read
 
     found = find_profile(name)

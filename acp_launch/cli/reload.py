@@ -175,8 +175,7 @@ class Reloading:
 
     def _read(self, digest: str) -> _Reread:
         """Read the profile; in a thread, as a store may be slow."""
-        from acp_launch.cli.planning import loaded_profile, resolved_from
-        from acp_launch.errors import MachineError
+        from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
         from acp_launch.profile.trust import trust_state
 
         settings, called = self._settings, self._plan.called
@@ -187,15 +186,13 @@ class Reloading:
         if not trust_state(loaded, settings).is_trusted:
             raise NotTrusted(f"this profile is not trusted: {loaded.label}", fix=ours("trust", called))
         resolved = resolved_from(loaded, cwd=self._cwd)
-        if resolved.plan is None:
-            raise MachineError(resolved.problems)
+        plan = require_plan(resolved)
         servers = _servers(loaded)
         secrets = {**self._secrets, **self._looked_up(resolved)}
         changed = {name for name, written in servers.items() if self._servers.get(name) != written}
-        fresh = {server.name: server for server in resolved.plan.servers if server.name in changed}
+        fresh = {server.name: server for server in plan.servers if server.name in changed}
         absent, credentials = self._proofs(list(fresh.values()), secrets)
         fresh = {name: server for name, server in fresh.items() if name not in absent}
-        plan = resolved.plan
         return _Reread(content, plan, front_plan(loaded, plan), servers, fresh, secrets, credentials)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import Argument, Option, Plain, find_profile, import_without, load_settings
+from acp_launch.cli.run_request import RunRequest, Screen, exit_code
+from acp_launch.cli.verb import Argument, Option, Plain, find_profile, import_without, load_settings, usable_profiles
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -152,24 +152,18 @@ def _import_asyncio(plan: "LaunchPlan") -> None:
 def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
     import asyncio
 
+    from msgspec.structs import replace
+
     from acp_launch.cli.start import run_context
-    from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
+    from acp_launch.launch.run import run_prompt
     from acp_launch.session.store import SessionKeeper
 
     plan, (registry, name, record) = started.plan, chosen
     screen.roots = (plan.cwd, *plan.additional_directories)
     keeper = SessionKeeper(registry, plan, record, text)
-    prompt = Prompt(
-        request=SessionRequest(
-            name=name,
-            continued=record,
-            replay=not request.no_replay,
-            wishes=settings_of(plan, request.sets),
-            opened=keeper.opened,
-        ),
-        blocks=request.blocks(plan, text),
-        timeout=request.timeout,
-        over=lambda end: keeper.ended(end.title),
+    prompt = request.prompt(plan, name, record, text)
+    prompt = replace(
+        prompt, request=replace(prompt.request, opened=keeper.opened), over=lambda end: keeper.ended(end.title)
     )
     with run_context(request, started, screen.person(), screen.observer.note) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
@@ -340,9 +334,7 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
 
 
 def _profile(settings: "Settings") -> str:
-    from acp_launch.profile.discover import discover, here
-
-    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
+    found = usable_profiles(settings)
     of_project = [each for each in found if each.origin == "project"]
     if len(of_project) == 1:
         tell(f"running {of_project[0].name}, the only profile of this project", style=DIM)

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import RunOutput
     from acp_launch.launch.context import Elicit
+    from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion, TurnEnd
     from acp_launch.session.opening import Setting
+    from acp_launch.session.permission.policy import Approve, Policy
+    from acp_launch.session.permission.remembered import AnswerStore
+    from acp_launch.session.store import Record
+    from acp_launch.settings.model import Settings
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
@@ -180,7 +185,15 @@ class RunRequest(NamedTuple):
                 examine(file)
         return text
 
-    def blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+    def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
+        """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
+        from acp_launch.launch.run import Prompt, SessionRequest
+
+        wishes = settings_of(plan, self.sets)
+        session = SessionRequest(name=name, continued=record, replay=not self.no_replay, wishes=wishes)
+        return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
+
+    def _blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
         """Return what makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
 
         def make(able: "Capabilities") -> "list[dict[str, Any]]":
@@ -265,6 +278,20 @@ def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]"
         return f"{origin} {origin.path}"
 
     return wishes(plan.mode, plan.config, sets, place=place)
+
+
+def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> "Policy":
+    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
+    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.remembered import load
+
+    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
+
+
+def shelf_of(plan: "LaunchPlan", settings: "Settings") -> "AnswerStore":
+    from acp_launch.session.permission.remembered import AnswerStore
+
+    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
 
 
 def exit_code(end: "TurnEnd") -> int:

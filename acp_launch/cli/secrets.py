@@ -5,12 +5,15 @@ A value comes from a hidden prompt, from stdin or from a variable, but never fro
 shell's history would show it.
 """
 
+import os
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acp_launch.cli.app import Group
 from acp_launch.cli.verb import Argument, Json, Option, load_settings
+from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
@@ -41,17 +44,13 @@ def set_(
 @app.verb("list")
 def list_(as_json: Json = False) -> int:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
-    import os
-
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, tell
-    from acp_launch.profile.discover import here
     from acp_launch.secret.value import variable
 
     vault = _vault()
     kept, remark, failed = vault.names()
-    used = uses(vault.settings, here())
+    used = uses(vault.settings)
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
@@ -70,11 +69,9 @@ def check(
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, tell
-    from acp_launch.profile.discover import here
 
     vault = _vault()
-    used = uses(vault.settings, here(), profiles)
+    used = uses(vault.settings, profiles)
     answers = outcomes(used.names, vault.settings)
     vault.index.learn(answers, vault.store.label)
     rows = [secrets.Checked(name, answers[name], used.of(name)) for name in used.names]
@@ -89,7 +86,6 @@ def check(
 def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names.")]) -> None:
     """Remove secrets from the store."""
     from acp_launch.cli.secretvalue import check_name
-    from acp_launch.console.stderr import say
 
     vault = _vault()
     wanted = tuple(dict.fromkeys(map(check_name, names)))
@@ -104,7 +100,6 @@ def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names
 def rename(old: Name, new: Annotated[str, Argument("NEW", "Its new name.")]) -> None:
     """Rename a secret, and list the references in profiles that you must change."""
     from acp_launch.cli.secretvalue import check_name
-    from acp_launch.console.stderr import say
 
     if check_name(old) == check_name(new):
         raise UsageError("the two names are the same")
@@ -117,8 +112,7 @@ def rename(old: Name, new: Annotated[str, Argument("NEW", "Its new name.")]) -> 
             f'secret "{new}" already exists; nothing was changed',
             fix=f"choose another name, or acp-launch secret rm {new}",
         )
-    vault.do(failed, lambda: vault.store.write(new, secret), writing=new)
-    vault.index.put(new)
+    vault.write(new, secret, failed)
     _remove(vault, old)
     say(f"{old}: renamed to {new} in the {vault.store.label}")
     _mention_uses(vault, (old,), f"write ${{secret:{new}}}")
@@ -131,9 +125,6 @@ def copy_to_env(
     variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
 ) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    import os
-    import re
-
     from acp_launch.cli import execute
     from acp_launch.cli.secretvalue import VARIABLE, check_name
     from acp_launch.cli.stores import outcomes
@@ -161,10 +152,8 @@ def _remove(vault: "Vault", name: str) -> None:
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
     from acp_launch.cli.secretvalue import uses
-    from acp_launch.console.stderr import YELLOW, say
-    from acp_launch.profile.discover import here
 
-    for profile, need in uses(vault.settings, here()).all:
+    for profile, need in uses(vault.settings).all:
         if need.name in names:
             say(
                 f"{need.origin}: {need.origin.path}: {profile} still needs ${{secret:{need.name}}}; {what}",

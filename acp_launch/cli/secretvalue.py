@@ -9,11 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from acp_launch.cli.verb import find_profile, usable_profiles
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
@@ -105,8 +105,7 @@ def put(vault: "Vault", name: str, value: Callable[[], Secret | None]) -> Secret
     vault.do(failed, lambda: vault.store.names(), writing=name)  # the store may change
     if (secret := value()) is None:
         return None
-    vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
-    vault.index.put(name)
+    vault.write(name, secret, failed)
     say(f"{name}: stored in the {vault.store.label}")
     warn(name, secret, vault.index.names())
     return secret
@@ -202,19 +201,16 @@ class Uses(Struct, frozen=True):
         return tuple(dict.fromkeys(profile for profile, need in self.all if need.name == secret))
 
 
-def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
-    """Collect the needs of these profiles; by default of all that can be named from `start`, without broken ones.
+def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
+    """Collect the needs of these profiles; by default of all that can be named from here, without broken ones.
 
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.profile.discover import discover, find
     from acp_launch.profile.load import inspect, load, shown
 
-    found = [load(find(name, start=start, settings=settings), cache=settings.cache) for name in profiles]
-    for each in () if profiles else discover(start=start, settings=settings):
-        if each.shadowed_by:
-            continue
+    found = [load(find_profile(name, settings), cache=settings.cache) for name in profiles]
+    for each in () if profiles else usable_profiles(settings):
         loaded, _ = inspect(each, cache=settings.cache)
         if loaded is not None:
             found.append(loaded)

@@ -138,7 +138,7 @@ class _Served:
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
         note = self._host_of(plan) if plan is not None else None
         if plan is not None and note is not None:
-            self.ready, self.plan = Ready(plan, {}, {}), plan
+            self.ready, self.plan = Ready(plan), plan
             self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
             self.trace = stack.enter_context(write_trace(self.request.trace, plan, "serve"))
         return note
@@ -270,8 +270,7 @@ class _Served:
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import Ready, lock_differences, ready, require
-        from acp_launch.errors import MachineError
+        from acp_launch.cli.planning import Ready, lock_differences, ready, require, require_plan
         from acp_launch.plan.resolve import resolve
 
         loaded = self._found_from(cwd)
@@ -280,7 +279,7 @@ class _Served:
         problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
         resolved = replace(resolved, problems=problems)
         with _name_place(cwd):
-            require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
+            require(loaded, self.settings, is_waved=self.request.trust, found=resolved.found)
         if self.request.locked and (different := lock_differences(loaded, resolved)):
             raise ProfileError(different)
         running = self.ready.plan
@@ -291,11 +290,10 @@ class _Served:
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if loaded.merged != self.loaded.merged:
             return ready(resolved, self.settings)
-        if resolved.plan is None:
-            raise MachineError(resolved.problems)
+        plan = require_plan(resolved)
         names = {server.name for server in running.servers}  # without those that lack a login
-        servers = tuple(server for server in resolved.plan.servers if server.name in names)
-        return Ready(replace(resolved.plan, servers=servers), self.ready.secrets, self.ready.credentials)
+        servers = tuple(server for server in plan.servers if server.name in names)
+        return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
 
     def _found_from(self, cwd: Path) -> "Loaded":
         from acp_launch.profile.discover import find

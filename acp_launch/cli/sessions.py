@@ -1,5 +1,9 @@
 """The verbs of `session`, for named sessions: `list`, `show`, `wait`, `rename`, `close` and `rm`."""
 
+import re
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
@@ -24,9 +28,8 @@ from acp_launch.problem import count, did_you_mean, ours
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.cli.run_request import Screen
     from acp_launch.console.sessions import States
     from acp_launch.host.front import Attached
@@ -50,8 +53,6 @@ def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it; or list, show, wait, rename, close, rm, prune."""
     if context.invoked_subcommand is not None:
         return 0
-    from pathlib import Path
-
     from acp_launch.cli import run
 
     project = _project()
@@ -101,9 +102,6 @@ def list_(
 @app.verb()
 def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     """Show a session's details."""
-    import time
-    from pathlib import Path
-
     from msgspec.structs import asdict
 
     from acp_launch.console import sessions, stdout
@@ -228,8 +226,6 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete the records of old sessions that are not in use. Agents keep what they have stored."""
-    import time
-
     from acp_launch.cli.run import list_sessions
 
     latest = time.time() - _age(older_than)
@@ -276,8 +272,6 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
-    import sys
-
     from acp_launch.cli.planning import agrees
 
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
@@ -291,8 +285,6 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
 
 def _age(text: str) -> float:
     """Parse an age such as 30d; return seconds."""
-    import re
-
     found = re.fullmatch(r"(\d{1,6})([hdw])", text, re.ASCII)
     if found is None:
         raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
@@ -306,10 +298,10 @@ def _agent(record: "Record") -> str:
 
 
 def _with_agent(
-    planned: "Planned",
+    planned: "Ready",
     settings: "Settings",
     story: "Callable[[Connection], Awaitable[T]]",
-    trace: "Path | None" = None,
+    trace: Path | None = None,
 ) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
@@ -328,29 +320,27 @@ def _with_agent(
     return with_agent(planned, settings, "session", advised, trace=trace)
 
 
-def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bool:
+def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
     from acp_launch.session.opening import end_session
 
     planned = _plan_of(record, trust=trust)
 
     async def story(connection: "Connection") -> bool:
-        limit = planned[0].timeouts.session
+        limit = planned.plan.timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
     return _with_agent(planned, load_settings(), story, trace)
 
 
-def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
-    from pathlib import Path
-
+def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
     from acp_launch.cli.planning import agent_plan
     from acp_launch.console import sessions, stdout
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, load_settings(), cwd=None, trust=trust)
-    plan, _ = planned
+    planned = agent_plan(profile, load_settings(), trust=trust)
+    plan = planned.plan
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
         if not connection.agent.capabilities.list:
@@ -367,10 +357,8 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         say("the agent has no sessions in this directory; --all lists those of all directories")
 
 
-def _plan_of(record: "Record", *, trust: bool) -> "Planned":
+def _plan_of(record: "Record", *, trust: bool) -> "Ready":
     """Plan a launch of a session's agent as it is configured now."""
-    from pathlib import Path
-
     from acp_launch.cli.planning import agent_plan
     from acp_launch.plan.resolve import ADHOC
 

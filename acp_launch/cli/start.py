@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.run_request import RunRequest, elicitor
+from acp_launch.cli.run_request import RunRequest, elicitor, rules_of, shelf_of
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
@@ -32,7 +32,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned, Ready
+    from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from acp_launch.session.observer import Ask, Holds, Person
     from acp_launch.session.permission.gate import Decision, Gate, How
     from acp_launch.session.permission.policy import Approve, Remembered
-    from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
@@ -171,6 +170,16 @@ def server_logs(settings: Settings, plan: LaunchPlan) -> ServerLogs:
     return ServerLogs(settings.state / "log", plan.profile, launch=launch_in(plan.project))
 
 
+def both(first: Callable[[bytes], None], second: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Return what gives data to two receivers."""
+
+    def take(data: bytes) -> None:
+        first(data)
+        second(data)
+
+    return take
+
+
 @contextmanager
 def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[Callable[[bytes], None]]:
     """Log the agent's stderr in the state directory; with `echo` also show it, without control sequences."""
@@ -184,12 +193,8 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     def show(data: bytes, *, is_last: bool = False) -> None:
         put(harmless(strip_colours(decoder.decode(data, is_last))))
 
-    def both(data: bytes) -> None:
-        show(data)
-        log(data)
-
     try:
-        yield both if echo else log
+        yield both(show, log) if echo else log
     finally:
         if echo:
             show(b"", is_last=True)
@@ -267,6 +272,7 @@ def run_context(
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
+    from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
 
     plan = started.plan
@@ -276,7 +282,7 @@ def run_context(
             started,
             note,
             log=log_file if request.verbose else aloud,
-            log_in=logging_in((plan, started.secrets), person, None if request.verbose else aloud, in_front),
+            log_in=logging_in(Ready(plan, started.secrets), person, None if request.verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
@@ -316,13 +322,9 @@ def gates(
 ) -> "Iterator[Callable[[], Gate]]":
     """Provide what makes the gate of a session; all of them write one record."""
     from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
 
-    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-    home = os.environ.get("HOME", "")
-    with closing(PermissionRecord(plan, shelf, home, note)) as record:
-        yield lambda: Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
+    with closing(PermissionRecord(plan, settings, note)) as record:
+        yield lambda: Gate(rules_of(plan, settings, approve), ask, record)
 
 
 @contextmanager
@@ -370,7 +372,7 @@ def context_of(
 
 
 def logging_in(
-    planned: "Planned",
+    planned: "Ready",
     person: "Person | None",
     aloud: "AgentStderr | None" = None,
     in_front: "InFront | None" = None,
@@ -395,7 +397,7 @@ def logging_in(
 
 
 def login_context(
-    planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
+    planned: "Ready", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
     from acp_launch.console.ask.logins import LoginQuestions
@@ -403,11 +405,10 @@ def login_context(
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.login import LoginContext
 
-    plan, secrets = planned
     return LoginContext(
-        program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
-        profile=plan.called,
-        is_built_in=plan.is_built_in,
+        program=LocalProgram.of(planned.plan.agent, planned.plan.agent.name, planned.secrets),
+        profile=planned.plan.called,
+        is_built_in=planned.plan.is_built_in,
         adviser=LoginQuestions(person, aloud) if person else None,
         in_front=(in_front or _in_front(person)) if available() else None,
     )
@@ -428,14 +429,13 @@ def _in_front(person: "Person | None") -> "InFront":
 class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
-    def __init__(self, plan: LaunchPlan, shelf: "AnswerStore", home: str, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, settings: Settings, note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
         from acp_launch.session.permission.audit import Audit
 
-        self._plan, self._home = plan, home
-        self._shelf = shelf
-        self._note = note
-        self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
+        self._plan, self._home, self._note = plan, os.environ.get("HOME", ""), note
+        self._shelf = shelf_of(plan, settings)
+        self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
 
     def keep(self, call: dict[str, Any], *, allowed: bool, holds: "Holds", session: str) -> "Remembered | None":
         from acp_launch.session.permission.policy import remember

@@ -246,6 +246,11 @@ class Vault:
             raise SecretError(f'cannot read secret "{name}": {outcome.reason}', fix=outcome.fix)
         return outcome.secret
 
+    def write(self, name: str, secret: Secret, failed: str) -> None:
+        """Store a secret; `failed` begins the message if that fails."""
+        self.do(failed, lambda: self.store.write(name, secret), writing=name)
+        self.index.put(name)
+
     def names(self) -> tuple[Names, str, bool]:
         """Return the names in the store, a remark for the user or "", and whether the store could not be read.
 

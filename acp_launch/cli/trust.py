@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings
 from acp_launch.console.stderr import harmless, say, tell
-from acp_launch.errors import MachineError, NotTrusted, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from, show_trust
+    from acp_launch.cli.planning import agrees, loaded_profile, show_trust
     from acp_launch.profile.trust import accept, trust_state
 
     loaded = loaded_profile(profile, settings)
@@ -64,7 +64,7 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
         tell(f"{profile} is trusted already: {why}")
         return
-    show_trust(loaded, resolved_from(loaded, cwd=None).found, found)
+    show_trust(loaded, found)
     if not is_sure and not agrees("Trust this profile?"):
         raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
     accept(loaded, settings)
@@ -96,7 +96,7 @@ def lock(
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
     from acp_launch.console import stdout
     from acp_launch.interop.merge import refuse_escaping_link
     from acp_launch.plan.locked import inexact, used
@@ -108,10 +108,7 @@ def lock(
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
     refuse_escaping_link(place(loaded.found.project), loaded.found.project)
-    resolved = resolved_from(loaded, cwd=None)
-    if resolved.plan is None:
-        raise MachineError(resolved.problems)
-    packages = used(loaded, resolved.plan)
+    packages = used(loaded, require_plan(resolved_from(loaded)))
     if unpinned := [problem for each in packages if (problem := inexact(each))]:
         raise ProfileError(unpinned)
     entries = {each.key: Locked(package=each.package, integrity=_integrity(each)) for each in packages}
@@ -157,8 +154,6 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
 
 def _ask_manager(argv: list[str], cwd: Path) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
-    import os
-
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
     from acp_launch.process.guard import start_guards

@@ -147,7 +147,7 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
     from acp_launch.profile.trust import changes
 
     loaded, fix = loaded_profile(profile, settings), f"to start it again: {ours('up', profile, '--replace')}"
-    content, plan = content_of(loaded), resolved_from(loaded, cwd=None, session=None).plan
+    content, plan = content_of(loaded), resolved_from(loaded).plan
     if content.digest != note.digest:
         if content.others == note.others:
             fix += f"; to restart just its servers: {ours('reload', profile)}"

@@ -201,6 +201,13 @@ Verb = Callable[..., Any]
 REQUIRED = object()  # the default of an argument that must be given
 
 
+def usable_profiles(settings: "Settings") -> "list[Found]":
+    """List the profiles that can be named from here."""
+    from acp_launch.profile.discover import discover, here
+
+    return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]
+
+
 class Parameter(NamedTuple):
     """A parameter of a verb. `kind` is the type of one value; one with `is_many` takes several.
 
