@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.app import Group
@@ -104,14 +105,9 @@ def rm(
 ) -> None:
     """Remove installed agents. Asks if a profile here names one of them."""
     from acp_launch.registry.install import remove
-    from acp_launch.registry.installed import installations
 
     settings = load_settings()
-    wanted = [_reference(each) for each in agents]
-    there = {each: installations(settings.state, each.id) for each in wanted}
-    found = {
-        each: [made for made in those if each.version in ("", made.manifest.version)] for each, those in there.items()
-    }
+    found = {each: _list_fitting(settings, each) for each in map(_reference, agents)}
     if absent := next((str(each) for each, those in found.items() if not those), ""):
         raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
     going = list({made.directory: made for those in found.values() for made in those}.values())
@@ -128,28 +124,22 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
     Raises:
         UsageError: the user does not agree, or cannot be asked.
     """
-    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    from acp_launch.cli.planning import require_agreement
     from acp_launch.profile.load import inspect
 
     for found in usable_profiles(settings):
         loaded, _ = inspect(found, cache=settings.cache)
         named = loaded.profile.agent.registry if loaded else None
-        if named is None or not _is_lost(_reference(named), settings, going):
-            continue
-        tell(f"profile {found.name} starts {named}", style=YELLOW)
-        if not possible():
-            raise UsageError("there is no terminal to ask on; nothing was removed", fix="--yes removes it anyway")
-        if not ask_yes_or_no("Remove it?"):
-            raise UsageError("nothing was removed")
+        there = _list_fitting(settings, _reference(named)) if named else ()
+        if there and all(made in going for made in there):
+            tell(f"profile {found.name} starts {named}", style=YELLOW)
+            require_agreement("Remove it?", "nothing was removed", "--yes removes it anyway")
 
 
-def _is_lost(wanted: "Reference", settings: "Settings", going: "Sequence[Installation]") -> bool:
-    """Whether everything that is installed of an agent is `going`; False if nothing is."""
+def _list_fitting(settings: "Settings", wanted: "Reference") -> "list[Installation]":
     from acp_launch.registry.installed import installations
 
-    there = installations(settings.state, wanted.id)
-    fit = [made for made in there if wanted.version in ("", made.manifest.version)]
-    return bool(fit) and all(made in going for made in fit)
+    return [made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)]
 
 
 def _reference(text: str) -> "Reference":
@@ -192,10 +182,7 @@ def _entry(copy: "Copy", agent: str) -> "PublishedAgent":
 def _list_installed(settings: "Settings") -> "Installed":
     from acp_launch.registry.installed import installations
 
-    found: dict[str, list[Installation]] = {}
-    for each in installations(settings.state):
-        found.setdefault(each.manifest.id, []).append(each)
-    return found
+    return {id: list(those) for id, those in groupby(installations(settings.state), lambda each: each.manifest.id)}
 
 
 def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:

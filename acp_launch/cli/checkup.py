@@ -148,7 +148,7 @@ class Checkup:
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
         opening = cache(partial(open_store, settings))
-        logins = _logins(parts, settings)
+        logins = server_logins([part.remote for part in parts if part.remote is not None], settings)
         found = self._look_up(parts, logins, settings, store, opening)
         record = self._find_session(parts[0].plan, settings)
         known = secrets(found)
@@ -228,11 +228,6 @@ class Checkup:
         checks = [*self._answers.get(part.label, []), check]
         wrong = [each for each in checks if each.verdict == "problem"]
         self._answers[part.label] = wrong if part.remote is not None and wrong else checks
-
-
-def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
-    remotes = [part.remote for part in parts if part.remote is not None]
-    return server_logins(remotes, settings)
 
 
 class LiveChecks(Struct, frozen=True, kw_only=True):

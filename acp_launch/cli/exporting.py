@@ -11,9 +11,8 @@ from pathlib import Path
 
 from acp_launch.cli.importing import read_drafts
 from acp_launch.cli.imports import Export
-from acp_launch.cli.planning import loaded_profile, require
+from acp_launch.cli.planning import loaded_profile, require, require_agreement
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import write
@@ -120,16 +119,9 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: Export, file: P
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
     show_change(file, old, new)
     if not request.yes:
-        _require_agreement()
+        require_agreement("Change it?", "nothing was written", "--yes writes it")
     replace_file(file, new, instead_of=old)
     note(f"{shown(file)}: {join_names(piece.name for piece in wanted)} written")
-
-
-def _require_agreement() -> None:
-    if not possible():
-        raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
-    if not ask_yes_or_no("Change it?"):
-        raise UsageError("nothing was written")
 
 
 def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:

@@ -26,7 +26,7 @@ from acp_launch.profile.discover import HOLDER, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.secret.value import Outcome, Secret
+from acp_launch.secret.value import Outcome
 from acp_launch.settings.model import Settings
 
 MOST = 50  # attempts to find free names
@@ -57,15 +57,12 @@ class CredentialStore:
             names = incoming.names(used)
             if unknown := [names[index] for index in values if names[index] not in self._states]:
                 self._states |= self._vault.states(*unknown)
-            occupied = {names[index] for index, secret in values.items() if self._is_another(names[index], secret)}
+            known = {names[index]: (self._states[names[index]], secret) for index, secret in values.items()}
+            occupied = {name for name, (it, secret) in known.items() if it.state != "missing" and it.secret != secret}
             if not occupied:
                 return names
             used |= occupied
         raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
-
-    def _is_another(self, name: str, secret: Secret) -> bool:
-        outcome = self._states[name]
-        return outcome.state != "missing" and outcome.secret != secret
 
     def store(self, named: Named, found: Sequence[Source]) -> None:
         """Store the credentials that have a value, and say so, and which files of `found` hold them.

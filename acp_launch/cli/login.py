@@ -130,7 +130,7 @@ def _logged_in(settings: "Settings", planned: "Ready", wanted: str | None, trace
             interrupts.check()
             if begun.program is not None:
                 await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
-                await with_agent(context, spawn_agent(planned.plan, planned.secrets), observer, initialised, interrupts)
+                await with_agent(context, spawn_agent(planned), observer, initialised, interrupts)
             return agent, begun.method.name
 
         return processes.run(logged_in)

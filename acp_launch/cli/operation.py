@@ -19,11 +19,11 @@ from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.transport import TranslatedTransport
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import ours
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs
-from acp_launch.process.program import Download, LocalProgram, Program, Running, stop
+from acp_launch.process.program import LocalProgram, Program, Running, stop
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Offers
 from acp_launch.rpc import connected
@@ -44,11 +44,6 @@ class StartedProgram(NamedTuple):
     running: Running
     transport: TranslatedTransport
     begun: float
-
-    def download(self, server: ServerPlan, tell: Callable[[], None]) -> Download:
-        """Watch its download by a package runner, if there is one."""
-        limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
-        return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
 
     @property
     def remote(self) -> RemoteFacts | None:
@@ -106,7 +101,7 @@ class VerbProcesses(Struct, frozen=True):
             AgentError: it cannot be started.
         """
         self.log.begin()
-        return self.ending.enter_context(agent_process(planned.plan, planned.secrets))
+        return self.ending.enter_context(agent_process(planned))
 
     @asynccontextmanager
     async def server(

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from acp_launch.cli.operation import StartedProgram, verb_processes
 from acp_launch.cli.planning import Ready, find_server, loaded_profile, ready, require, resolved_from
-from acp_launch.cli.verb import at_home
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
@@ -27,9 +26,9 @@ from acp_launch.mcp.client import McpClient, McpConnection, connect, shake_hands
 from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.plan.resolve import process, reduce_to, resolve
+from acp_launch.plan.resolve import process, reduce_to
+from acp_launch.process.program import Download
 from acp_launch.process.spawn import require_platform
-from acp_launch.profile.discover import here
 from acp_launch.session.login import point_to_trace
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
@@ -88,7 +87,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     loaded = loaded_profile(profile, settings)
     require(loaded, settings, is_waved=trust, found=resolved_from(loaded, cwd=cwd).found)
     alone = reduce_to(loaded, [find_server(name, profile, loaded.profile.mcp_servers)])
-    resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
+    resolved = resolved_from(alone, cwd=cwd)
     planned = ready(resolved, settings, is_alone=True)
     (server,) = planned.plan.servers
     if isinstance(server, StdioPlan):
@@ -149,7 +148,9 @@ async def meet_server(
         is_remote=isinstance(server, RemotePlan),
     )
     async with connecting as connection:
-        with program.download(server, partial(say_downloading, server.name)) as download:
+        may_take = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
+        fetching = program.running.pid if program.program.may_fetch else None
+        with Download(fetching, may_take, partial(say_downloading, server.name)) as download:
             info = await shake_hands(connection, limit=limit, since=download.since)
         after, era = time.monotonic() - program.begun, program.transport.era
         yield StartedServer(connection, info, after, limit, download.was_seen, program.remote, era)

@@ -187,7 +187,7 @@ class _Served:
                 max_line=settings.max_line,
                 log=log,
                 grace=HASTY,
-                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                respawn=lambda: spawn_agent(self.ready),
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,

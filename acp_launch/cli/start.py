@@ -8,7 +8,7 @@ import codecs
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_now
-from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
@@ -129,12 +127,12 @@ def _report_files(server: str, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
+def agent_process(planned: "Ready") -> Iterator[Spawned]:
     """Start the agent's process; leaving kills what is left of its tree."""
     spawned = None
     try:
         with deferred():  # a signal within `spawn` would lose the process it has just started
-            spawned = spawn_agent(plan, secrets)
+            spawned = spawn_agent(planned)
         yield spawned
     except ProblemsError as error:
         error.outcome = "all started processes were stopped"
@@ -145,9 +143,9 @@ def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[S
                 end_now(spawned)
 
 
-def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+def spawn_agent(planned: "Ready") -> Spawned:
     """Start the agent's process, which the caller must end; raise AgentError if it cannot be started."""
-    agent = plan.agent
+    agent, secrets = planned.plan.agent, planned.secrets
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     return spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
@@ -218,18 +216,17 @@ def write_trace(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Tra
 
 
 class Launched(Struct, frozen=True):
-    """What was started: the process of the agent of a plan, whose servers have directories.
-
-    `secrets` are by name; `credentials` give the tokens of servers that need a login, by the server's name.
-    """
+    """What was started: the process of the agent of a plan, whose servers have directories."""
 
     settings: Settings
-    plan: LaunchPlan
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
+    ready: "Ready"
     guard: Guard
     spawned: Spawned
     trace: "Trace | None"
+
+    @property
+    def plan(self) -> LaunchPlan:
+        return self.ready.plan
 
 
 class ChosenSession(NamedTuple):
@@ -248,16 +245,16 @@ def launch_agent(
 
     `verb` is the name in `ps`.
     """
-    plan, secrets, credentials = ready
+    plan = ready.plan
     with (
         guard(settings, plan, verb) as watching,
         write_trace(trace, plan, verb) as tracing,
         with_workdirs(settings, plan) as given,
-        agent_process(given, secrets) as spawned,
+        agent_process(ready) as spawned,
     ):
         if tracing is not None:
             tracing.started(spawned.pid)
-        yield Launched(settings, given, secrets, credentials, watching, spawned, tracing)
+        yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing)
 
 
 @contextmanager
@@ -272,7 +269,6 @@ def run_context(
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
-    from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
 
     plan = started.plan
@@ -282,7 +278,7 @@ def run_context(
             started,
             note,
             log=log_file if request.verbose else aloud,
-            log_in=logging_in(Ready(plan, started.secrets), person, None if request.verbose else aloud, in_front),
+            log_in=logging_in(started.ready, person, None if request.verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
@@ -300,7 +296,7 @@ async def _offer_login(
     from acp_launch.process.foreground import available
     from acp_launch.session.observer import Choice
 
-    proof = started.credentials.get(server)
+    proof = started.ready.credentials.get(server)
     if proof is None or not proof.is_login or not available():
         return False
     async with person.floor():
@@ -342,10 +338,10 @@ def context_of(
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
     from acp_launch.launch.context import LaunchContext, offers
 
-    settings, plan = started.settings, started.plan
+    settings, (plan, secrets, credentials) = started.settings, started.ready
     if started.trace is not None:
         started.trace.note = note
-    for each in started.credentials.values():
+    for each in credentials.values():
         each.note = note
     with (
         closing(server_logs(settings, plan)) as logs,
@@ -354,7 +350,7 @@ def context_of(
         context = LaunchContext(
             plan=plan,
             guard=started.guard,
-            secrets=started.secrets,
+            secrets=secrets,
             max_line=settings.max_line,
             log=log,
             offers=offers(plan, has_person=has_person),
@@ -362,10 +358,10 @@ def context_of(
             env=open_env(plan),
             elicit=elicit,
             log_in=log_in,
-            respawn=lambda: spawn_agent(plan, started.secrets),
+            respawn=lambda: spawn_agent(started.ready),
             server_logs=logs,
             cache=settings.cache,
-            credentials=started.credentials,
+            credentials=credentials,
             trace=started.trace,
         )
         yield context, gate

@@ -132,15 +132,15 @@ def saying_waiting(what: str, limit: float) -> Iterator[None]:
         timer.join()
 
 
-def run_at_home(argv: Sequence[str], limit: float) -> "CaptureResult":
-    """Run a command of the user's settings in the home directory: the project must not replace its program or settings.
+def run_at_home(argv: Sequence[str], limit: float, cwd: Path | None = None) -> "CaptureResult":
+    """Run a command in the home directory, or in `cwd`: the project must not replace its program or settings.
 
     Not while an event loop runs.
     """
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
 
-    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
+    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=cwd or Path.home())
 
 
 async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResult":
@@ -195,7 +195,10 @@ class Vault:
 
     def _use(self, settings: Settings, opening: Callable[[], Store]) -> None:
         self.settings = settings
-        self.store = _open(opening)
+        try:
+            self.store = opening()
+        except StoreFault as fault:
+            raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
         self.index = NameIndex(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
@@ -273,13 +276,6 @@ class Vault:
         hint = did_you_mean(names[0], self.index.names())
         listed = ", ".join(f'"{name}"' for name in names)
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
-
-
-def _open(opening: Callable[[], Store]) -> Store:
-    try:
-        return opening()
-    except StoreFault as fault:
-        raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
 
 
 def _identity(settings: Settings, label: str) -> str:

@@ -140,7 +140,7 @@ def _integrity(each: "Used") -> tuple[str, ...]:
 
 
 def _of_npm(spec: str) -> tuple[str, ...]:
-    return tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"], Path.home())))
+    return tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"])))
 
 
 def _of_pypi(spec: str) -> tuple[str, ...]:
@@ -152,14 +152,13 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
         return tuple(sorted(set(_PYPI.findall(_ask_manager(argv, Path(directory))))))
 
 
-def _ask_manager(argv: list[str], cwd: Path) -> str:
+def _ask_manager(argv: list[str], cwd: Path | None = None) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
-    from acp_launch.plan.environment import inherited
-    from acp_launch.process.capture import capture
+    from acp_launch.cli.stores import run_at_home
     from acp_launch.process.guard import start_guards
 
     start_guards()
-    done = capture(argv, LIMIT, env=inherited(os.environ, "all"), cwd=cwd)
+    done = run_at_home(argv, LIMIT, cwd)
     if done.timed_out or done.ending.status != 0:
         how = f"did not end within {LIMIT:g} s" if done.timed_out else str(done.ending)
         detail = [harmless(line, keep="") for line in done.err[-20:]]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.start import Launched
     from acp_launch.host.hub import HostNotices
     from acp_launch.host.place import HostNote
-    from acp_launch.host.sessions import HostPolicy, Unattended
+    from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Registry
@@ -328,11 +328,14 @@ def _host_context(
     reload: "Reloading",
 ) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
     from acp_launch.cli.start import agent_log, context_of
-    from acp_launch.host.sessions import HostPolicy
+    from acp_launch.host.sessions import HostPolicy, Unattended
     from acp_launch.launch.context import leave_login
     from acp_launch.session.hold import hold
 
     plan, settings = started.plan, started.settings
+    word, _, length = plan.unattended.partition(" ")
+    rest = Duration.parse(length) if length else 0.0
+    unattended = Unattended(plan.unattended, rest, allows_reads=word == "allow-reads")
     with (
         closing(agent_log(settings, plan)) as log,
         context_of(started, notices.note, log=log, log_in=leave_login, has_person=True) as made,
@@ -345,21 +348,13 @@ def _host_context(
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
             ready=up,
-            unattended=_read_unattended(plan),
+            unattended=unattended,
             reload=reload,
             waits=_notifier(settings, plan, notices.note),
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )
         yield context, host
-
-
-def _read_unattended(plan: "LaunchPlan") -> "Unattended":
-    from acp_launch.document.scalars import Duration
-    from acp_launch.host.sessions import Unattended
-
-    word, _, length = plan.unattended.partition(" ")
-    return Unattended(plan.unattended, Duration.parse(length) if length else 0.0, allows_reads=word == "allow-reads")
 
 
 def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
