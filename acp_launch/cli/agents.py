@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings, usable_profiles
+from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings, usable_profiles
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
@@ -34,28 +34,23 @@ def search(
     copy, fault = _latest(settings)
     entries = [each for each in copy.agents.values() if _has(each, words)]
     installed = _list_installed(settings)
-    if as_json:
-        stdout.put_json(agents.search_json(entries, installed, copy, fault))
-    elif entries:
-        stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
-    else:
-        say("no agent in the registry matches; acp-launch agents search lists all of them")
+    text = agents.search_table(entries, installed, width=stdout.terminal_width()) if entries else ""
+    nothing = "no agent in the registry matches; acp-launch agents search lists all of them"
+    answer(agents.search_json(entries, installed, copy, fault), text, nothing, as_json=as_json)
 
 
 @app.verb()
 def show(agent: Id, as_json: Json = False) -> None:
     """Show what the registry says about an agent, and the line of a profile that starts it."""
-    from acp_launch.console import agents, stdout
+    from acp_launch.console import agents
     from acp_launch.registry.install import this_platform
 
     settings = load_settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
     installed = _list_installed(settings)
-    if as_json:
-        stdout.put_json(agents.details_json(entry, installed, copy, fault))
-    else:
-        stdout.line(agents.details(entry, installed.get(entry.id, ()), this_platform()))
+    text = agents.details(entry, installed.get(entry.id, ()), this_platform())
+    answer(agents.details_json(entry, installed, copy, fault), text, as_json=as_json)
 
 
 @app.verb()
@@ -89,13 +84,10 @@ def list_(as_json: Json = False) -> None:
     settings = load_settings()
     found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
-    if as_json:
-        stdout.put_json(agents.table_json(found, copy))
-    elif found:
-        newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
-        stdout.line(agents.table(found, newest, now=time.time(), width=stdout.terminal_width()))
-    else:
-        say("no agents of the registry are installed; acp-launch agents search lists those that can be")
+    newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
+    text = agents.table(found, newest, now=time.time(), width=stdout.terminal_width()) if found else ""
+    nothing = "no agents of the registry are installed; acp-launch agents search lists those that can be"
+    answer(agents.table_json(found, copy), text, nothing, as_json=as_json)
 
 
 @app.verb()

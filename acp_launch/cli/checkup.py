@@ -69,17 +69,17 @@ from acp_launch.settings.load import FILE
 from acp_launch.settings.model import Settings
 
 
-class Checkup:
+class Checkup(Struct, kw_only=True):
     """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
 
-    def __init__(
-        self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool, trace: Path | None = None
-    ) -> None:
-        self.found: list[Check] = []
-        self._name, self._cwd, self._trace = name, cwd, trace
-        self._opens_session, self._is_waved = opens_session, is_waved
-        self._answers: dict[str, list[Check]] = {}  # by part
-        self._started: list[ProfilePart] = []
+    name: str | None
+    cwd: Path | None
+    opens_session: bool
+    is_waved: bool
+    trace: Path | None
+    found: list[Check] = []
+    answers: dict[str, list[Check]] = {}  # by part
+    started: list[ProfilePart] = []
 
     def run(self) -> int:
         """Run all checks; return 0, or the exit code of the signal that ended them."""
@@ -92,8 +92,8 @@ class Checkup:
         except LaunchError as error:  # the launch itself failed, for instance for want of descriptors
             self._note(of_error("acp-launch", error))
         finally:  # the answers in the profile's order; a part without an answer was interrupted
-            for part in self._started:
-                self._note(self._answers.get(part.label) or [answers.no_answer(part)])
+            for part in self.started:
+                self._note(self.answers.get(part.label) or [answers.no_answer(part)])
         return 0
 
     def _note(self, checks: Iterable[Check]) -> None:
@@ -113,9 +113,9 @@ class Checkup:
         self._note(machine.check_machine(settings))
         store = profile_checks.store(settings, open_store, say_waiting)
         self._note([store.check])
-        if self._name is None:
+        if self.name is None:
             self._note(profile_checks.profiles(discover(start=here(), settings=settings), settings.cache))
-        elif loaded := self._load(self._name, settings):
+        elif loaded := self._load(self.name, settings):
             self._examine_profile(loaded, settings, store)
 
     def _load(self, name: str, settings: Settings) -> Loaded | None:
@@ -135,11 +135,11 @@ class Checkup:
         trusted = profile_checks.trust(
             loaded,
             settings,
-            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, state),
-            is_waved=self._is_waved,
+            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self.cwd).found, state),
+            is_waved=self.is_waved,
         )
         self._note([trusted])
-        parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self._cwd)))
+        parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self.cwd)))
         self._note(profile_checks.faults(parts))
         if trusted.verdict == "problem":
             return
@@ -157,9 +157,9 @@ class Checkup:
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
                 fix = next_command(names[0], found[names[0]], has_terminal=possible())
-                self._answers[part.label] = [answers.without_secret(part, names, fix)]
-        self._started = [part for part in parts if part.plan is not None]
-        able = [part for part in self._started if part.label not in self._answers]
+                self.answers[part.label] = [answers.without_secret(part, names, fix)]
+        self.started = [part for part in parts if part.plan is not None]
+        able = [part for part in self.started if part.label not in self.answers]
         if able:
             if sys.stderr.isatty():
                 tell(f"starting {', '.join(part.server or part.label for part in able)}", style=DIM)
@@ -168,8 +168,8 @@ class Checkup:
                 wallet=wallet,
                 credentials=credentials,
                 continued=record,
-                opens_session=self._opens_session,
-                trace=self._trace,
+                opens_session=self.opens_session,
+                trace=self.trace,
                 answer=self._answer,
             )
             live.run(able)
@@ -188,9 +188,8 @@ class Checkup:
         if not names and not items:
             return {}
         if settings.secrets.store == "keyring":
-            found = profile_checks.secrets([*names, *items], settings, store, say_waiting)
-        else:
-            found = outcomes([*names, *items], settings, opening=opening)
+            opening = partial(profile_checks.open_checked, settings, store)
+        found = outcomes([*names, *items], settings, opening=opening)
         self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=possible()))
         self._note(profile_checks.unfit_checks(parts, found))
         return found
@@ -219,15 +218,15 @@ class Checkup:
         lacks = {lack.server.name: lack for lack in (*list_lacking(logins, found, wallet.called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
-                self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
+                self.answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
         able = {part.server for part in parts if part.server not in lacks and not lacking_secrets(part, wallet.secrets)}
         return {name: each for name, each in credentials.items() if name in able}
 
     def _answer(self, part: ProfilePart, check: Check) -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""
-        checks = [*self._answers.get(part.label, []), check]
+        checks = [*self.answers.get(part.label, []), check]
         wrong = [each for each in checks if each.verdict == "problem"]
-        self._answers[part.label] = wrong if part.remote is not None and wrong else checks
+        self.answers[part.label] = wrong if part.remote is not None and wrong else checks
 
 
 class LiveChecks(Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ def doctor(
     from acp_launch.console import doctor as screen
 
     protect_secrets()
-    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
+    checkup = Checkup(name=name, cwd=cwd, opens_session=session, is_waved=trust, trace=trace)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
     return code or exit_code(checkup.found)

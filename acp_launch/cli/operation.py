@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from acp_launch.cli.start import agent_log, agent_process, both, guard, server_logs, with_workdir, write_trace
+from acp_launch.cli.verb import load_settings
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
@@ -178,7 +179,6 @@ def verb_processes(
 
 def with_agent(
     planned: "Ready",
-    settings: Settings,
     verb: str,
     story: Callable[[Connection], Awaitable[T]],
     offers: Offers | None = None,
@@ -189,7 +189,7 @@ def with_agent(
     Raises:
         LaunchError: as for `run`.
     """
-    with verb_processes(settings, planned.plan, verb, trace) as processes:
+    with verb_processes(load_settings(), planned.plan, verb, trace) as processes:
         spawned = processes.agent(planned)
         context = processes.context(planned, offers or Offers())
         return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))

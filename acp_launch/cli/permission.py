@@ -3,12 +3,22 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json, OnlyProfile, Option, ProfileName, find_profile, load_settings
+from acp_launch.cli.verb import (
+    Approve,
+    Argument,
+    Json,
+    OnlyProfile,
+    Option,
+    ProfileName,
+    answer,
+    find_profile,
+    load_settings,
+)
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import UsageError
 
@@ -19,9 +29,6 @@ if TYPE_CHECKING:
 app = Group("Permissions of agents: test, list, forget, log.")
 
 Call = Annotated[str, Argument("CALL", "An ACP tool call as JSON; - reads stdin.")]
-Approve = Annotated[
-    Literal["all", "reads", "none"] | None, Option("--approve", "As `run` takes it: all, reads or none.")
-]
 Verbose = Annotated[bool, Option("--verbose -v", "Show every rule that was checked, and why it did not match.")]
 Numbers = Annotated[tuple[int, ...], Argument("[N]...", "Numbers that `permission list` shows.")]
 All = Annotated[bool, Option("--all -a", "Forget every answer.")]
@@ -30,34 +37,33 @@ Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="On
 
 @app.verb()
 def test(
-    profile: ProfileName, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
+    profile: ProfileName,
+    call: Call,
+    approve: Annotated[Approve | None, Option("--approve", "As `run` takes it: all, reads or none.")] = None,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
-    from acp_launch.console import permissions, stdout
+    from acp_launch.console import permissions
     from acp_launch.session.permission.policy import consider, judge
 
     asked = _call(call)
     policy = _policy(profile, approve)
     verdict, looked_at = judge(policy, asked), list(consider(policy, asked))
-    if as_json:
-        stdout.put_json(permissions.verdict_json(verdict, looked_at))
-    else:
-        stdout.line(permissions.verdict(verdict, looked_at, verbose=verbose))
+    text = permissions.verdict(verdict, looked_at, verbose=verbose)
+    answer(permissions.verdict_json(verdict, looked_at), text, as_json=as_json)
 
 
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
-    from acp_launch.console import permissions, stdout
+    from acp_launch.console import permissions
     from acp_launch.session.permission.remembered import load
 
     answers = load(_shelf(profile))
-    if as_json:
-        stdout.put_json(permissions.answers_json(answers))
-    elif answers:
-        stdout.line(permissions.answer_lines(answers, now=time.time()))
-    else:
-        say(f'no answers are remembered for "{profile}" here')
+    text = permissions.answer_lines(answers, now=time.time()) if answers else ""
+    nothing = f'no answers are remembered for "{profile}" here'
+    answer(permissions.answers_json(answers), text, nothing, as_json=as_json)
 
 
 @app.verb()
@@ -68,8 +74,8 @@ def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False)
 
     if everything == bool(numbers):
         raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
-    for answer in forget(_shelf(profile), None if everything else set(numbers)):
-        say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
+    for each in forget(_shelf(profile), None if everything else set(numbers)):
+        say(f"forgotten: always {each.answer} {harmless(about(each), keep='')}")
 
 
 @app.verb()
@@ -110,7 +116,7 @@ def _call(written: str) -> dict[str, Any]:
     return call["toolCall"] if isinstance(call.get("toolCall"), dict) else call
 
 
-def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "Policy":
+def _policy(profile: str, approve: Approve | None) -> "Policy":
     from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
     from acp_launch.cli.run_request import rules_of
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from acp_launch.cli.verb import at_home, check_session_name, find_profile
+from acp_launch.cli.verb import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
@@ -57,7 +57,7 @@ class Ready(NamedTuple):
     credentials: "Mapping[str, Credentials]" = NOTHING
 
 
-def agent_plan(name: str, settings: Settings, *, cwd: Path | None = None, trust: bool) -> Ready:
+def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> Ready:
     """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
@@ -66,6 +66,7 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None = None, trust:
     from acp_launch.process.spawn import require_platform
 
     require_platform()
+    settings = load_settings()
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
     return ready(replace(resolved, needs=needs), settings, with_logins=False)

@@ -5,10 +5,21 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from acp_launch import leave
-from acp_launch.cli.verb import Argument, Locked, Option, Plain, TraceFile, Trust, read_duration, read_keep
+from acp_launch.cli.verb import (
+    Approve,
+    Argument,
+    Locked,
+    Option,
+    Output,
+    Plain,
+    TraceFile,
+    Trust,
+    read_duration,
+    read_keep,
+)
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
@@ -26,7 +37,7 @@ if TYPE_CHECKING:
     from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion, TurnEnd
     from acp_launch.session.opening import Setting
-    from acp_launch.session.permission.policy import Approve, Policy
+    from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
@@ -65,10 +76,9 @@ class RunRequest(NamedTuple):
     new: Annotated[bool, Option("--new", "Start a new session, even if the name has one.")] = False
     no_replay: Annotated[bool, Option("--no-replay", "Resume without showing the history.")] = False
     cwd: Annotated[Path | None, Option("--cwd", "The session's working directory.")] = None
-    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")] = "text"
+    output: Output = "text"
     approve: Annotated[
-        Literal["all", "reads", "none"] | None,
-        Option("--approve", "Approve permission requests: all, only reads, or none."),
+        Approve | None, Option("--approve", "Approve permission requests: all, only reads, or none.")
     ] = None
     timeouts: Annotated[
         tuple[Limit, ...],

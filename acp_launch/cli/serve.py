@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, load_settings
+from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, load_settings, silence
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
@@ -65,9 +65,8 @@ def _streams() -> tuple[int, int]:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
         raise UsageError("serve is started by an editor, which speaks ACP on a pipe to its stdin", fix=fix)
-    source, sink, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    source, sink = os.dup(0), os.dup(1)
+    silence(0)
     os.dup2(2, 1)
     return source, sink
 

@@ -4,7 +4,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,9 +14,11 @@ from acp_launch.cli.verb import (
     Json,
     OnlyProfile,
     Option,
+    Output,
     TraceFile,
     Trust,
     Yes,
+    answer,
     check_session_name,
     load_settings,
     read_duration,
@@ -104,20 +106,17 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     """Show a session's details."""
     from msgspec.structs import asdict
 
-    from acp_launch.console import sessions, stdout
+    from acp_launch.console import sessions
 
     record = _find(name, profile)
-    if as_json:
-        stdout.put_json(asdict(record))
-    else:
-        stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
+    answer(asdict(record), sessions.details(record, now=time.time(), home=str(Path.home())), as_json=as_json)
 
 
 @app.verb()
 def wait(
     name: Name,
     profile: Profile = None,
-    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")] = "text",
+    output: Output = "text",
     timeout: Annotated[
         Duration | None, Option("--timeout", "How long to wait; the turn goes on.", "DURATION", read_duration)
     ] = None,
@@ -299,7 +298,6 @@ def _agent(record: "Record") -> str:
 
 def _with_agent(
     planned: "Ready",
-    settings: "Settings",
     story: "Callable[[Connection], Awaitable[T]]",
     trace: Path | None = None,
 ) -> T:
@@ -317,7 +315,7 @@ def _with_agent(
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
 
-    return with_agent(planned, settings, "session", advised, trace=trace)
+    return with_agent(planned, "session", advised, trace=trace)
 
 
 def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
@@ -329,17 +327,17 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool
         limit = planned.plan.timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return _with_agent(planned, load_settings(), story, trace)
+    return _with_agent(planned, story, trace)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.console import sessions, stdout
+    from acp_launch.console import sessions
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, load_settings(), trust=trust)
+    planned = agent_plan(profile, trust=trust)
     plan = planned.plan
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
@@ -348,13 +346,10 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = _with_agent(planned, load_settings(), story, trace)
-    if as_json:
-        stdout.put_json({"sessions": found})
-    elif found:
-        stdout.line(sessions.agent_table(found, home=str(Path.home())))
-    else:
-        say("the agent has no sessions in this directory; --all lists those of all directories")
+    found = _with_agent(planned, story, trace)
+    text = sessions.agent_table(found, home=str(Path.home())) if found else ""
+    nothing = "the agent has no sessions in this directory; --all lists those of all directories"
+    answer({"sessions": found}, text, nothing, as_json=as_json)
 
 
 def _plan_of(record: "Record", *, trust: bool) -> "Ready":
@@ -369,7 +364,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Ready":
             fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
-        return agent_plan(record.profile, load_settings(), cwd=Path(record.cwd), trust=trust)
+        return agent_plan(record.profile, cwd=Path(record.cwd), trust=trust)
     except NotTrusted:
         raise
     except LaunchError as error:

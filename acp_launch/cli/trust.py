@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Json, Option, Yes, load_settings
-from acp_launch.console.stderr import harmless, say, tell
+from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings
+from acp_launch.console.stderr import harmless, tell
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
 
@@ -41,17 +41,12 @@ def trust(
 
 
 def _list(settings: "Settings", *, as_json: bool) -> None:
-    from acp_launch.console import stdout
     from acp_launch.console.trust import table, table_json
     from acp_launch.profile.trust import accepted
 
     found = accepted(settings)
-    if as_json:
-        stdout.put_json(table_json(found))
-    elif found:
-        stdout.line(table(found))
-    else:
-        say("no profile of a project is trusted yet")
+    text = table(found) if found else ""
+    answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:

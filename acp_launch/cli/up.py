@@ -13,7 +13,17 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, find_profile, load_settings, read_keep
+from acp_launch.cli.verb import (
+    Argument,
+    Locked,
+    Option,
+    TraceFile,
+    Trust,
+    find_profile,
+    load_settings,
+    read_keep,
+    silence,
+)
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, StateError, UsageError
@@ -247,7 +257,9 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
             again = ours("up", request.profile, "--replace")
             raise UsageError(f"{request.profile} is up{who}", fix=f"to start it again: {again}")
         if pipe is not None:  # everything that a user may be asked is answered, and nothing is started yet
-            _leave_terminal()
+            if os.getsid(0) != os.getpid():
+                os.setsid()  # closing the terminal, and Ctrl-C on it, do not concern us any more
+            silence(0)
         with (
             open_registry(settings.state) as registry,
             launch_agent(settings, found, request.trace, "up") as started,
@@ -312,10 +324,7 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
     os.close(pipe)
     sys.stdout.flush()
     sys.stderr.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    os.close(null)
+    silence(1, 2)
 
 
 @contextmanager
@@ -422,12 +431,3 @@ def _wait_until_up(child: int, reading: int) -> Begun:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return Begun(code if code >= 0 else 128 - code, child)
-
-
-def _leave_terminal() -> None:
-    """Become a process without a terminal: closing it, and Ctrl-C on it, do not concern us any more."""
-    if os.getsid(0) != os.getpid():
-        os.setsid()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)

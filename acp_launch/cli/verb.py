@@ -16,6 +16,7 @@ parameters from the same declaration. A value is a flag (`bool`), a text, a path
 those for several values. The module imports little, because help is made from it.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -149,6 +150,8 @@ def read_keep(text: str) -> Duration:
 
 
 # Arguments and options of several verbs.
+Approve = Literal["all", "reads", "none"]
+Output = Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")]
 ProfileName = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]
 OnlyProfile = Annotated[str | None, Argument("[PROFILE]", "Only this profile's.")]
 Directory = Annotated[Path | None, Option("--cwd", "The session's directory.", "DIR")]
@@ -160,6 +163,14 @@ TraceFile = Annotated[
 ]
 Trust = Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")]
 Yes = Annotated[bool, Option("--yes -y", "Do not ask.")]
+
+
+def silence(*descriptors: int) -> None:
+    """Let these descriptors lead nowhere."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for each in descriptors:
+        os.dup2(null, each)
+    os.close(null)
 
 
 def check_session_name(session: str | None) -> str | None:
@@ -206,6 +217,19 @@ def usable_profiles(settings: "Settings") -> "list[Found]":
     from acp_launch.profile.discover import discover, here
 
     return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]
+
+
+def answer(data: object, text: str, otherwise: str = "", *, as_json: bool) -> None:
+    """Print the answer of a verb: `data` as JSON, or `text`; where there is no text, say `otherwise` on stderr."""
+    from acp_launch.console import stdout
+    from acp_launch.console.stderr import say
+
+    if as_json:
+        stdout.put_json(data)
+    elif text:
+        stdout.line(text)
+    else:
+        say(otherwise)
 
 
 class Parameter(NamedTuple):
