@@ -145,7 +145,8 @@ def trust(
         return of_error("trust", error)[0]
     if found.is_trusted:
         return ok("trust", "", GOOD[found.how], how=found.how)
-    fix = _fix(loaded, found)
+    fix = f"to trust it: acp-launch trust {quote(loaded.found.called)}; to run it once: --trust"
+    fix = "make it a file in the project that only you can write" if found.how == "doubtful" else fix
     if is_waved and found.how != "doubtful":
         return warning("trust", "", f"{BAD[found.how]}; trusted for this run (--trust)", fix, how=found.how)
     why = f"{BAD[found.how]}{': ' if found.doubts else ''}{'; '.join(found.doubts)}; nothing was started"
@@ -153,13 +154,6 @@ def trust(
     lines = [_COLOUR.sub("", line) for line in report(found)]
     more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
     return replace(check, detail=(*lines[:MOST], *more))
-
-
-def _fix(loaded: Loaded, found: TrustState) -> str:
-    if found.how == "doubtful":
-        return "make it a file in the project that only you can write"
-    name = quote(loaded.found.called)
-    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 def secret_checks(outcomes: Mapping[str, Outcome], *, has_terminal: bool) -> Iterator[Check]:

@@ -350,7 +350,10 @@ def _logging_in(
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
-    """Return the sessions that hosts hold, by project, profile and name. A host that does not answer is told of."""
+    """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
+    asks or idle. A host that does not answer is told of."""
+    from msgspec.structs import replace
+
     from acp_launch.errors import StateError
     from acp_launch.host.door import read_status
     from acp_launch.host.place import any_host, hosts
@@ -362,5 +365,7 @@ def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
         except StateError as error:
             tell(f"{error.message}", style=YELLOW)
             continue
-        found |= {(note.project, note.profile, each.name): each for each in sessions}
+        for each in sessions:
+            state_word = "runs" if each.state == "works" else each.state
+            found[note.project, note.profile, each.name] = replace(each, state=state_word)
     return found

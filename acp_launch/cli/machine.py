@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings
 
-STATES = {"works": "runs"}  # of a session of a host, as users call them: runs, asks or idle
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
 LOOK = 0.25  # seconds between two checks for new lines of a log
 LONGEST = 16 * 1024 * 1024  # bytes of a line of a trace; ours have at most half of that
@@ -96,7 +95,7 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
         if (status := hosted.get(each.key)) is not None:
             shown = shown._replace(
                 title=title or status.title,
-                state=STATES.get(status.state, status.state),
+                state=status.state,
                 age=max(0.0, now - status.since),
                 fronts=status.fronts,
                 queued=status.queued,

@@ -50,7 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     except (OSError, RuntimeError, BaseExceptionGroup) as error:
         return _report(error)
     finally:
-        _dismiss_guards()
+        if guard := sys.modules.get("acp_launch.process.guard"):
+            guard.dismiss_guards()  # those that were forked for a launch that did not start
 
 
 def _report(error: BaseException) -> int:
@@ -66,12 +67,6 @@ def _report(error: BaseException) -> int:
     if isinstance(error, OSError) and error.filename is None:
         return _stdout_is_full(error)  # only a descriptor we were given has no name
     raise error
-
-
-def _dismiss_guards() -> None:
-    """End the guards that were forked for a launch that did not start."""
-    if guard := sys.modules.get("acp_launch.process.guard"):
-        guard.dismiss_guards()
 
 
 def _run(arguments: Sequence[str]) -> int:

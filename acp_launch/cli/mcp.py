@@ -29,11 +29,9 @@ from acp_launch.problem import did_you_mean, ours
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.cli.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
-    from acp_launch.mcp.client import Limit, Survey, ToolResult
-    from acp_launch.mcp.message import Tool
+    from acp_launch.mcp.client import Limit
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 STDIN = Path("-")
@@ -81,12 +79,22 @@ def inspect(
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
+    from acp_launch.mcp.message import roots_result
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
     async def story(started: "StartedServer") -> None:
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
-        await servers.show_survey(found, _facts(wanted, started, found), wanted.variables, as_json=as_json)
+        facts = {
+            "profile": wanted.plan.profile,
+            "name": wanted.server.name,
+            "after": started.after,
+            "remote": started.remote,
+            "era": started.era,
+            "hidden": sum(not wanted.policy.allows(tool) for tool in found.tool_names),
+            **roots_result(wanted.roots),
+        }
+        await servers.show_survey(found, facts, wanted.variables, as_json=as_json)
 
     with_server(wanted, story, verbose=verbose, offers_roots=True)
 
@@ -104,13 +112,13 @@ def tools(
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
+    from acp_launch.mcp import client
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
-    policy = _policy(wanted)
 
     async def story(started: "StartedServer") -> None:
-        found = await _tools(started)
-        seen = [tool for tool in found if policy.allows(tool.name)]
+        found = await client.tools(started.connection, started.server, limit=started.limit)
+        seen = [tool for tool in found if wanted.policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
     with_server(wanted, story, verbose=verbose)
@@ -136,6 +144,8 @@ def call(
     """Call a tool and print its result."""
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
+    from acp_launch.mcp import client
+    from acp_launch.mcp.arguments import fit_arguments
 
     given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
@@ -143,7 +153,14 @@ def call(
     limit = _limit(wanted, timeout)
 
     async def story(started: "StartedServer") -> bool:
-        result = await _call(wanted, started, chosen, given, limit)
+        known = {
+            each.name: each for each in await client.tools(started.connection, started.server, limit=started.limit)
+        }
+        if chosen not in known:
+            called, hint = wanted.server.name, did_you_mean(chosen, list(filter(wanted.policy.allows, known)))
+            what = f'the MCP server "{called}" has no tool "{chosen}"{hint}'
+            raise UsageError(what, fix=ours("mcp", "tools", wanted.plan.called, called))
+        result = await client.call_tool(started.connection, chosen, fit_arguments(given, known[chosen]), limit)
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
@@ -193,41 +210,6 @@ def status(
     show(profile, name, every=every, as_json=as_json)
 
 
-def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:
-    """Collect what is known of a server besides its own answers."""
-    from acp_launch.mcp.message import roots_result
-
-    policy = _policy(wanted)
-    return {
-        "profile": wanted.plan.profile,
-        "name": wanted.server.name,
-        "after": started.after,
-        "remote": started.remote,
-        "era": started.era,
-        "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **roots_result(wanted.roots),
-    }
-
-
-async def _tools(started: "StartedServer") -> "list[Tool]":
-    from acp_launch.mcp.client import tools
-
-    return await tools(started.connection, started.server, limit=started.limit)
-
-
-async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
-    """Call a tool, after reading its schema, which decides the types of the arguments."""
-    from acp_launch.mcp.arguments import fit_arguments
-    from acp_launch.mcp.client import call_tool
-
-    known = {each.name: each for each in await _tools(started)}
-    if tool not in known:
-        name, hint = wanted.server.name, did_you_mean(tool, list(filter(_policy(wanted).allows, known)))
-        what = f'the MCP server "{name}" has no tool "{tool}"{hint}'
-        raise UsageError(what, fix=ours("mcp", "tools", wanted.plan.called, name))
-    return await call_tool(started.connection, tool, fit_arguments(given, known[tool]), limit)
-
-
 def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
     from acp_launch.mcp.client import PATIENCE, Limit
 
@@ -235,12 +217,6 @@ def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
         return Limit(timeout, False, "--timeout DURATION")
     knob = f"--timeout DURATION, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
     return Limit(wanted.server.timeouts.call or PATIENCE, True, knob)
-
-
-def _policy(wanted: "Probe") -> "ToolPolicy":
-    from acp_launch.bridge.toolpolicy import ToolPolicy
-
-    return ToolPolicy(wanted.server.name, wanted.server.tools)
 
 
 def _check_tool(wanted: "Probe", tool: str | None) -> str:
@@ -256,7 +232,7 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
         raise UsageError("no tool is given", fix=shown)
     if tool.encode(errors="replace").decode() != tool:
         raise UsageError("the tool's name is not UTF-8", fix=shown)
-    if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):
+    if refusal := wanted.policy.refusal(request(0, "tools/call", {"name": tool})):
         raise UsageError(refusal, fix=f"allow it: mcp_servers.{wanted.server.name}.tools in the profile")
     return tool
 

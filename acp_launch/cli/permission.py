@@ -23,7 +23,6 @@ from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
 
 app = Group("Permissions of agents: test, list, forget, log.")
@@ -44,11 +43,13 @@ def test(
     as_json: Json = False,
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
+    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
+    from acp_launch.cli.run_request import rules_of
     from acp_launch.console import permissions
     from acp_launch.session.permission.policy import consider, judge
 
-    asked = _call(call)
-    policy = _policy(profile, approve)
+    asked, settings = _call(call), load_settings()
+    policy = rules_of(require_plan(resolved_from(loaded_profile(profile, settings))), settings, approve)
     verdict, looked_at = judge(policy, asked), list(consider(policy, asked))
     text = permissions.verdict(verdict, looked_at, verbose=verbose)
     answer(permissions.verdict_json(verdict, looked_at), text, as_json=as_json)
@@ -86,10 +87,13 @@ def log(
 ) -> None:
     """Show what agents asked, what was answered, and by which rule; the latest comes last."""
     from acp_launch.console import permissions, stdout
+    from acp_launch.profile.discover import SUFFIXES
     from acp_launch.session.permission.audit import entries, files
 
-    state = load_settings().state
-    found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
+    state, name = load_settings().state, profile
+    if name and name.endswith(SUFFIXES):  # its log has the name without
+        name = Path(name).stem
+    found, damaged = entries(files(state, name), last)
     for entry in found if as_json else ():
         stdout.put_json(entry)
     if found and not as_json:
@@ -116,14 +120,6 @@ def _call(written: str) -> dict[str, Any]:
     return call["toolCall"] if isinstance(call.get("toolCall"), dict) else call
 
 
-def _policy(profile: str, approve: Approve | None) -> "Policy":
-    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
-    from acp_launch.cli.run_request import rules_of
-
-    settings = load_settings()
-    return rules_of(require_plan(resolved_from(loaded_profile(profile, settings))), settings, approve)
-
-
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.plan.resolve import ADHOC
@@ -134,10 +130,3 @@ def _shelf(profile: str) -> "AnswerStore":
         return AnswerStore(load_settings().state, str(project_of(here())), profile)
     found = find_profile(profile)
     return AnswerStore(load_settings().state, str(found.project), found.name, found.called)
-
-
-def _name(profile: str) -> str:
-    """Return the profile's name as its log has it, also if the profile no longer exists."""
-    from acp_launch.profile.discover import SUFFIXES
-
-    return Path(profile).stem if profile.endswith(SUFFIXES) else profile

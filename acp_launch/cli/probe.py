@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.cli.operation import StartedProgram, verb_processes
 from acp_launch.cli.planning import Ready, find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.console.servers import ServerMessages, say_downloading
@@ -52,6 +53,10 @@ class Probe(Struct, frozen=True, kw_only=True):
     def variables(self) -> Mapping[str, Value]:
         """The variables that the server gets, in its environment or as headers."""
         return self.server.env if isinstance(self.server, RemotePlan) else self.plan.agent.env
+
+    @property
+    def policy(self) -> ToolPolicy:
+        return ToolPolicy(self.server.name, self.server.tools)
 
     @property
     def roots(self) -> tuple[Path, ...]:

@@ -151,21 +151,16 @@ def _read_variable(name: str) -> str:
     raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
 
 
-def _prompt(name: str, places: Sequence[str]) -> str:
-    """Return the prompt in one row of the terminal."""
+def _ask(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.console.ask.room import screen
     from acp_launch.console.stdout import fit
-
-    what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
-    if places:
-        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
-    return f"{fit(what, columns - 3)}: "
-
-
-def _ask(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.secret.hidden_input import ask_hidden
 
-    text = ask_hidden(_prompt(name, places), fix=f"pipe it in: acp-launch secret set {name} < FILE")
+    what = f'value of the secret "{name}"'
+    if places:
+        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
+    prompt = f"{fit(what, screen()[0] - COLUMNS - 3)}: "  # in one row of the terminal
+    text = ask_hidden(prompt, fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
         raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
     return text

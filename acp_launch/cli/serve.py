@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from acp_launch.serve.face import EditorFeed
     from acp_launch.serve.session import SessionPlan
     from acp_launch.session.hold import Key
-    from acp_launch.session.permission.gate import Gate
 
 
 class Serve(NamedTuple):
@@ -222,15 +221,20 @@ class _Served:
 
         if self.host is not None:
             from acp_launch.host.front import enter_from_editor
+            from acp_launch.session.permission.gate import Gate
+            from acp_launch.session.permission.policy import policy
 
-            _require_place(self.plan, cwd)
+            if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
+                what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
+                down = ours("down", self.plan.called)
+                raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
             with open_registry(self.settings.state) as registry:
                 yield SessionPlan(
                     plan=self.plan,
                     secrets={},
                     credentials={},
                     wishes=settings_of(self.plan),
-                    gate=_closed_gate(self.plan),
+                    gate=Gate(policy(self.plan, approve="all")),  # the host decides
                     registry=registry,
                     hold=lambda name: nullcontext(),
                     enters=enter_from_editor,
@@ -319,14 +323,6 @@ def _hold(state: Path, key: "Key") -> "Iterator[None]":
         yield
 
 
-def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
-    """Require the directory of the host of this plan, in which all its sessions are."""
-    if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
-        what = f"{plan.called} is up in {plan.cwd}, and its sessions work only there"
-        down = ours("down", plan.called)
-        raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
-
-
 @contextmanager
 def _name_place(cwd: Path) -> "Iterator[None]":
     """Say where to trust a profile, as an editor shows the error and not the directory."""
@@ -337,11 +333,3 @@ def _name_place(cwd: Path) -> "Iterator[None]":
 
         error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
         raise
-
-
-def _closed_gate(plan: "LaunchPlan") -> "Gate":
-    """Return the gate of what is decided elsewhere: in the sessions, or by the host."""
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
-
-    return Gate(policy(plan, approve="all"))

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.planning import Ready
     from acp_launch.cli.run_request import Screen
-    from acp_launch.console.sessions import States
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.session.connection import Connection
@@ -79,6 +78,7 @@ def list_(
     trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
+    from acp_launch.cli.attach import hosted_sessions
     from acp_launch.cli.run import list_sessions
     from acp_launch.console import sessions, stdout
 
@@ -89,7 +89,7 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
         more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
-    states = _states() if records else {}
+    states = {key: each.state for key, each in hosted_sessions(load_settings().state).items()} if records else {}
     if as_json:
         stdout.put_json(sessions.table_json(records, states))
     elif records:
@@ -242,19 +242,6 @@ def prune(
         say(f"no session was last used more than {older_than} ago")
     elif gone:
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
-
-
-def _states() -> "States":
-    """Return the states of the sessions that hosts hold."""
-    from acp_launch.host.place import any_host
-
-    state = load_settings().state
-    if not any_host(state):
-        return {}
-    from acp_launch.cli.attach import hosted_sessions
-    from acp_launch.cli.machine import STATES
-
-    return {key: STATES.get(status.state, status.state) for key, status in hosted_sessions(state).items()}
 
 
 def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":

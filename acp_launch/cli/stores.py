@@ -199,7 +199,9 @@ class Vault:
             self.store = opening()
         except StoreFault as fault:
             raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
-        self.index = NameIndex(settings.state, _identity(settings, self.store.label))
+        kind, label = settings.secrets.store, self.store.label
+        backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
+        self.index = NameIndex(settings.state, label if kind == "file" else f"{kind} {backend}".strip())
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.
@@ -276,10 +278,3 @@ class Vault:
         hint = did_you_mean(names[0], self.index.names())
         listed = ", ".join(f'"{name}"' for name in names)
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
-
-
-def _identity(settings: Settings, label: str) -> str:
-    """Return a text that identifies this store among the user's stores."""
-    store = settings.secrets.store
-    backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
-    return label if store == "file" else f"{store} {backend}".strip()

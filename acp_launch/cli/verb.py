@@ -250,7 +250,9 @@ class Parameter(NamedTuple):
         if isinstance(self.note, Option) and self.note.read:
             return self.note.read(text)
         if get_origin(self.kind) is Literal:
-            return _one_of(get_args(self.kind), text)
+            if text not in get_args(self.kind):
+                raise ValueError(text)
+            return text
         return self.kind(text)
 
 
@@ -314,12 +316,6 @@ def _value(rest: Iterator[str]) -> str:
     if value.startswith("-") and value != "-":
         raise ValueError(value)
     return value
-
-
-def _one_of(choices: Sequence[str], text: str) -> str:
-    if text not in choices:
-        raise ValueError(text)
-    return text
 
 
 def _take(argument: Parameter, words: list[str]) -> dict[str, Any]:
