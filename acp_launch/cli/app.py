@@ -22,7 +22,10 @@ class Commands(TyperGroup):
     """A group of commands. Its `--help` wraps a long sentence where typer would cut it."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = {name: _sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
+        rows = {}
+        for name in self.list_commands(ctx):
+            first, stop, _ = str(self.get_command(ctx, name).help or "").partition("\n")[0].partition(". ")
+            rows[name] = first + stop.strip()  # the first sentence
         width = max(map(len, rows))
         for heading, names in self.headings(rows):
             with formatter.section(heading):
@@ -42,12 +45,6 @@ class Commands(TyperGroup):
         yield "Commands", names
 
 
-def _sentence(command: Any) -> str:
-    """Return the first sentence of a command's help."""
-    first, stop, _ = str(command.help or "").partition("\n")[0].partition(". ")
-    return first + stop.strip()
-
-
 class AllCommands(Commands):
     """The commands of acp-launch, made of the verbs when they are asked for."""
 
@@ -60,7 +57,13 @@ class AllCommands(Commands):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in VERBS and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _make(cmd_name)
+            verb = load(cmd_name)
+            alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            if isinstance(verb, typer.Typer):
+                alone.add_typer(verb, name=cmd_name)
+            else:
+                alone.command(cmd_name)(_command(verb))
+            self.commands[cmd_name] = get_group(alone).commands[cmd_name]
         return super().get_command(ctx, cmd_name)
 
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
@@ -86,16 +89,6 @@ class Group(typer.Typer):
         """Let this be carried out if only the group is named; else it is called as well, and knows from its context."""
         self.callback(invoke_without_command=True, no_args_is_help=False)(_command(verb))
         return verb
-
-
-def _make(name: str) -> Any:
-    verb = load(name)
-    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    if isinstance(verb, typer.Typer):
-        alone.add_typer(verb, name=name)
-    else:
-        alone.command(name)(_command(verb))
-    return get_group(alone).commands[name]
 
 
 app = typer.Typer(
@@ -124,7 +117,6 @@ def root(
 
 
 def _command(verb: Verb) -> Callable[..., None]:
-    """Make a typer command of a verb."""
     known = parameters(verb)
 
     def command(**given: Any) -> None:

@@ -182,7 +182,6 @@ def _brought_up(request: RunRequest) -> "Begun":
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
-    """Say why a host is not used."""
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 

@@ -54,7 +54,7 @@ from acp_launch.process.program import Running, stop
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.discover import discover, here
 from acp_launch.profile.load import Loaded, shown
-from acp_launch.protocol.acp import Capabilities, Offers
+from acp_launch.protocol.acp import Offers
 from acp_launch.rpc import connected
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Outcome, Store
@@ -325,14 +325,17 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
                 how_to_continue(able, replay=True, name=self.continued.name)
             none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.wallet.settings, plan))
             opened = await open_requested(plan, self.wallet.secrets, request, connection, client, none, log_in)
-            await _give_back(connection, opened.ready.session_id, able, plan.timeouts.session)
+            if able.delete or able.close:
+                end = connection.conversation.end("delete" if able.delete else "close", opened.ready.session_id)
+                what = "answer about the end of a session from the agent"
+                with suppress(AgentRefused):  # the check is about opening, which has worked
+                    await connection.call(end, what=what, limit=plan.timeouts.session)
         except LaunchError as error:
             self._advise(error, child)
             return answers.no_session(error, self.wallet.called, has_log=bool(child.stderr_tail()))
         return answers.session(moments[-1] - moments[0])
 
     async def _check_server(self, part: ProfilePart, processes: VerbProcesses, hurry: asyncio.Event) -> None:
-        """Check a server and stop its process."""
         server, plan = part.planned, part.plan
         assert server is not None and plan is not None
         telling = ServerMessages(server.name, verbose=False)
@@ -372,14 +375,6 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         trace = str(self.trace or "")
         point_to_trace(error, trace)
         refer_to_log(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
-
-
-async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:
-    if not able.delete and not able.close:
-        return
-    call = connection.conversation.end("delete" if able.delete else "close", session_id)
-    with suppress(AgentRefused):  # the check is about opening, which has worked
-        await connection.call(call, what="answer about the end of a session from the agent", limit=limit)
 
 
 async def _survey(started: StartedServer) -> Survey:

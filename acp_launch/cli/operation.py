@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from acp_launch.cli.start import agent_log, agent_process, both, guard, server_logs, with_workdir, write_trace
+from acp_launch.cli.start import agent_log, agent_process, both, guard, server_logs, with_workdir
 from acp_launch.cli.verb import load_settings
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
@@ -168,8 +168,7 @@ def verb_processes(
     `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
     """
     with (
-        guard(settings, plan, verb) as watching,
-        write_trace(trace, plan, verb) as tracing,
+        guard(settings, plan, verb, trace) as (watching, tracing),
         closing(agent_log(settings, plan)) as log,
         closing(server_logs(settings, plan)) as logs,
         ExitStack() as ending,

@@ -192,7 +192,6 @@ class Reloading:
         return _Reread(content, Ready(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
-        """Look up the secrets that are not known yet."""
         from acp_launch.cli.stores import open_store, outcomes
         from acp_launch.errors import MachineError
         from acp_launch.plan.model import unfit, unmet

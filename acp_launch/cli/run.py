@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import SessionStatus
     from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.profile.discover import Found
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
@@ -334,6 +333,9 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
 
 
 def _profile(settings: "Settings") -> str:
+    from acp_launch.console import profiles
+    from acp_launch.profile.load import inspect
+
     found = usable_profiles(settings)
     of_project = [each for each in found if each.origin == "project"]
     if len(of_project) == 1:
@@ -341,18 +343,10 @@ def _profile(settings: "Settings") -> str:
         return of_project[0].name
     others = ("user",) if of_project else ("user", "built-in")
     offered = [*of_project, *(each for each in found if each.origin in others)]
-    return _pick_profile(offered, settings)
-
-
-def _pick_profile(offered: "Sequence[Found]", settings: "Settings") -> str:
-    from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect
-
-    entries = [(found, *inspect(found, cache=settings.cache)) for found in offered]
+    entries = [(each, *inspect(each, cache=settings.cache)) for each in offered]
     if not can_pick():
         profiles.show_list(entries, as_json=False)
-        fix = f"name one: {ours('run', offered[0].name, 'PROMPT')}"
-        raise UsageError("no profile is given", fix=fix)
+        raise UsageError("no profile is given", fix=f"name one: {ours('run', offered[0].name, 'PROMPT')}")
     from acp_launch.interactive.picker import PickList
 
     rows = list(profiles.rows(entries))

@@ -131,14 +131,13 @@ class _Served:
             return None
         from acp_launch.cli.attach import resolved_for_front
         from acp_launch.cli.planning import Ready
-        from acp_launch.cli.start import guard, write_trace
+        from acp_launch.cli.start import guard
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
         note = self._host_of(plan) if plan is not None else None
         if plan is not None and note is not None:
             self.ready, self.plan = Ready(plan), plan
-            self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
-            self.trace = stack.enter_context(write_trace(self.request.trace, plan, "serve"))
+            self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
         return note
 
     def _host_of(self, plan: "LaunchPlan") -> "HostNote | None":

@@ -245,7 +245,6 @@ def prune(
 
 
 def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
-    """Delete the sessions that are not in use."""
     gone = []
     for record in records:
         try:

@@ -49,18 +49,28 @@ TOLD = 5  # names of files in a message
 
 
 @contextmanager
-def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
+def guard(
+    settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None
+) -> "Iterator[tuple[Guard, Trace | None]]":
     """Record a launch and guard it. Enter before the first child starts, and leave after the last has ended.
 
     Use `launch.loop.supervised` within it while an event loop runs. `verb` is the name in `ps`. Processes left behind
-    by earlier launches are ended first.
+    by earlier launches are ended first. A trace of the launch is written to the file `trace`, if it is given.
 
     Raises:
         Exhausted: the launch needs more open files than the limit allows.
+        UsageError: the file cannot be written.
     """
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
-    _clear(settings)
+    if files(settings.state):
+        from acp_launch.process.leftovers import clear
+
+        if ended := clear(settings.state):
+            from acp_launch.console.processes import sentence
+
+            for each in ended:
+                report(sentence(each))
     record = LaunchRecord(settings.state, report)
     made = Guard(record, report)
     try:
@@ -68,23 +78,17 @@ def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
             record.begin(verb, plan.profile)
             record.works_in(plan.cwd)
             made.start()
-        yield made
+        if trace is None:
+            yield made, None
+            return
+        from acp_launch.trace import tracing
+
+        with tracing(trace, verb, plan.profile, report) as written:
+            yield made, written
     finally:
         with deferred():
             made.dismiss()
             record.remove()
-
-
-def _clear(settings: Settings) -> None:
-    if not files(settings.state):
-        return
-    from acp_launch.process.leftovers import clear
-
-    if ended := clear(settings.state):
-        from acp_launch.console.processes import sentence
-
-        for each in ended:
-            report(sentence(each))
 
 
 def report(text: str) -> None:
@@ -199,22 +203,6 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
         log.close()
 
 
-@contextmanager
-def write_trace(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | None]":
-    """Write a trace of the launch to `file`, if it is given.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    if file is None:
-        yield None
-        return
-    from acp_launch.trace import tracing
-
-    with tracing(file, verb, plan.profile, report) as trace:
-        yield trace
-
-
 class Launched(Struct, frozen=True):
     """What was started: the process of the agent of a plan, whose servers have directories."""
 
@@ -247,8 +235,7 @@ def launch_agent(
     """
     plan = ready.plan
     with (
-        guard(settings, plan, verb) as watching,
-        write_trace(trace, plan, verb) as tracing,
+        guard(settings, plan, verb, trace) as (watching, tracing),
         with_workdirs(settings, plan) as given,
         agent_process(ready) as spawned,
     ):

@@ -128,14 +128,13 @@ def _integrity(each: "Used") -> tuple[str, ...]:
     source, _, spec = each.package.partition(":")
     if source == "binary":
         raise RegistryError(f"{spec} was installed unverified, so it has no hash to lock", fix="choose another agent")
-    found = _of_npm(spec) if source == "npm" else _of_pypi(spec)
+    if source == "npm":
+        found = tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"])))
+    else:
+        found = _of_pypi(spec)
     if not found:
         raise RegistryError(f"the registry of {source} has no hash of {spec}", fix="check its name and version")
     return found
-
-
-def _of_npm(spec: str) -> tuple[str, ...]:
-    return tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"])))
 
 
 def _of_pypi(spec: str) -> tuple[str, ...]:

@@ -168,7 +168,6 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
 
 
 def _tell_host(note: "HostNote", what: str) -> None:
-    """Say what is up."""
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import read_status
 
