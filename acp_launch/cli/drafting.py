@@ -5,7 +5,6 @@ The profile is decided before anything is written, so leaving in the middle leav
 removed if the rest cannot be written. Then servers are imported into it, as into any other profile.
 """
 
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import typer
 from msgspec import Struct
 
 from acp_launch.cli import profiles
-from acp_launch.cli.edit import server_entry
+from acp_launch.cli.import_request import ImportRequest, InitRequest
 from acp_launch.cli.importing import (
     CredentialStore,
     import_source,
@@ -23,7 +22,6 @@ from acp_launch.cli.importing import (
     own_profiles,
     read_drafts,
 )
-from acp_launch.cli.imports import Import, Init
 from acp_launch.cli.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import interop, problems
@@ -38,7 +36,7 @@ from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.discover import PARENT, Found, find, here, project_of
 from acp_launch.profile.edit import judged
 from acp_launch.profile.load import load, shown
-from acp_launch.profile.scaffold import NewServer, beginning, called, extending, without_servers
+from acp_launch.profile.scaffold import beginning, called, extending, without_servers
 from acp_launch.profile.trust import FOREIGN, accept, trust_state
 from acp_launch.settings.load import lies_in
 from acp_launch.settings.model import Settings
@@ -57,7 +55,7 @@ class ProfileDraft(Struct, frozen=True):
 
 
 def create(
-    request: Init, sources: tuple[Finding, ...] | None = None, credentials: CredentialStore | None = None
+    request: InitRequest, sources: tuple[Finding, ...] | None = None, credentials: CredentialStore | None = None
 ) -> str:
     """Make a draft from the options, or by questions; write it, and return its name.
 
@@ -105,7 +103,7 @@ def import_by_questions() -> str:
             say(f"Profiles here: {', '.join(there)}")
             goal = interop.name(there[0], lambda name: "" if name in there else name_fault(name))
     if goal not in there:
-        return create(Init(goal), chosen, credentials)
+        return create(InitRequest(goal), chosen, credentials)
     _import_into(goal, chosen, credentials)
     return goal
 
@@ -114,7 +112,7 @@ def _import_into(profile: str, chosen: Sequence[Finding], credentials: Credentia
     """Import these files; one that the user declines, or that has nothing new, is left out."""
     for one in chosen:
         try:
-            import_source(str(one.file), profile, one.tool, Import(), credentials)
+            import_source(str(one.file), profile, one.tool, ImportRequest(), credentials)
         except UsageError as refused:
             warn(refused.message)
 
@@ -129,24 +127,7 @@ def _until_ended() -> Iterator[None]:
         raise typer.Exit(CANCELLED) from None
 
 
-def parse_server(written: str) -> NewServer:
-    """Parse a server written as NAME=COMMAND or NAME=URL.
-
-    Raises:
-        UsageError: it is written otherwise.
-    """
-    name, equals, what = written.partition("=")
-    if not name or not equals or not what.strip():
-        raise UsageError("--server takes NAME=COMMAND or NAME=URL", fix="--server 'files=npx -y PACKAGE DIR'")
-    if what.startswith(("https://", "http://")):
-        return NewServer(name, server_entry([], what, None, {}, {}))
-    try:
-        return NewServer(name, server_entry(shlex.split(what), None, None, {}, {}))
-    except ValueError:
-        raise UsageError(f"--server {name}: a quote is not closed", fix="close it") from None
-
-
-def _make_draft(request: Init, settings: Settings, sources: tuple[Finding, ...] | None) -> ProfileDraft:
+def _make_draft(request: InitRequest, settings: Settings, sources: tuple[Finding, ...] | None) -> ProfileDraft:
     """Make a draft from the options, or ask the user.
 
     Raises:
@@ -169,7 +150,7 @@ def _make_draft(request: Init, settings: Settings, sources: tuple[Finding, ...] 
         return _ask(request, settings, sources)
 
 
-def _ask(request: Init, settings: Settings, chosen: tuple[Finding, ...] | None) -> ProfileDraft:
+def _ask(request: InitRequest, settings: Settings, chosen: tuple[Finding, ...] | None) -> ProfileDraft:
     installed = [one.name for one in AGENTS.values() if one.command == PYTHON or shutil.which(one.command)]
     others = [name for name in AGENTS if name not in installed]
     answer = interop.agent([AGENTS[name] for name in (*installed, *others)], installed)
@@ -220,7 +201,7 @@ def _require(found: Found, draft: ProfileDraft, settings: Settings, *, force: bo
         find(draft.extends, start=found.project, settings=settings)
 
 
-def _write(found: Found, draft: ProfileDraft, request: Init, settings: Settings) -> None:
+def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Settings) -> None:
     """Write the profile and the files beside it, all or none.
 
     Raises:

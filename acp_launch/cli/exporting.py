@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from acp_launch.cli.import_request import ExportRequest
 from acp_launch.cli.importing import read_drafts
-from acp_launch.cli.imports import Export
 from acp_launch.cli.planning import loaded_profile, require, require_agreement
 from acp_launch.console import stdout
 from acp_launch.console.interop import join_names, note, show_change, warn
@@ -28,7 +28,7 @@ from acp_launch.profile.trust import trust_state
 from acp_launch.settings import load
 
 
-def export_profile(request: Export, tool: Tool) -> None:
+def export_profile(request: ExportRequest, tool: Tool) -> None:
     """Export a profile to `tool`.
 
     Raises:
@@ -63,7 +63,7 @@ def export_profile(request: Export, tool: Tool) -> None:
         note("an editor that the desktop starts lacks the variables of your shell: acp-launch help serve")
 
 
-def _file(loaded: Loaded, tool: Tool, request: Export) -> Path | None:
+def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
     """Return the file that the export is for; None for a tool without one.
 
     Raises:
@@ -95,7 +95,7 @@ def _launcher() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the editor's directory replaces a module
 
 
-def _write(loaded: Loaded, tool: Tool, found: Exported, request: Export, file: Path) -> None:
+def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
     refuse_escaping_link(file, loaded.found.project)
     source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be

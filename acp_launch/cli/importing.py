@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.imports import Import
+from acp_launch.cli.import_request import ImportRequest
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
 from acp_launch.cli.verb import load_settings, usable_profiles
@@ -130,7 +130,7 @@ def find_sources(source: str, tool: Tool | None) -> tuple[Source, ...]:
 
 
 def import_source(
-    source: str, into: str, tool: Tool | None, request: Import, credentials: CredentialStore | None = None
+    source: str, into: str, tool: Tool | None, request: ImportRequest, credentials: CredentialStore | None = None
 ) -> None:
     """Import `source` into the profile `into`; `credentials` is the store if the caller has opened it already.
 
@@ -162,7 +162,7 @@ class _Import(Struct):
     found: Sequence[Source]
     goal: Target
     credentials: CredentialStore
-    request: Import
+    request: ImportRequest
     new_files: ProfileFiles | None
 
     def run(self) -> None:

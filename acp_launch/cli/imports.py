@@ -4,9 +4,9 @@ The verbs `init`, `import` and `export`: a profile is created, takes servers of 
 They start nothing. `import` stores each credential in the secret store before it writes the profile, and nowhere else.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from acp_launch.cli.verb import Argument, Option, ProfileName, Yes
+from acp_launch.cli.import_request import ExportRequest, ImportRequest, InitRequest
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -15,32 +15,11 @@ if TYPE_CHECKING:
 
     from acp_launch.interop.tools import Tool
 
-AGENT = "NAME|COMMAND"
 
-
-def read_server(written: str) -> object:
-    """Parse a server written as NAME=COMMAND or NAME=URL."""
-    from acp_launch.cli.drafting import parse_server
-
-    return parse_server(written)
-
-
-class Init(NamedTuple):
+class Init(InitRequest):
     """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
 
-    name: Annotated[str | None, Argument("[NAME]", "The profile's name.")] = None
-    agent: Annotated[str | None, Option("--agent -a", "A known agent, or the command that starts another.", AGENT)] = (
-        None
-    )
-    extends: Annotated[str | None, Option("--extends", "Extend another profile instead.", "PROFILE")] = None
-    servers: Annotated[
-        tuple[Any, ...], Option("--server", "An MCP server; repeatable.", "NAME=COMMAND|URL", read_server)
-    ] = ()
-    user: Annotated[bool, Option("--user", "Create it in your own configuration, not in the project.")] = False
-    force: Annotated[bool, Option("--force", "Replace an existing profile of that name.")] = False
-    schema: Annotated[bool, Option("--schema", "Copy the schema for editors into the project, to be committed.")] = (
-        False
-    )
+    __slots__ = ()
 
     def carry_out(self) -> None:
         from acp_launch.cli.drafting import create
@@ -48,19 +27,10 @@ class Init(NamedTuple):
         create(self)
 
 
-class Import(NamedTuple):
+class Import(ImportRequest):
     """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine; a terminal asks."""
 
-    source: Annotated[str | None, Argument("[SOURCE]", "A tool's name, or a file's path.")] = None
-    into: Annotated[str | None, Option("--into", "The profile to import into.", "PROFILE")] = None
-    only: Annotated[tuple[str, ...], Option("--only", "Import only this server or agent; repeatable.", "NAME")] = ()
-    called: Annotated[str | None, Option("--as", "The name for the imported server.", "NAME")] = None
-    origin: Annotated[str | None, Option("--from", "The tool of the file, if its name does not tell.", "TOOL")] = None
-    agent: Annotated[str | None, Option("--agent -a", "The agent of a new profile, as for init.", AGENT)] = None
-    dry_run: Annotated[bool, Option("--dry-run", "Show what would change without changing it.")] = False
-    yes: Yes = False
-    force: Annotated[bool, Option("--force", "Replace servers of the same name.")] = False
-    as_json: Annotated[bool, Option("--json", "Print the list as JSON.")] = False
+    __slots__ = ()
 
     def carry_out(self) -> int:
         from acp_launch.cli.importing import find_sources, import_source
@@ -98,21 +68,10 @@ def _from_the_list(*, as_json: bool) -> int:
     return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0
 
 
-class Export(NamedTuple):
+class Export(ExportRequest):
     """Print or write what makes another tool use a profile. Never prints a secret's value."""
 
-    profile: ProfileName
-    to: Annotated[str, Option("--to", "zed, vscode, claude, codex, ...", "TOOL")]
-    direct: Annotated[bool, Option("--direct", "The agent's own command and the servers, without acp-launch.")] = False
-    write: Annotated[bool, Option("--write", "Write it to the tool's configuration.")] = False
-    file: Annotated[str | None, Option("--file", "Write it to this file instead.", "FILE")] = None
-    yes: Yes = False
-    force: Annotated[bool, Option("--force", "Replace entries of the same name.")] = False
-    trust: Annotated[bool, Option("--trust", "Export a project's profile once without trusting it.")] = False
-
-    @property
-    def writes(self) -> bool:
-        return self.write or self.file is not None
+    __slots__ = ()
 
     def carry_out(self) -> None:
         from acp_launch.cli.exporting import export_profile
