@@ -123,7 +123,7 @@ def server(
 def failure(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
     """Report an error of the agent or of a server; a server that is not required gets only a warning. `has_log`: it
     wrote to stderr."""
-    (check, *_) = of_error("server" if part.server else "agent", error)
+    (check, *_) = of_error(part.kind, error)
     fix = error.fix or more(profile, part.server, has_log=has_log)
     command = [line for line in error.detail if line.startswith("command: ")][:1]
     words = [line for line in error.detail if line not in command]
@@ -168,7 +168,7 @@ def _offers(found: "Survey", hidden: int) -> str:
 def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:
     """Report a process that was not started because `names` are not available; they have a problem of their own."""
     text = f"not started: it needs the secret {', '.join(names)}"
-    return warning("server" if part.server else "agent", part.server, text, fix)
+    return warning(part.kind, part.server, text, fix)
 
 
 def without_login(part: ProfilePart, why: str, fix: str) -> Check:
@@ -182,7 +182,7 @@ def without_login(part: ProfilePart, why: str, fix: str) -> Check:
 def no_answer(part: ProfilePart) -> Check:
     """Report a process whose check was interrupted."""
     text = "the check was interrupted"
-    return warning("server" if part.server else "agent", part.server, text, "run it again")
+    return warning(part.kind, part.server, text, "run it again")
 
 
 # Reachability of a remote MCP server that the agent connects to itself, before a run. Only the connection is tried,

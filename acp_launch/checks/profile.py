@@ -25,7 +25,7 @@ from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.regex import regex
 from acp_launch.secret import lookup
 from acp_launch.secret.keyring import Keyring
-from acp_launch.secret.lookup import Waiting, look_up, within
+from acp_launch.secret.lookup import Waiting, within
 from acp_launch.secret.value import Outcome, Store, StoreFault
 from acp_launch.settings.model import Settings
 
@@ -51,6 +51,11 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
     @property
     def remote(self) -> RemotePlan | None:
         return self.planned if isinstance(self.planned, RemotePlan) else None
+
+    @property
+    def kind(self) -> str:
+        """The name of its checks."""
+        return "server" if self.server else AGENT
 
     @property
     def label(self) -> str:
@@ -87,7 +92,7 @@ def faults(parts: list[ProfilePart]) -> Iterator[Check]:
         for found in part.problems:
             if found not in told:
                 told.add(found)
-                yield of_problem("server" if part.server else AGENT, part.server, found, MACHINE)
+                yield of_problem(part.kind, part.server, found, MACHINE)
 
 
 def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
@@ -140,7 +145,8 @@ def trust(
         return of_error("trust", error)[0]
     if found.is_trusted:
         return ok("trust", "", GOOD[found.how], how=found.how)
-    fix = _fix(loaded, found)
+    fix = f"to trust it: acp-launch trust {quote(loaded.found.called)}; to run it once: --trust"
+    fix = "make it a file in the project that only you can write" if found.how == "doubtful" else fix
     if is_waved and found.how != "doubtful":
         return warning("trust", "", f"{BAD[found.how]}; trusted for this run (--trust)", fix, how=found.how)
     why = f"{BAD[found.how]}{': ' if found.doubts else ''}{'; '.join(found.doubts)}; nothing was started"
@@ -148,13 +154,6 @@ def trust(
     lines = [_COLOUR.sub("", line) for line in report(found)]
     more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
     return replace(check, detail=(*lines[:MOST], *more))
-
-
-def _fix(loaded: Loaded, found: TrustState) -> str:
-    if found.how == "doubtful":
-        return "make it a file in the project that only you can write"
-    name = quote(loaded.found.called)
-    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 def secret_checks(outcomes: Mapping[str, Outcome], *, has_terminal: bool) -> Iterator[Check]:
@@ -220,15 +219,15 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
     return StoreCheck(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
 
 
-def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting: Waiting) -> Mapping[str, Outcome]:
-    """Look up each secret, without a dialog of the keyring; a store that failed its check is not tried again."""
+def open_checked(settings: Settings, asked: StoreCheck) -> Store:
+    """Open a keyring that shows no dialog.
 
-    def open_checked() -> Store:
-        if asked.fault is not None:
-            raise asked.fault
-        return _keyring(settings)
-
-    return look_up(names, environ=os.environ, store=open_checked, limit=settings.secrets.timeout, waiting=waiting)
+    Raises:
+        StoreFault: it has failed its check, and is not tried again.
+    """
+    if asked.fault is not None:
+        raise asked.fault
+    return _keyring(settings)
 
 
 def _keyring(settings: Settings) -> Store:

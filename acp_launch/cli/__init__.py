@@ -21,7 +21,7 @@ Launching:
 
 Verbs:
 - `profiles`, `edit`: `validate`, `plan`, `list`, `show`, `schema`; `edit` and `profile`.
-- `imports`, `newprofile`, `drafting`, `importing`, `exporting`: `init`, `import` and `export`.
+- `imports`, `import_request`, `newprofile`, `drafting`, `importing`, `exporting`: `init`, `import` and `export`.
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
 - `sessions`, `permission`, `trust`, `login`: the verbs of these names, and `lock`.
 - `machine`, `checkup`: `ps`, `reap`, `logs`, `trace` and `doctor`; what `doctor` examines.

@@ -1,12 +1,12 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
+import time
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Commands, Json, Yes
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings, usable_profiles
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
-app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
+app = Group("Agents of the registry: search, show, install, list, rm.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
+Id = Annotated[str, Argument("ID", "The agent's id in the registry.")]
 
 
-@app.command()
+@app.verb()
 def search(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or description.")
-    ] = None,
+    words: Annotated[tuple[str, ...], Argument("[WORD]...", "Words of its id or description.")] = (),
     as_json: Json = False,
 ) -> None:
     """List the agents of the registry that have all these words."""
@@ -34,37 +32,32 @@ def search(
 
     settings = load_settings()
     copy, fault = _latest(settings)
-    entries = [each for each in copy.agents.values() if _has(each, words or ())]
+    entries = [each for each in copy.agents.values() if _has(each, words)]
     installed = _list_installed(settings)
-    if as_json:
-        stdout.put_json(agents.search_json(entries, installed, copy, fault))
-    elif entries:
-        stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
-    else:
-        say("no agent in the registry matches; acp-launch agents search lists all of them")
+    text = agents.search_table(entries, installed, width=stdout.terminal_width()) if entries else ""
+    nothing = "no agent in the registry matches; acp-launch agents search lists all of them"
+    answer(agents.search_json(entries, installed, copy, fault), text, nothing, as_json=as_json)
 
 
-@app.command()
+@app.verb()
 def show(agent: Id, as_json: Json = False) -> None:
     """Show what the registry says about an agent, and the line of a profile that starts it."""
-    from acp_launch.console import agents, stdout
+    from acp_launch.console import agents
     from acp_launch.registry.install import this_platform
 
     settings = load_settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
     installed = _list_installed(settings)
-    if as_json:
-        stdout.put_json(agents.details_json(entry, installed, copy, fault))
-    else:
-        stdout.line(agents.details(entry, installed.get(entry.id, ()), this_platform()))
+    text = agents.details(entry, installed.get(entry.id, ()), this_platform())
+    answer(agents.details_json(entry, installed, copy, fault), text, as_json=as_json)
 
 
-@app.command()
+@app.verb()
 def install(
-    agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
+    agent: Annotated[str, Argument("ID[@VERSION]", "The agent's id; its newest version.")],
     allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Install an archive even if the registry has no sha256 for it.")
+        bool, Option("--allow-unverified", "Install an archive even if the registry has no sha256 for it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,11 +74,9 @@ def install(
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
 
 
-@app.command("list")
+@app.verb("list")
 def list_(as_json: Json = False) -> None:
     """List the installed agents of the registry, without contacting it."""
-    import time
-
     from acp_launch.console import agents, stdout
     from acp_launch.registry.index import read_copy
     from acp_launch.registry.installed import installations
@@ -93,30 +84,22 @@ def list_(as_json: Json = False) -> None:
     settings = load_settings()
     found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
-    if as_json:
-        stdout.put_json(agents.table_json(found, copy))
-    elif found:
-        newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
-        stdout.line(agents.table(found, newest, now=time.time(), width=stdout.terminal_width()))
-    else:
-        say("no agents of the registry are installed; acp-launch agents search lists those that can be")
+    newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
+    text = agents.table(found, newest, now=time.time(), width=stdout.terminal_width()) if found else ""
+    nothing = "no agents of the registry are installed; acp-launch agents search lists those that can be"
+    answer(agents.table_json(found, copy), text, nothing, as_json=as_json)
 
 
-@app.command()
+@app.verb()
 def rm(
-    agents: Annotated[list[str], typer.Argument(metavar="ID[@VERSION]...", help="Agents; by default all versions.")],
+    agents: Annotated[tuple[str, ...], Argument("ID[@VERSION]...", "Agents; by default all versions.")],
     yes: Yes = False,
 ) -> None:
     """Remove installed agents. Asks if a profile here names one of them."""
     from acp_launch.registry.install import remove
-    from acp_launch.registry.installed import installations
 
     settings = load_settings()
-    wanted = [_reference(each) for each in agents]
-    there = {each: installations(settings.state, each.id) for each in wanted}
-    found = {
-        each: [made for made in those if each.version in ("", made.manifest.version)] for each, those in there.items()
-    }
+    found = {each: _list_fitting(settings, each) for each in map(_reference, agents)}
     if absent := next((str(each) for each, those in found.items() if not those), ""):
         raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
     going = list({made.directory: made for those in found.values() for made in those}.values())
@@ -133,29 +116,22 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
     Raises:
         UsageError: the user does not agree, or cannot be asked.
     """
-    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
-    from acp_launch.profile.discover import discover, here
+    from acp_launch.cli.planning import require_agreement
     from acp_launch.profile.load import inspect
 
-    for found in (each for each in discover(start=here(), settings=settings) if not each.shadowed_by):
+    for found in usable_profiles(settings):
         loaded, _ = inspect(found, cache=settings.cache)
         named = loaded.profile.agent.registry if loaded else None
-        if named is None or not _is_lost(_reference(named), settings, going):
-            continue
-        tell(f"profile {found.name} starts {named}", style=YELLOW)
-        if not possible():
-            raise UsageError("there is no terminal to ask on; nothing was removed", fix="--yes removes it anyway")
-        if not ask_yes_or_no("Remove it?"):
-            raise UsageError("nothing was removed")
+        there = _list_fitting(settings, _reference(named)) if named else ()
+        if there and all(made in going for made in there):
+            tell(f"profile {found.name} starts {named}", style=YELLOW)
+            require_agreement("Remove it?", "nothing was removed", "--yes removes it anyway")
 
 
-def _is_lost(wanted: "Reference", settings: "Settings", going: "Sequence[Installation]") -> bool:
-    """Whether everything that is installed of an agent is `going`; False if nothing is."""
+def _list_fitting(settings: "Settings", wanted: "Reference") -> "list[Installation]":
     from acp_launch.registry.installed import installations
 
-    there = installations(settings.state, wanted.id)
-    fit = [made for made in there if wanted.version in ("", made.manifest.version)]
-    return bool(fit) and all(made in going for made in fit)
+    return [made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)]
 
 
 def _reference(text: str) -> "Reference":
@@ -175,8 +151,6 @@ def _address(settings: "Settings") -> str:
 
 def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
-    import time
-
     from acp_launch.cli.stores import saying_waiting
     from acp_launch.console.sessions import ago
     from acp_launch.registry.index import LIMIT, latest
@@ -200,10 +174,7 @@ def _entry(copy: "Copy", agent: str) -> "PublishedAgent":
 def _list_installed(settings: "Settings") -> "Installed":
     from acp_launch.registry.installed import installations
 
-    found: dict[str, list[Installation]] = {}
-    for each in installations(settings.state):
-        found.setdefault(each.manifest.id, []).append(each)
-    return found
+    return {id: list(those) for id, those in groupby(installations(settings.state), lambda each: each.manifest.id)}
 
 
 def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:

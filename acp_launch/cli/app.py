@@ -1,35 +1,31 @@
 """The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
+import os
+import signal
 from collections.abc import Callable, Collection, Iterator
 from inspect import Parameter, Signature
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, TRACE, TRUST, VERBS, Option, Verb, load, parameters
+from acp_launch.cli.verb import HEADINGS, REQUIRED, VERBS, Argument, Option, Verb, carry_out, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
+V = TypeVar("V", bound=Verb)
 PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
-
-
-# Options of many verbs.
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Trust = Annotated[bool, typer.Option(TRUST.names, help=TRUST.help)]
-TraceFile = Annotated[Path | None, typer.Option(TRACE.names, metavar=TRACE.metavar, help=TRACE.help)]
-Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-ProfileName = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 
 
 class Commands(TyperGroup):
     """A group of commands. Its `--help` wraps a long sentence where typer would cut it."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = {name: _sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
+        rows = {}
+        for name in self.list_commands(ctx):
+            first, stop, _ = str(self.get_command(ctx, name).help or "").partition("\n")[0].partition(". ")
+            rows[name] = first + stop.strip()  # the first sentence
         width = max(map(len, rows))
         for heading, names in self.headings(rows):
             with formatter.section(heading):
@@ -49,12 +45,6 @@ class Commands(TyperGroup):
         yield "Commands", names
 
 
-def _sentence(command: Any) -> str:
-    """Return the first sentence of a command's help."""
-    first, stop, _ = str(command.help or "").partition("\n")[0].partition(". ")
-    return first + stop.strip()
-
-
 class AllCommands(Commands):
     """The commands of acp-launch, made of the verbs when they are asked for."""
 
@@ -67,21 +57,38 @@ class AllCommands(Commands):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in VERBS and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _make(cmd_name)
+            verb = load(cmd_name)
+            alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+            if isinstance(verb, typer.Typer):
+                alone.add_typer(verb, name=cmd_name)
+            else:
+                alone.command(cmd_name)(_command(verb))
+            self.commands[cmd_name] = get_group(alone).commands[cmd_name]
         return super().get_command(ctx, cmd_name)
 
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
         yield from HEADINGS.items()
 
 
-def _make(name: str) -> Any:
-    verb = load(name)
-    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-    if isinstance(verb, typer.Typer):
-        alone.add_typer(verb, name=name)
-    else:
-        alone.command(name)(_command(verb) if isinstance(verb, type) else verb)
-    return get_group(alone).commands[name]
+class Group(typer.Typer):
+    """A group of verbs."""
+
+    def __init__(self, about: str) -> None:
+        super().__init__(cls=Commands, help=about, no_args_is_help=True)
+
+    def verb(self, name: str | None = None, **given: Any) -> Callable[[V], V]:
+        """Add a verb, by default under its function's name."""
+
+        def add(verb: V) -> V:
+            self.command(name, **given)(_command(verb))
+            return verb
+
+        return add
+
+    def alone(self, verb: V) -> V:
+        """Let this be carried out if only the group is named; else it is called as well, and knows from its context."""
+        self.callback(invoke_without_command=True, no_args_is_help=False)(_command(verb))
+        return verb
 
 
 app = typer.Typer(
@@ -109,29 +116,30 @@ def root(
         raise typer.Exit
 
 
-def _command(verb: Callable[..., Verb]) -> Callable[..., None]:
-    """Make a typer command of a verb: a function with a parameter for each field."""
+def _command(verb: Verb) -> Callable[..., None]:
     known = parameters(verb)
-    defaults = verb._field_defaults  # type: ignore[attr-defined]
 
-    def carry_out(**given: Any) -> None:
-        raise typer.Exit(verb(**{each.field: _value(each, given[each.field]) for each in known}).carry_out())
+    def command(**given: Any) -> None:
+        if code := carry_out(verb, {each.field: _value(each, given[each.field]) for each in known}):
+            raise typer.Exit(code)
 
-    carry_out.__doc__ = verb.__doc__
-    asked = [_parameter(each, defaults.get(each.field, Parameter.empty)) for each in known]
-    carry_out.__signature__ = Signature(asked)  # type: ignore[attr-defined]
-    return carry_out
+    command.__name__, command.__doc__ = verb.__name__, verb.__doc__
+    command.__signature__ = Signature(list(map(_parameter, known)))  # type: ignore[attr-defined]
+    return command
 
 
-def _parameter(asked: VerbParameter, default: Any) -> Parameter:
-    note = asked.note
-    kind = str if isinstance(note, Option) and note.read else asked.kind
-    if default is None or asked.is_many:
-        kind, default = (list[kind] if asked.is_many else kind) | None, None  # type: ignore[valid-type]
-    if isinstance(note, Option):
-        hint: Any = Annotated[kind, typer.Option(*note.names.split(), metavar=note.metavar, help=note.help)]
-    else:
-        hint = Annotated[kind, typer.Argument(metavar=note.metavar, help=note.help)]
+def _parameter(asked: VerbParameter) -> Parameter:
+    note, hint = asked.note, asked.hint
+    default = Parameter.empty if asked.default is REQUIRED else asked.default
+    if isinstance(note, Option | Argument):
+        kind: Any = str if isinstance(note, Option) and note.read else asked.kind
+        kind = list[kind] if asked.is_many else kind
+        if default in (None, ()):
+            kind, default = kind | None, None
+        if isinstance(note, Option):
+            hint = Annotated[kind, typer.Option(*note.names.split(), metavar=note.metavar, help=note.help)]
+        else:
+            hint = Annotated[kind, typer.Argument(metavar=note.metavar, help=note.help)]
     return Parameter(asked.field, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
@@ -145,9 +153,6 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 
 def complete() -> None:
     """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
-    import os
-    import signal
-
     from typer import _completion_classes
 
     if hasattr(signal, "setitimer"):

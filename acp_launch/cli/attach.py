@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
-from acp_launch.cli.verb import import_without
+from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, rules_of
+from acp_launch.cli.verb import at_home, check_session_name, find_profile, import_without
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
@@ -40,12 +40,10 @@ def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> in
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.verb import check_session_name
-    from acp_launch.host.place import find as find_host
-    from acp_launch.profile.discover import find, here
+    from acp_launch.host.place import find
 
-    found = find(request.words[0], start=here(), settings=settings)
-    note = find_host(settings.state, str(found.project), found.name)
+    found = find_profile(request.words[0], settings)
+    note = find(settings.state, str(found.project), found.name)
     check_session_name(request.session)
     if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
@@ -58,7 +56,6 @@ def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPl
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
     directories.
     """
-    from acp_launch.cli.verb import at_home
     from acp_launch.profile.discover import here
 
     plan = note.plan
@@ -185,7 +182,6 @@ def _brought_up(request: RunRequest) -> "Begun":
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
-    """Say why a host is not used."""
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 
@@ -216,21 +212,10 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
     if request.is_interactive:
         return asyncio.run(_attach_terminal(request, plan, settings, note))
 
-    from acp_launch.launch.run import Prompt, SessionRequest
-
     text = request.read_prompt()
     name, record = _session_of(request, plan, settings)
     screen.roots = (plan.cwd, *plan.additional_directories)
-    prompt = Prompt(
-        request=SessionRequest(
-            name=name,
-            continued=record,
-            replay=not request.no_replay,
-            wishes=settings_of(plan, request.sets),
-        ),
-        blocks=request.blocks(plan, text),
-        timeout=request.timeout,
-    )
+    prompt = request.prompt(plan, name, record, text)
     end = asyncio.run(_prompt_host(request, plan, settings, screen, note, prompt))
     if end is not None:
         return exit_code(end)
@@ -294,14 +279,11 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
     from contextlib import nullcontext
 
     from acp_launch.cli.interactive_run import SessionTerminal
-    from acp_launch.cli.verb import check_session_name
     from acp_launch.host.front import HostEntry
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import HeldSessions
-    from acp_launch.session.permission.policy import Policy, policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
     from acp_launch.session.store import open_registry
 
     name, record = _session_of(request, plan, settings)
@@ -312,11 +294,6 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
         afresh = bool(anew) and anew.pop() == session
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
-    def rules() -> Policy:
-        """Return the policy of the host, for a user who wants to see it."""
-        shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-        return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
-
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(note=note, entrance=entrance, ask=ask, stays=True)
@@ -324,7 +301,9 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
         sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
         return await run_session(
             lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
-            terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),
+            terminal.setup(
+                sessions, sessions.first(name, record, ExitStack()), partial(rules_of, plan, settings, request.approve)
+            ),
         )
 
 
@@ -358,19 +337,22 @@ def _logging_in(
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
     async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.planning import loaded_profile
+        from acp_launch.cli.planning import Ready, loaded_profile
         from acp_launch.cli.start import logging_in
 
         plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
         if plan is None:
             raise wanted
-        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
+        await logging_in(Ready(plan), person, None, in_front)(connection, wanted, is_second=is_second)
 
     return logged_in
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
-    """Return the sessions that hosts hold, by project, profile and name. A host that does not answer is told of."""
+    """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
+    asks or idle. A host that does not answer is told of."""
+    from msgspec.structs import replace
+
     from acp_launch.errors import StateError
     from acp_launch.host.door import read_status
     from acp_launch.host.place import any_host, hosts
@@ -382,5 +364,7 @@ def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
         except StateError as error:
             tell(f"{error.message}", style=YELLOW)
             continue
-        found |= {(note.project, note.profile, each.name): each for each in sessions}
+        for each in sessions:
+            state_word = "runs" if each.state == "works" else each.state
+            found[note.project, note.profile, each.name] = replace(each, state=state_word)
     return found

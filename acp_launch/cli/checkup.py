@@ -28,7 +28,7 @@ from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
 from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
-from acp_launch.cli.planning import loaded_profile, resolved_from
+from acp_launch.cli.planning import Ready, loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
@@ -54,7 +54,7 @@ from acp_launch.process.program import Running, stop
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.discover import discover, here
 from acp_launch.profile.load import Loaded, shown
-from acp_launch.protocol.acp import Capabilities, Offers
+from acp_launch.protocol.acp import Offers
 from acp_launch.rpc import connected
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Outcome, Store
@@ -69,17 +69,17 @@ from acp_launch.settings.load import FILE
 from acp_launch.settings.model import Settings
 
 
-class Checkup:
+class Checkup(Struct, kw_only=True):
     """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
 
-    def __init__(
-        self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool, trace: Path | None = None
-    ) -> None:
-        self.found: list[Check] = []
-        self._name, self._cwd, self._trace = name, cwd, trace
-        self._opens_session, self._is_waved = opens_session, is_waved
-        self._answers: dict[str, list[Check]] = {}  # by part
-        self._started: list[ProfilePart] = []
+    name: str | None
+    cwd: Path | None
+    opens_session: bool
+    is_waved: bool
+    trace: Path | None
+    found: list[Check] = []
+    answers: dict[str, list[Check]] = {}  # by part
+    started: list[ProfilePart] = []
 
     def run(self) -> int:
         """Run all checks; return 0, or the exit code of the signal that ended them."""
@@ -92,8 +92,8 @@ class Checkup:
         except LaunchError as error:  # the launch itself failed, for instance for want of descriptors
             self._note(of_error("acp-launch", error))
         finally:  # the answers in the profile's order; a part without an answer was interrupted
-            for part in self._started:
-                self._note(self._answers.get(part.label) or [answers.no_answer(part)])
+            for part in self.started:
+                self._note(self.answers.get(part.label) or [answers.no_answer(part)])
         return 0
 
     def _note(self, checks: Iterable[Check]) -> None:
@@ -113,9 +113,9 @@ class Checkup:
         self._note(machine.check_machine(settings))
         store = profile_checks.store(settings, open_store, say_waiting)
         self._note([store.check])
-        if self._name is None:
+        if self.name is None:
             self._note(profile_checks.profiles(discover(start=here(), settings=settings), settings.cache))
-        elif loaded := self._load(self._name, settings):
+        elif loaded := self._load(self.name, settings):
             self._examine_profile(loaded, settings, store)
 
     def _load(self, name: str, settings: Settings) -> Loaded | None:
@@ -135,11 +135,11 @@ class Checkup:
         trusted = profile_checks.trust(
             loaded,
             settings,
-            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, state),
-            is_waved=self._is_waved,
+            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self.cwd).found, state),
+            is_waved=self.is_waved,
         )
         self._note([trusted])
-        parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self._cwd)))
+        parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self.cwd)))
         self._note(profile_checks.faults(parts))
         if trusted.verdict == "problem":
             return
@@ -148,7 +148,7 @@ class Checkup:
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
         opening = cache(partial(open_store, settings))
-        logins = _logins(parts, settings)
+        logins = server_logins([part.remote for part in parts if part.remote is not None], settings)
         found = self._look_up(parts, logins, settings, store, opening)
         record = self._find_session(parts[0].plan, settings)
         known = secrets(found)
@@ -157,9 +157,9 @@ class Checkup:
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
                 fix = next_command(names[0], found[names[0]], has_terminal=possible())
-                self._answers[part.label] = [answers.without_secret(part, names, fix)]
-        self._started = [part for part in parts if part.plan is not None]
-        able = [part for part in self._started if part.label not in self._answers]
+                self.answers[part.label] = [answers.without_secret(part, names, fix)]
+        self.started = [part for part in parts if part.plan is not None]
+        able = [part for part in self.started if part.label not in self.answers]
         if able:
             if sys.stderr.isatty():
                 tell(f"starting {', '.join(part.server or part.label for part in able)}", style=DIM)
@@ -168,8 +168,8 @@ class Checkup:
                 wallet=wallet,
                 credentials=credentials,
                 continued=record,
-                opens_session=self._opens_session,
-                trace=self._trace,
+                opens_session=self.opens_session,
+                trace=self.trace,
                 answer=self._answer,
             )
             live.run(able)
@@ -188,9 +188,8 @@ class Checkup:
         if not names and not items:
             return {}
         if settings.secrets.store == "keyring":
-            found = profile_checks.secrets([*names, *items], settings, store, say_waiting)
-        else:
-            found = outcomes([*names, *items], settings, opening=opening)
+            opening = partial(profile_checks.open_checked, settings, store)
+        found = outcomes([*names, *items], settings, opening=opening)
         self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=possible()))
         self._note(profile_checks.unfit_checks(parts, found))
         return found
@@ -219,20 +218,15 @@ class Checkup:
         lacks = {lack.server.name: lack for lack in (*list_lacking(logins, found, wallet.called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
-                self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
+                self.answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
         able = {part.server for part in parts if part.server not in lacks and not lacking_secrets(part, wallet.secrets)}
         return {name: each for name, each in credentials.items() if name in able}
 
     def _answer(self, part: ProfilePart, check: Check) -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""
-        checks = [*self._answers.get(part.label, []), check]
+        checks = [*self.answers.get(part.label, []), check]
         wrong = [each for each in checks if each.verdict == "problem"]
-        self._answers[part.label] = wrong if part.remote is not None and wrong else checks
-
-
-def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
-    remotes = [part.remote for part in parts if part.remote is not None]
-    return server_logins(remotes, settings)
+        self.answers[part.label] = wrong if part.remote is not None and wrong else checks
 
 
 class LiveChecks(Struct, frozen=True, kw_only=True):
@@ -274,7 +268,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     def _spawn(self, part: ProfilePart, processes: VerbProcesses) -> Spawned | None:
         assert part.plan is not None
         try:
-            return processes.agent(part.plan, self.wallet.secrets)
+            return processes.agent(Ready(part.plan, self.wallet.secrets))
         except (AgentError, StateError) as error:
             self.answer(part, answers.failure(part, error, self.wallet.called, has_log=False))
             return None
@@ -325,26 +319,29 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
-        log_in = logging_in((plan, self.wallet.secrets), None)
+        log_in = logging_in(Ready(plan, self.wallet.secrets), None)
         try:
             if self.continued is not None:
                 how_to_continue(able, replay=True, name=self.continued.name)
             none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.wallet.settings, plan))
             opened = await open_requested(plan, self.wallet.secrets, request, connection, client, none, log_in)
-            await _give_back(connection, opened.ready.session_id, able, plan.timeouts.session)
+            if able.delete or able.close:
+                end = connection.conversation.end("delete" if able.delete else "close", opened.ready.session_id)
+                what = "answer about the end of a session from the agent"
+                with suppress(AgentRefused):  # the check is about opening, which has worked
+                    await connection.call(end, what=what, limit=plan.timeouts.session)
         except LaunchError as error:
             self._advise(error, child)
             return answers.no_session(error, self.wallet.called, has_log=bool(child.stderr_tail()))
         return answers.session(moments[-1] - moments[0])
 
     async def _check_server(self, part: ProfilePart, processes: VerbProcesses, hurry: asyncio.Event) -> None:
-        """Check a server and stop its process."""
         server, plan = part.planned, part.plan
         assert server is not None and plan is not None
         telling = ServerMessages(server.name, verbose=False)
         called, settings = self.wallet.called, self.wallet.settings
         try:
-            async with processes.server(plan, self.wallet.secrets, hurry, credentials=self.credentials) as program:
+            async with processes.server(Ready(plan, self.wallet.secrets, self.credentials), hurry) as program:
                 try:
                     async with meet_server(program, plan, telling, settings) as started:
                         found = await _survey(started)
@@ -378,14 +375,6 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         trace = str(self.trace or "")
         point_to_trace(error, trace)
         refer_to_log(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
-
-
-async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:
-    if not able.delete and not able.close:
-        return
-    call = connection.conversation.end("delete" if able.delete else "close", session_id)
-    with suppress(AgentRefused):  # the check is about opening, which has worked
-        await connection.call(call, what="answer about the end of a session from the agent", limit=limit)
 
 
 async def _survey(started: StartedServer) -> Survey:

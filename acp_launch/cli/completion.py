@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from acp_launch.cli.verb import Argument
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ _BRACKETS = str.maketrans("", "", "[].")
 
 
 def completion(
-    shell: Annotated[
-        Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell of the script.")
-    ],
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "The shell of the script.")],
 ) -> None:
     """Print a completion script for your shell, as `acp-launch help commands` has it. Nothing is installed."""
     from typer._completion_shared import get_completion_script

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands, Json
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Json
 from acp_launch.errors import SettingsError, UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
 NEW = """\
 # Your settings of acp-launch. `acp-launch config` shows all of them, `acp-launch help settings` explains them.
 """
-app = typer.Typer(cls=Commands, help="Your settings: show, path, edit, set, unset.")
+app = Group("Your settings: show, path, edit, set, unset.")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="For example secrets.timeout; acp-launch config lists them.")]
+Key = Annotated[str, Argument("KEY", "For example secrets.timeout; acp-launch config lists them.")]
 
 
-@app.callback(invoke_without_command=True)
+@app.alone
 def config(context: typer.Context, as_json: Json = False) -> None:
     """Show your settings, and where each comes from; or path, edit, set, unset."""
     if context.invoked_subcommand is None:
         show(as_json)
 
 
-@app.command()
+@app.verb()
 def show(as_json: Json = False) -> None:
     """Show every setting, its value, and where it comes from."""
     from acp_launch.console import settings as shown
@@ -45,7 +46,7 @@ def show(as_json: Json = False) -> None:
     shown.show(file, origins(file), directories(), width=terminal_width(), as_json=as_json)
 
 
-@app.command()
+@app.verb()
 def path() -> None:
     """Print the path of your settings file, which may not exist yet."""
     from acp_launch.console import stdout
@@ -53,7 +54,7 @@ def path() -> None:
     stdout.line(str(_file()))
 
 
-@app.command()
+@app.verb()
 def edit() -> None:
     """Edit your settings file in $VISUAL or $EDITOR. It is checked when you save it."""
     from acp_launch.cli.correct import edit_text
@@ -65,10 +66,8 @@ def edit() -> None:
         _put(file, text, before)
 
 
-@app.command("set")
-def set_(
-    key: Key, value: Annotated[str, typer.Argument(metavar="VALUE", help="Text or a number; a list as [a, b].")]
-) -> None:
+@app.verb("set")
+def set_(key: Key, value: Annotated[str, Argument("VALUE", "Text or a number; a list as [a, b].")]) -> None:
     """Set one setting in your settings file; its comments stay."""
     from acp_launch.console.interop import show_change
 
@@ -81,7 +80,7 @@ def choose(key: str, value: str) -> Path:
     return _file()
 
 
-@app.command()
+@app.verb()
 def unset(key: Key) -> None:
     """Remove one setting from your settings file, so that its default applies."""
     from acp_launch.console.interop import show_change

@@ -25,13 +25,16 @@ def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
     """
     import asyncio
     import os
+    import shlex
 
     from acp_launch.console import problems
     from acp_launch.console.stderr import say
     from acp_launch.interactive.editor import command, edit_content
     from acp_launch.problem import errors
+    from acp_launch.process.foreground import available
 
-    require_terminal(file)
+    if not available():
+        raise UsageError("an editor needs a terminal", fix=f"edit the file itself: {shlex.quote(str(file))}")
     command(dict(os.environ))
     text = before
     while True:
@@ -49,20 +52,6 @@ def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
             say("nothing was changed")
         if answer != AGAIN:
             return text if answer == SAVE else None
-
-
-def require_terminal(file: Path) -> None:
-    """Check that an editor could be shown.
-
-    Raises:
-        UsageError: stdin or stderr is not a terminal.
-    """
-    import shlex
-
-    from acp_launch.process.foreground import available
-
-    if not available():
-        raise UsageError("an editor needs a terminal", fix=f"edit the file itself: {shlex.quote(str(file))}")
 
 
 def _ask(*, may_save: bool) -> str:

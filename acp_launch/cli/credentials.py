@@ -376,8 +376,12 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
     def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
+        from acp_launch.cli.stores import run_at_home_in_loop
+
         records, made = Logins(self.settings.state), dict[str, Credentials]()
-        printed = {login.printer: self._print_headers(login.printer) for login in logins if login.printer}
+        commands, limit = self.settings.headers_command, self.settings.secrets.timeout
+        printers = {login.printer for login in logins if login.printer}
+        printed = {each: PrintedHeaders(commands[each], run_at_home_in_loop, limit=limit) for each in printers}
         for login in logins:
             server = login.server
             if login.printer:
@@ -388,12 +392,6 @@ class Wallet(Struct, frozen=True, kw_only=True):
             known = _grant(found[login.item]) if login.item in found else None
             made[server.name] = LoginCredentials(login, known, make, records, command)
         return made
-
-    def _print_headers(self, address: str) -> PrintedHeaders:
-        from acp_launch.cli.stores import run_at_home_in_loop
-
-        entry, limit = self.settings.headers_command[address], self.settings.secrets.timeout
-        return PrintedHeaders(entry, run_at_home_in_loop, limit=limit)
 
     def _token_store(
         self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]

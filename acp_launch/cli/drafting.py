@@ -5,7 +5,6 @@ The profile is decided before anything is written, so leaving in the middle leav
 removed if the rest cannot be written. Then servers are imported into it, as into any other profile.
 """
 
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +14,9 @@ import typer
 from msgspec import Struct
 
 from acp_launch.cli import profiles
-from acp_launch.cli.edit import server_entry
+from acp_launch.cli.import_request import ImportRequest, InitRequest
 from acp_launch.cli.importing import (
     CredentialStore,
-    ImportRequest,
     import_source,
     list_sources,
     own_profiles,
@@ -38,25 +36,12 @@ from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.discover import PARENT, Found, find, here, project_of
 from acp_launch.profile.edit import judged
 from acp_launch.profile.load import load, shown
-from acp_launch.profile.scaffold import NewServer, beginning, called, extending, without_servers
+from acp_launch.profile.scaffold import beginning, called, extending, without_servers
 from acp_launch.profile.trust import FOREIGN, accept, trust_state
 from acp_launch.settings.load import lies_in
 from acp_launch.settings.model import Settings
 
 CANCELLED = 130  # exit code
-
-
-class InitRequest(Struct, frozen=True):
-    """The options of `init`. Without an agent and a profile to extend, the user is asked."""
-
-    name: str
-    agent: str
-    extends: str
-    servers: tuple[NewServer, ...]
-    is_users: bool
-    force: bool
-    sources: tuple[Finding, ...] | None = None  # to import from; None to ask
-    copies_schema: bool = False
 
 
 class ProfileDraft(Struct, frozen=True):
@@ -69,10 +54,13 @@ class ProfileDraft(Struct, frozen=True):
     sources: tuple[Finding, ...] = ()
 
 
-def create(request: InitRequest, credentials: CredentialStore | None = None) -> str:
+def create(
+    request: InitRequest, sources: tuple[Finding, ...] | None = None, credentials: CredentialStore | None = None
+) -> str:
     """Make a draft from the options, or by questions; write it, and return its name.
 
-    `credentials` is the store for imported credentials if the caller has opened it already.
+    `sources` are imported from; without them the user is asked. `credentials` is the store for imported credentials if
+    the caller has opened it already.
 
     Raises:
         LaunchError: the profile exists, would be wrong, or cannot be written.
@@ -80,7 +68,7 @@ def create(request: InitRequest, credentials: CredentialStore | None = None) -> 
     """
     settings = load_settings()
     credentials = credentials or CredentialStore(settings)
-    draft = _make_draft(request, settings)
+    draft = _make_draft(request, settings, sources)
     found = location(settings, draft.name, is_users=draft.is_users)
     _require(found, draft, settings, force=request.force)
     _write(found, draft, request, settings)
@@ -115,7 +103,7 @@ def import_by_questions() -> str:
             say(f"Profiles here: {', '.join(there)}")
             goal = interop.name(there[0], lambda name: "" if name in there else name_fault(name))
     if goal not in there:
-        return create(InitRequest(goal, "", "", (), is_users=False, force=False, sources=chosen), credentials)
+        return create(InitRequest(goal), chosen, credentials)
     _import_into(goal, chosen, credentials)
     return goal
 
@@ -139,28 +127,7 @@ def _until_ended() -> Iterator[None]:
         raise typer.Exit(CANCELLED) from None
 
 
-def parse_servers(written: Sequence[str]) -> tuple[NewServer, ...]:
-    """Parse servers written as NAME=COMMAND or NAME=URL.
-
-    Raises:
-        UsageError: one is written otherwise.
-    """
-    return tuple(map(_parse_server, written))
-
-
-def _parse_server(written: str) -> NewServer:
-    name, equals, what = written.partition("=")
-    if not name or not equals or not what.strip():
-        raise UsageError("--server takes NAME=COMMAND or NAME=URL", fix="--server 'files=npx -y PACKAGE DIR'")
-    if what.startswith(("https://", "http://")):
-        return NewServer(name, server_entry([], what, None, {}, {}))
-    try:
-        return NewServer(name, server_entry(shlex.split(what), None, None, {}, {}))
-    except ValueError:
-        raise UsageError(f"--server {name}: a quote is not closed", fix="close it") from None
-
-
-def _make_draft(request: InitRequest, settings: Settings) -> ProfileDraft:
+def _make_draft(request: InitRequest, settings: Settings, sources: tuple[Finding, ...] | None) -> ProfileDraft:
     """Make a draft from the options, or ask the user.
 
     Raises:
@@ -172,23 +139,23 @@ def _make_draft(request: InitRequest, settings: Settings) -> ProfileDraft:
     if request.name and (wrong := name_fault(request.name)):
         raise UsageError(wrong, fix="acp-launch init NAME")
     if request.agent:
-        agent = named_agent(request.agent, is_users=request.is_users)
-        return ProfileDraft(request.name or agent.name, request.is_users, agent)
+        agent = named_agent(request.agent, is_users=request.user)
+        return ProfileDraft(request.name or agent.name, request.user, agent)
     if request.extends:
-        return ProfileDraft(request.name or f"my-{called([request.extends])}", request.is_users, None, request.extends)
+        return ProfileDraft(request.name or f"my-{called([request.extends])}", request.user, None, request.extends)
     if not possible():
         fix = f"name the agent: acp-launch init {request.name or 'NAME'} --agent claude"
         raise UsageError("there is no terminal to ask on", fix=fix)
     with _until_ended():
-        return _ask(request, settings)
+        return _ask(request, settings, sources)
 
 
-def _ask(request: InitRequest, settings: Settings) -> ProfileDraft:
+def _ask(request: InitRequest, settings: Settings, chosen: tuple[Finding, ...] | None) -> ProfileDraft:
     installed = [one.name for one in AGENTS.values() if one.command == PYTHON or shutil.which(one.command)]
     others = [name for name in AGENTS if name not in installed]
     answer = interop.agent([AGENTS[name] for name in (*installed, *others)], installed)
     places = [location(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
-    is_users = request.is_users or interop.place(*places)
+    is_users = request.user or interop.place(*places)
     agent = named_agent(answer, is_users=is_users)
 
     def fault(name: str) -> str:
@@ -198,7 +165,6 @@ def _ask(request: InitRequest, settings: Settings) -> ProfileDraft:
         return f"{shown(there)} already exists" if there else ""
 
     name = _name(request.name, agent, fault)
-    chosen = request.sources
     if chosen is None:
         found = [one for one in survey(this_machine(), project_of(here())) if one.servers]
         chosen = _choose_sources(found, otherwise="none") if found else ()
@@ -210,7 +176,7 @@ def _choose_sources(found: Sequence[Finding], *, otherwise: Literal["all", "none
     return tuple(found[at] for at in interop.servers([(shown(one.file), one.servers) for one in found], otherwise))
 
 
-def _name(given: str, agent: KnownAgent, fault: Callable[[str], str]) -> str:
+def _name(given: str | None, agent: KnownAgent, fault: Callable[[str], str]) -> str:
     if given and not fault(given):
         return given
     wanted = given or agent.name
@@ -242,7 +208,7 @@ def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Se
         LaunchError: the profile would be wrong, or cannot be written.
     """
     is_shared = not draft.is_users
-    files = ProfileFiles(found.file.parent, settings.state, is_shared=is_shared, copies=request.copies_schema)
+    files = ProfileFiles(found.file.parent, settings.state, is_shared=is_shared, copies=request.schema)
     if draft.agent and draft.sources and not request.servers:
         text = without_servers(draft.agent, schema=files.schema)
     elif draft.agent:
@@ -258,7 +224,7 @@ def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Se
 
 
 def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
-    if wrong := profiles.Validate((str(found.file),)).carry_out():
+    if wrong := profiles.validate((str(found.file),)):
         raise typer.Exit(wrong)
     try:
         is_trusted = _accept(found, draft, settings)

@@ -9,10 +9,8 @@ is refused. `edit` opens the file in the user's editor.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from acp_launch.cli.app import Commands, ProfileName
-from acp_launch.cli.verb import find_profile, load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Option, ProfileName, find_profile, load_settings
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 
@@ -23,14 +21,12 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
 
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
-app = typer.Typer(cls=Commands, help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
+app = Group("Change a profile's file: add-server, set, remove.")
 
-Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="For example mcp_servers.github.timeouts.start, or agent.args[0].")
-]
-Pairs = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable; repeatable.")]
-Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change without changing it.")]
+Key = Annotated[str, Argument("KEY", "For example mcp_servers.github.timeouts.start, or agent.args[0].")]
+Pairs = Annotated[tuple[str, ...], Option("--env", "A variable; repeatable.", "NAME=VALUE")]
+Headers = Annotated[tuple[str, ...], Option("--header", "A header; repeatable.", "NAME=VALUE")]
+DryRun = Annotated[bool, Option("--dry-run -n", "Show what would change without changing it.")]
 
 
 def edit(profile: ProfileName) -> None:
@@ -53,48 +49,44 @@ def edit(profile: ProfileName) -> None:
     _remarks(profile, Revision(found, before, text, (), remaining), trusted)
 
 
-@app.command("add-server")
+@app.verb("add-server")
 def add_server(
     profile: ProfileName,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The command that starts the server.")
-    ] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The address of a remote server.")] = None,
-    kind: Annotated[
-        str | None, typer.Option("--type", metavar="http|sse", help="The transport of a remote server.")
-    ] = None,
-    headers: Headers = None,
-    env: Pairs = None,
+    name: Annotated[str, Argument("NAME", "The server's name.")],
+    command: Annotated[tuple[str, ...], Argument("[-- COMMAND ARGS...]", "The command that starts the server.")] = (),
+    url: Annotated[str | None, Option("--url", "The address of a remote server.", "URL")] = None,
+    kind: Annotated[str | None, Option("--type", "The transport of a remote server.", "http|sse")] = None,
+    headers: Headers = (),
+    env: Pairs = (),
     dry_run: DryRun = False,
-) -> None:
+) -> int:
     """Add an MCP server: a command after --, or a --url. Its tokens are references: --env 'TOKEN=${secret:github}'."""
-    entry = server_entry(command or [], url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
+    entry = server_entry(command, url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
     path = ("mcp_servers", name)
-    _change(profile, path, lambda text: _add_server(text, profile, name, entry), dry_run=dry_run)
+    return _change(profile, path, lambda text: _add_server(text, profile, name, entry), dry_run=dry_run)
 
 
-@app.command("set")
+@app.verb("set")
 def set_(
     profile: ProfileName,
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="Text, a number, true, null; [a, b] or {a: b}.")],
+    value: Annotated[str, Argument("VALUE", "Text, a number, true, null; [a, b] or {a: b}.")],
     dry_run: DryRun = False,
-) -> None:
+) -> int:
     """Set one value, or add it if it is missing."""
     from acp_launch.profile.edit import meant, put
 
     path, given = _path(key), meant(value)
-    _change(profile, path, lambda text: put(text, path, given), dry_run=dry_run)
+    return _change(profile, path, lambda text: put(text, path, given), dry_run=dry_run)
 
 
-@app.command()
-def remove(profile: ProfileName, key: Key, dry_run: DryRun = False) -> None:
+@app.verb()
+def remove(profile: ProfileName, key: Key, dry_run: DryRun = False) -> int:
     """Remove a key with everything below it, or one item of a list."""
     from acp_launch.profile import edit
 
     path = _path(key)
-    _change(profile, path, lambda text: edit.remove(text, path), dry_run=dry_run)
+    return _change(profile, path, lambda text: edit.remove(text, path), dry_run=dry_run)
 
 
 def server_entry(
@@ -115,8 +107,8 @@ def server_entry(
     return {key: value for key, value in entry.items() if value}
 
 
-def _pairs(written: Sequence[str] | None, option: str) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in written or ()]
+def _pairs(written: Sequence[str], option: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in written]
     if not all(name and equals for name, equals, _ in pairs):  # the text is not repeated: it may be a token
         example = "Authorization=Bearer ${secret:NAME}" if option == "--header" else "TOKEN=${secret:NAME}"
         raise UsageError(f"{option} takes NAME=VALUE", fix=f"{option} '{example}'")
@@ -145,8 +137,8 @@ def _add_server(text: str, profile: str, name: str, entry: dict[str, Any]) -> st
     return put(text, ("mcp_servers", name), entry)
 
 
-def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_run: bool) -> None:
-    """Make the change if the profile stays valid, and show it.
+def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_run: bool) -> int:
+    """Make the change if the profile stays valid, and show it; return the exit code.
 
     Raises:
         LaunchError: the change is refused.
@@ -163,15 +155,16 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
         problems.show(error.problems, as_json=False, outcome="nothing was changed")
         if any(problem.message.startswith(TOKEN) for problem in error.problems):
             note("your shell's history now has the token: rotate it")
-        raise typer.Exit(ProfileError.exit_code) from None
+        return ProfileError.exit_code
     if revision.before == revision.after:
         note("the profile already says this; nothing was changed")
-        return
+        return 0
     show_change(found.file, revision.before, revision.after)
     if not dry_run:
         trusted = _find_trusted(found)
         replace_file(found.file, revision.after, instead_of=revision.before)
         _remarks(profile, revision, trusted)
+    return 0
 
 
 def editable(profile: str) -> "Found":

@@ -21,19 +21,15 @@ def replaced_by(command: Sequence[str], secrets: Mapping[str, Secret], environ: 
     """
     env = {**inherited(environ, "all"), **{name: secret.expose() for name, secret in secrets.items()}}
     try:
-        return _run(command, env)
+        if sys.platform == "win32":
+            import subprocess
+
+            return subprocess.run(list(command), env=env, check=False).returncode
+        sys.stdout.flush()
+        sys.stderr.flush()
+        prepare.undo()
+        os.execvpe(command[0], list(command), env)
     except OSError as error:
         reason = "command not found" if isinstance(error, FileNotFoundError) else error.strerror
         message, fix = f"cannot run {command[0]}: {reason}", "give a program on your PATH, or its path"
         raise MachineError([Problem("", 0, 0, "", message, fix)]) from None
-
-
-def _run(command: Sequence[str], env: Mapping[str, str]) -> int:
-    if sys.platform == "win32":
-        import subprocess
-
-        return subprocess.run(list(command), env=dict(env), check=False).returncode
-    sys.stdout.flush()
-    sys.stderr.flush()
-    prepare.undo()
-    os.execvpe(command[0], list(command), dict(env))

@@ -9,12 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from msgspec import Struct
-
+from acp_launch.cli.import_request import ExportRequest
 from acp_launch.cli.importing import read_drafts
-from acp_launch.cli.planning import loaded_profile, require, resolved_from
+from acp_launch.cli.planning import loaded_profile, require, require_agreement
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import write
@@ -30,29 +28,18 @@ from acp_launch.profile.trust import trust_state
 from acp_launch.settings import load
 
 
-class ExportRequest(Struct, frozen=True):
-    """The options of `export`; `file` is empty for the tool's own file."""
-
-    direct: bool
-    write: bool
-    file: str
-    yes: bool
-    force: bool
-    trust: bool
-
-
-def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
-    """Export the profile `name` to `tool`.
+def export_profile(request: ExportRequest, tool: Tool) -> None:
+    """Export a profile to `tool`.
 
     Raises:
         LaunchError: there is no such profile, or the tool's file cannot be changed.
         NotTrusted: the profile belongs to a project and is not trusted, so the tool must not run it either.
     """
     chosen = load.load()
-    loaded = loaded_profile(name, chosen)
+    loaded = loaded_profile(request.profile, chosen)
     file = _file(loaded, tool, request)
-    if request.write:
-        require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
+    if request.writes:
+        require(loaded, chosen, is_waved=request.trust)
     is_whole = bool(tool.agents) and not request.direct
     name = loaded.found.name
     if is_whole:
@@ -64,7 +51,7 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
         warn(remark)
     if not (found.servers or found.agents):
         raise UsageError(f"nothing of {name} can be exported to {tool.title}", fix="the warnings above say why")
-    if file is not None and request.write:
+    if file is not None and request.writes:
         _write(loaded, tool, found, request, file)
     else:
         stdout.put(write.standalone_text(found, tool))
@@ -83,7 +70,7 @@ def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
         UsageError: it was to be written all the same.
     """
     if tool.name in PRINTED:
-        if request.write:
+        if request.writes:
             what = f"there is no file of {tool.title} that acp-launch can change"
             raise UsageError(what, fix=f"print it: {ours('export', loaded.found.called, '--to', tool.name)}")
         return None
@@ -132,16 +119,9 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
     show_change(file, old, new)
     if not request.yes:
-        _require_agreement()
+        require_agreement("Change it?", "nothing was written", "--yes writes it")
     replace_file(file, new, instead_of=old)
     note(f"{shown(file)}: {join_names(piece.name for piece in wanted)} written")
-
-
-def _require_agreement() -> None:
-    if not possible():
-        raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
-    if not ask_yes_or_no("Change it?"):
-        raise UsageError("nothing was written")
 
 
 def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:

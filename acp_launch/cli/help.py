@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
-
+from acp_launch.cli.verb import Argument, Json
+from acp_launch.console.stderr import DIM, say
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
@@ -23,10 +23,7 @@ _LINK = regex(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or
 _ABOUT = regex(r"(?m)^This page is about (.*)\.$")
 _MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Topic = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC]...", help="A page; any other word is searched for.")
-]
+Topic = Annotated[tuple[str, ...], Argument("[TOPIC]...", "A page; any other word is searched for.")]
 
 
 class PageMatch(NamedTuple):
@@ -37,13 +34,11 @@ class PageMatch(NamedTuple):
     line: str
 
 
-def help_(topic: Topic = None, as_json: Json = False) -> None:
+def help_(topic: Topic = (), as_json: Json = False) -> None:
     """Show the documentation: the topics, a page, or where a word occurs."""
     import json
 
-    from acp_launch.console.stderr import DIM, say
-
-    words = " ".join(topic or []).casefold().split()
+    words = " ".join(topic).casefold().split()
     name = " ".join(words)
     if not words:
         listed = {each: about(each) for each in topics()}

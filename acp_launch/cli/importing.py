@@ -5,13 +5,14 @@ The order is: read, draft, show the change, ask, store the secrets, write the pr
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.cli.import_request import ImportRequest
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
+from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
@@ -21,12 +22,11 @@ from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_draf
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
-from acp_launch.profile.discover import HOLDER, discover, here, project_of
+from acp_launch.profile.discover import HOLDER, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.secret.value import Outcome, Secret
-from acp_launch.settings.load import load
+from acp_launch.secret.value import Outcome
 from acp_launch.settings.model import Settings
 
 MOST = 50  # attempts to find free names
@@ -57,15 +57,12 @@ class CredentialStore:
             names = incoming.names(used)
             if unknown := [names[index] for index in values if names[index] not in self._states]:
                 self._states |= self._vault.states(*unknown)
-            occupied = {names[index] for index, secret in values.items() if self._is_another(names[index], secret)}
+            known = {names[index]: (self._states[names[index]], secret) for index, secret in values.items()}
+            occupied = {name for name, (it, secret) in known.items() if it.state != "missing" and it.secret != secret}
             if not occupied:
                 return names
             used |= occupied
         raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
-
-    def _is_another(self, name: str, secret: Secret) -> bool:
-        outcome = self._states[name]
-        return outcome.state != "missing" and outcome.secret != secret
 
     def store(self, named: Named, found: Sequence[Source]) -> None:
         """Store the credentials that have a value, and say so, and which files of `found` hold them.
@@ -76,9 +73,7 @@ class CredentialStore:
         valued = [(name, token.secret) for name, token in named if token.secret is not None]
         for name, secret in valued:
             if self._states[name].state != "found":  # else it is the same value
-                failed = f'cannot store secret "{name}"'
-                self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
-                self._vault.index.put(name)
+                self._vault.write(name, secret, f'cannot store secret "{name}"')
         if valued:
             imported = Redactor()
             imported.register(*(secret for _, secret in valued))
@@ -90,17 +85,6 @@ class CredentialStore:
         if self._opened is None:
             self._opened = Vault(self._settings, may_offer=True)
         return self._opened
-
-
-class ImportRequest(Struct, frozen=True):
-    """The options of `import`; `called` names the one server that is imported, `agent` the agent of a new profile."""
-
-    only: tuple[str, ...] = ()
-    called: str = ""
-    agent: str = ""
-    dry_run: bool = False
-    yes: bool = False
-    force: bool = False
 
 
 class ImportPlan(Struct, frozen=True):
@@ -153,7 +137,7 @@ def import_source(
     Raises:
         LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
-    settings, found = load(), find_sources(source, tool)
+    settings, found = load_settings(), find_sources(source, tool)
     goal = target(into, settings, start=here())
     files = None
     agent = named_agent(request.agent, is_users=False) if request.agent else None
@@ -171,8 +155,7 @@ def import_source(
 
 def own_profiles() -> list[str]:
     """Name the profiles of the project and of the user, which an import can write to."""
-    found = discover(start=here(), settings=load())
-    return [one.name for one in found if one.origin in ("project", "user") and not one.shadowed_by]
+    return [one.name for one in usable_profiles(load_settings()) if one.origin in ("project", "user")]
 
 
 class _Import(Struct):
@@ -247,7 +230,7 @@ class _Import(Struct):
         if self.goal.text is None and wants_agent and "agent" not in kinds:
             raise self._refusal(incoming.drafts)
         fit = [one for one in drafts if not one.unfit]
-        called, root = self.request.called, self.goal.root
+        called, root = self.request.called or "", self.goal.root
         others = set(used_secrets(merge.without(root, fit, called)))
         steps = merge.steps(root, fit, incoming.names(others), called)
         takes = ("new", "other") if self.request.force else ("new",)

@@ -33,7 +33,9 @@ class SessionTerminal:
         self._request, self._plan, self._settings = request, plan, settings
         self._roots = (plan.cwd, *plan.additional_directories)
         clock = StillClock()
-        history = settings.state / "history" / history_name(plan)
+        # One for each project, because users give the same prompts to different agents.
+        readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
+        history = settings.state / "history" / f"{readable}-{make_digest(str(plan.project))}"
         self.front = choose_front(history, settings.attention, profile=plan.profile, clock=clock)
         self.output = session_output(self.front.canvas, clock, self._roots, has_links=not request.plain)
         self.observer = RedactedOutput(self.output)
@@ -82,12 +84,6 @@ class SessionTerminal:
         command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
         cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
         return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
-
-
-def history_name(plan: LaunchPlan) -> str:
-    """Name the history file: one for each project, because users give the same prompts to different agents."""
-    readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
-    return f"{readable}-{make_digest(str(plan.project))}"
 
 
 async def run_interactive(request: RunRequest, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:

@@ -1,32 +1,28 @@
 """The verbs `login` and `logout`, for the agent's own account; and a login during a run."""
 
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import TraceFile, Trust
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import Argument, Option, TraceFile, Trust, load_settings
+from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.launch.loop import Interrupts
+    from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
-    from acp_launch.settings.model import Settings
 
-T = TypeVar("T")
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile of the agent.")]
+Profile = Annotated[str, Argument("PROFILE", "The profile of the agent.")]
 
 
 def login(
     profile: Profile,
-    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="A method that --list shows.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show the login methods and do not log in.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list, print JSON on stdout.")] = False,
+    method: Annotated[str | None, Argument("[METHOD]", "A method that --list shows.")] = None,
+    list_: Annotated[bool, Option("--list", "Show the login methods and do not log in.")] = False,
+    as_json: Annotated[bool, Option("--json", "With --list, print JSON on stdout.")] = False,
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
@@ -35,36 +31,37 @@ def login(
         raise UsageError("--list takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json needs --list")
-    settings, planned = _plan(profile, trust=trust)
-    if list_:
-        _list(settings, planned, as_json=as_json, trace=trace)
-        return
-    from acp_launch.console.stderr import say, tell
+    from acp_launch.cli.planning import agent_plan
 
-    agent, used = _logged_in(settings, planned, method, trace)
+    planned = agent_plan(profile, trust=trust)
+    if list_:
+        _list(planned, as_json=as_json, trace=trace)
+        return
+    agent, used = _logged_in(planned, method, trace)
     tell(f'logged in to {agent} with "{used}"')
-    say(f"    to use it: {ours('run', planned[0].called)}")
+    say(f"    to use it: {ours('run', planned.plan.called)}")
 
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
-    from acp_launch.console.stderr import tell
+    from acp_launch.cli.operation import with_agent
+    from acp_launch.cli.planning import agent_plan
     from acp_launch.session.login import log_out, name_of
 
-    settings, planned = _plan(profile, trust=trust)
-    limit = planned[0].timeouts.session
+    planned = agent_plan(profile, trust=trust)
+    limit = planned.plan.timeouts.session
 
     async def story(connection: "Connection") -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
 
-    agent, was_in = _ask_agent(settings, planned, "logout", story, trace)
+    agent, was_in = with_agent(planned, "logout", story, _offers(), trace)
     tell(f"logged out of {agent}" if was_in else f"{agent} was not logged in")
 
 
-def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Path | None) -> None:
+def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
+    from acp_launch.cli.operation import with_agent
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
-    from acp_launch.console.stderr import DIM, say, tell
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
@@ -72,7 +69,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
-    agent, methods = _ask_agent(settings, planned, "login", story, trace)
+    agent, methods = with_agent(planned, "login", story, _offers(), trace)
     if as_json:
         stdout.put_json(logins.as_json(agent, methods))
     elif methods:
@@ -83,30 +80,14 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
         say("login methods that need a terminal are shown only on a terminal", style=DIM)
 
 
-def _plan(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
-    from acp_launch.cli.planning import agent_plan
-    from acp_launch.process.spawn import require_platform
-
-    require_platform()
-    settings = load_settings()
-    return settings, agent_plan(profile, settings, cwd=None, trust=trust)
-
-
-def _ask_agent(
-    settings: "Settings",
-    planned: "Planned",
-    verb: str,
-    story: "Callable[[Connection], Awaitable[T]]",
-    trace: Path | None,
-) -> T:
-    from acp_launch.cli.operation import with_agent
+def _offers() -> "Offers":
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
 
-    return with_agent(planned, settings, verb, story, Offers(terminal_login=available()), trace)  # C-25
+    return Offers(terminal_login=available())  # C-25
 
 
-def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, trace: Path | None) -> tuple[str, str]:
+def _logged_in(planned: "Ready", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
@@ -116,15 +97,12 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import with_agent
-    from acp_launch.process.foreground import available
-    from acp_launch.protocol.acp import Offers
     from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
-    plan, secrets = planned
-    with verb_processes(settings, plan, "login", trace) as processes:
-        spawned = processes.agent(plan, secrets)
+    with verb_processes(load_settings(), planned.plan, "login", trace) as processes:
+        spawned = processes.agent(planned)
         aloud = AgentStderr(processes.log, sys.stderr)
-        context = processes.context(planned, Offers(terminal_login=available()), aloud)  # C-25
+        context = processes.context(planned, _offers(), aloud)
         observer = RedactedOutput(Notices())
         person = TerminalQuestions(observer.pause) if possible() else None
         place = login_context(planned, person, aloud)
@@ -141,7 +119,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
             interrupts.check()
             if begun.program is not None:
                 await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
-                await with_agent(context, spawn_agent(plan, secrets), observer, initialised, interrupts)
+                await with_agent(context, spawn_agent(planned), observer, initialised, interrupts)
             return agent, begun.method.name
 
         return processes.run(logged_in)

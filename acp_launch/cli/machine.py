@@ -1,14 +1,18 @@
 """The verbs that look at this machine and the launches on it: `doctor`, `ps`, `reap`, `logs` and `trace`."""
 
 import gc
+import os
+import select
+import stat
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from acp_launch.cli.app import Directory, Json, TraceFile, Trust
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust, load_settings
+from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -20,23 +24,16 @@ if TYPE_CHECKING:
     from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings
 
-STATES = {"works": "runs"}  # of a session of a host, as users call them: runs, asks or idle
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
 LOOK = 0.25  # seconds between two checks for new lines of a log
 LONGEST = 16 * 1024 * 1024  # bytes of a line of a trace; ours have at most half of that
 TRACE_FIX = "write one: acp-launch run PROFILE PROMPT --trace FILE"
 
-Name = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
-]
-Session = Annotated[
-    bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
-]
-Logged = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default this project's latest launch.")
-]
-Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only the log of this server; or agent.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines, of newer launches too.")]
+Name = Annotated[str | None, Argument("[PROFILE]", "A profile's name or path; by default only the machine.")]
+Session = Annotated[bool, Option("--session/--no-session", "Also open a session with the agent, as a run does.")]
+Logged = Annotated[str | None, Argument("[PROFILE]", "The profile; by default this project's latest launch.")]
+Server = Annotated[str | None, Argument("[SERVER]", "Only the log of this server; or agent.")]
+Follow = Annotated[bool, Option("--follow -f", "Keep printing new lines, of newer launches too.")]
 Last = Annotated[
     int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last lines of each log.")
 ]
@@ -49,7 +46,7 @@ def doctor(
     session: Session = True,
     trust: Trust = False,
     trace: TraceFile = None,
-) -> None:
+) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.checks.check import exit_code
     from acp_launch.cli.checkup import Checkup
@@ -57,10 +54,10 @@ def doctor(
     from acp_launch.console import doctor as screen
 
     protect_secrets()
-    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
+    checkup = Checkup(name=name, cwd=cwd, opens_session=session, is_waved=trust, trace=trace)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
-    raise typer.Exit(code or exit_code(checkup.found))
+    return code or exit_code(checkup.found)
 
 
 def ps(as_json: Json = False) -> None:
@@ -79,8 +76,6 @@ def ps(as_json: Json = False) -> None:
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
-    import time
-
     from acp_launch.cli.attach import hosted_sessions
     from acp_launch.console.processes import SessionRow
     from acp_launch.session.hold import list_held
@@ -100,7 +95,7 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
         if (status := hosted.get(each.key)) is not None:
             shown = shown._replace(
                 title=title or status.title,
-                state=STATES.get(status.state, status.state),
+                state=status.state,
                 age=max(0.0, now - status.since),
                 fronts=status.fronts,
                 queued=status.queued,
@@ -210,11 +205,6 @@ def _pause() -> None:
     Raises:
         BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
     """
-    import os
-    import select
-    import stat
-    import time
-
     if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(1).st_mode):
         time.sleep(LOOK)
         return
@@ -225,7 +215,7 @@ def _pause() -> None:
 
 
 def trace(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that --trace has written; - is stdin.")],
+    file: Annotated[Path, Argument("FILE", "A file that --trace has written; - is stdin.")],
 ) -> None:
     """Show a trace as a sequence: who asked what, and how long the answer took."""
     try:
@@ -237,7 +227,6 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.console.stderr import DIM, YELLOW, tell
     from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 

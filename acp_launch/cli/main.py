@@ -3,15 +3,11 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.waits import reading, stretch
-
-if TYPE_CHECKING:
-    from acp_launch.cli.verb import Verb
 
 SIGPIPE = 141
 LAST_WORDS = stretch(0.5)  # seconds for stderr to take the last message after a signal
@@ -54,7 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     except (OSError, RuntimeError, BaseExceptionGroup) as error:
         return _report(error)
     finally:
-        _dismiss_guards()
+        if guard := sys.modules.get("acp_launch.process.guard"):
+            guard.dismiss_guards()  # those that were forked for a launch that did not start
 
 
 def _report(error: BaseException) -> int:
@@ -72,26 +69,20 @@ def _report(error: BaseException) -> int:
     raise error
 
 
-def _dismiss_guards() -> None:
-    """End the guards that were forked for a launch that did not start."""
-    if guard := sys.modules.get("acp_launch.process.guard"):
-        guard.dismiss_guards()
-
-
 def _run(arguments: Sequence[str]) -> int:
     reading.begin(_say_reading)
     if not arguments:
         from acp_launch.cli.overview import show
 
         return show()
-    from acp_launch.cli.verb import SYNONYMS, import_without, load, plain
+    from acp_launch.cli.verb import SYNONYMS, carry_out, import_without, load, plain
 
     arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
     if not HELP & set(arguments) and arguments[0] in PLAIN:
         import_without("msgspec", "typing_extensions")
-        verb: Callable[..., Verb] = load(arguments[0])
-        if asked := plain(verb, arguments[1:]):
-            return asked.carry_out()
+        verb = load(arguments[0])
+        if (values := plain(verb, arguments[1:])) is not None:
+            return carry_out(verb, values)
     _require_existing(arguments)
     return _typer(arguments)
 

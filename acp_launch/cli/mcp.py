@@ -9,21 +9,29 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Commands, Directory, Json, ProfileName, TraceFile, Trust
-from acp_launch.cli.verb import load_settings, read_duration
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import (
+    Argument,
+    Directory,
+    Json,
+    Option,
+    ProfileName,
+    TraceFile,
+    Trust,
+    load_settings,
+    read_duration,
+)
+from acp_launch.console.stderr import DIM, tell
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.cli.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
-    from acp_launch.mcp.client import Limit, Survey, ToolResult
-    from acp_launch.mcp.message import Tool
+    from acp_launch.mcp.client import Limit
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 STDIN = Path("-")
@@ -31,22 +39,17 @@ MOST = 64 * 1024 * 1024  # bytes of arguments; servers do not take longer lines 
 TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
-app = typer.Typer(
-    cls=Commands,
-    help="The MCP servers of a profile: list, inspect, tools, call, login, logout, status.",
-    no_args_is_help=True,
-)
+app = Group("The MCP servers of a profile: list, inspect, tools, call, login, logout, status.")
 
-Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
+Name = Annotated[str | None, Argument("SERVER", "The server's name in the profile.")]
+Verbose = Annotated[bool, Option("--verbose -v", "Show the server's stderr and its log messages.")]
 
 
-@app.command("list")
+@app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
     from acp_launch.cli.planning import loaded_profile
     from acp_launch.console import servers
-    from acp_launch.console.stderr import DIM, tell
     from acp_launch.profile.model import RemoteServer
 
     settings = load_settings()
@@ -62,7 +65,7 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
         tell(f"{loaded.found.name} has no MCP servers", style=DIM)
 
 
-@app.command()
+@app.verb()
 def inspect(
     profile: ProfileName,
     name: Name = None,
@@ -76,17 +79,27 @@ def inspect(
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
+    from acp_launch.mcp.message import roots_result
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
     async def story(started: "StartedServer") -> None:
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
-        await servers.show_survey(found, _facts(wanted, started, found), wanted.variables, as_json=as_json)
+        facts = {
+            "profile": wanted.plan.profile,
+            "name": wanted.server.name,
+            "after": started.after,
+            "remote": started.remote,
+            "era": started.era,
+            "hidden": sum(not wanted.policy.allows(tool) for tool in found.tool_names),
+            **roots_result(wanted.roots),
+        }
+        await servers.show_survey(found, facts, wanted.variables, as_json=as_json)
 
-    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story, offers_roots=True)
+    with_server(wanted, story, verbose=verbose, offers_roots=True)
 
 
-@app.command()
+@app.verb()
 def tools(
     profile: ProfileName,
     name: Name = None,
@@ -99,80 +112,83 @@ def tools(
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
+    from acp_launch.mcp import client
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
-    policy = _policy(wanted)
 
     async def story(started: "StartedServer") -> None:
-        found = await _tools(started)
-        seen = [tool for tool in found if policy.allows(tool.name)]
+        found = await client.tools(started.connection, started.server, limit=started.limit)
+        seen = [tool for tool in found if wanted.policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
+    with_server(wanted, story, verbose=verbose)
 
 
-@app.command()
+@app.verb()
 def call(
     profile: ProfileName,
     name: Name = None,
-    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool's name.")] = None,
+    tool: Annotated[str | None, Argument("TOOL", "The tool's name.")] = None,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ARGUMENTS]...", help='\'{"key": "value"}\', or key=value and key:=JSON; - reads JSON from stdin.'
-        ),
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the arguments, as JSON, from a file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the server's JSON.")] = False,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT)] = None,
+        tuple[str, ...],
+        Argument("[ARGUMENTS]...", '\'{"key": "value"}\', or key=value and key:=JSON; - reads JSON from stdin.'),
+    ] = (),
+    file: Annotated[Path | None, Option("--file -f", "Read the arguments, as JSON, from a file.")] = None,
+    as_json: Annotated[bool, Option("--json", "Print the whole result as the server's JSON.")] = False,
+    timeout: Annotated[Duration | None, Option("--timeout", TIMEOUT, "DURATION", read_duration)] = None,
     cwd: Directory = None,
     trust: Trust = False,
     verbose: Verbose = False,
     trace: TraceFile = None,
-) -> None:
+) -> int:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
+    from acp_launch.mcp import client
+    from acp_launch.mcp.arguments import fit_arguments
 
-    patience = None if timeout is None else read_duration(timeout)
-    given = _read_arguments(words or (), file)
+    given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _check_tool(wanted, tool)
-    limit = _limit(wanted, patience)
+    limit = _limit(wanted, timeout)
 
     async def story(started: "StartedServer") -> bool:
-        result = await _call(wanted, started, chosen, given, limit)
+        known = {
+            each.name: each for each in await client.tools(started.connection, started.server, limit=started.limit)
+        }
+        if chosen not in known:
+            called, hint = wanted.server.name, did_you_mean(chosen, list(filter(wanted.policy.allows, known)))
+            what = f'the MCP server "{called}" has no tool "{chosen}"{hint}'
+            raise UsageError(what, fix=ours("mcp", "tools", wanted.plan.called, called))
+        result = await client.call_tool(started.connection, chosen, fit_arguments(given, known[chosen]), limit)
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story):
-        raise typer.Exit(TOOL_FAILED)
+    return TOOL_FAILED if with_server(wanted, story, verbose=verbose) else 0
 
 
-@app.command()
+@app.verb()
 def login(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[bool, typer.Option("--all", help="Log in to every server without a valid login.")] = False,
+    every: Annotated[bool, Option("--all", "Log in to every server without a valid login.")] = False,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Do not open a browser; paste the address of its last page.")
+        bool, Option("--no-browser", "Do not open a browser; paste the address of its last page.")
     ] = False,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=LOGIN_TIMEOUT)] = None,
+    timeout: Annotated[Duration | None, Option("--timeout", LOGIN_TIMEOUT, "DURATION", read_duration)] = None,
     trust: Trust = False,
-) -> None:
+) -> int:
     """Log in to a remote server (OAuth), in the browser."""
     from acp_launch.cli.mcplogin import log_in
 
-    patience = None if timeout is None else read_duration(timeout)
-    if code := log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience):
-        raise typer.Exit(code)
+    return log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=timeout)
 
 
-@app.command()
+@app.verb()
 def logout(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[bool, typer.Option("--all", help="Log out of every server that asks for a login.")] = False,
+    every: Annotated[bool, Option("--all", "Log out of every server that asks for a login.")] = False,
     trust: Trust = False,
 ) -> None:
     """Log out of a remote server: revoke its tokens, and delete them."""
@@ -181,54 +197,17 @@ def logout(
     log_out(profile, name, every=every, trust=trust)
 
 
-@app.command()
+@app.verb()
 def status(
     profile: ProfileName,
     name: Name = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show every server that wants a login, as without SERVER.")
-    ] = False,
+    every: Annotated[bool, Option("--all", "Show every server that wants a login, as without SERVER.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the logins to remote servers, without contacting any."""
     from acp_launch.cli.mcplogin import status as show
 
     show(profile, name, every=every, as_json=as_json)
-
-
-def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:
-    """Collect what is known of a server besides its own answers."""
-    from acp_launch.mcp.message import roots_result
-
-    policy = _policy(wanted)
-    return {
-        "profile": wanted.plan.profile,
-        "name": wanted.server.name,
-        "after": started.after,
-        "remote": started.remote,
-        "era": started.era,
-        "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **roots_result(wanted.roots),
-    }
-
-
-async def _tools(started: "StartedServer") -> "list[Tool]":
-    from acp_launch.mcp.client import tools
-
-    return await tools(started.connection, started.server, limit=started.limit)
-
-
-async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
-    """Call a tool, after reading its schema, which decides the types of the arguments."""
-    from acp_launch.mcp.arguments import fit_arguments
-    from acp_launch.mcp.client import call_tool
-
-    known = {each.name: each for each in await _tools(started)}
-    if tool not in known:
-        name, hint = wanted.server.name, did_you_mean(tool, list(filter(_policy(wanted).allows, known)))
-        what = f'the MCP server "{name}" has no tool "{tool}"{hint}'
-        raise UsageError(what, fix=ours("mcp", "tools", wanted.plan.called, name))
-    return await call_tool(started.connection, tool, fit_arguments(given, known[tool]), limit)
 
 
 def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
@@ -238,12 +217,6 @@ def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
         return Limit(timeout, False, "--timeout DURATION")
     knob = f"--timeout DURATION, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
     return Limit(wanted.server.timeouts.call or PATIENCE, True, knob)
-
-
-def _policy(wanted: "Probe") -> "ToolPolicy":
-    from acp_launch.bridge.toolpolicy import ToolPolicy
-
-    return ToolPolicy(wanted.server.name, wanted.server.tools)
 
 
 def _check_tool(wanted: "Probe", tool: str | None) -> str:
@@ -259,7 +232,7 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
         raise UsageError("no tool is given", fix=shown)
     if tool.encode(errors="replace").decode() != tool:
         raise UsageError("the tool's name is not UTF-8", fix=shown)
-    if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):
+    if refusal := wanted.policy.refusal(request(0, "tools/call", {"name": tool})):
         raise UsageError(refusal, fix=f"allow it: mcp_servers.{wanted.server.name}.tools in the profile")
     return tool
 

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
-from acp_launch.cli.planning import find_server, loaded_profile, plan_with_secrets, require, resolved_from
+from acp_launch.cli.planning import find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
     AuthRequired,
@@ -209,7 +209,7 @@ def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
     """Yield the same for the servers of a profile, each planned alone."""
     for name, server in loaded.profile.mcp_servers.items():
         if isinstance(server, RemoteServer):
-            plan = resolved_from(reduce_to(loaded, [name]), cwd=None).plan
+            plan = resolved_from(reduce_to(loaded, [name])).plan
             if plan is not None:
                 yield from login_states(plan, settings).values()
             elif server.oauth is not None:  # for instance a variable of its address is not set
@@ -238,11 +238,11 @@ def plan_targets(
     loaded = loaded_profile(profile, settings)
     _check_name(loaded, profile, name, every=every)
     names = [name] if name is not None else _list_asking(loaded, profile, settings, every=every)
-    require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
-    resolved = resolved_from(reduce_to(loaded, names), cwd=None)
+    require(loaded, settings, is_waved=trust)
+    resolved = resolved_from(reduce_to(loaded, names))
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
-    plan, secrets = plan_with_secrets(replace(resolved, needs=needs), settings)
+    plan, secrets, _ = ready(replace(resolved, needs=needs), settings, with_logins=False)
     return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 

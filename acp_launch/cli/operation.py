@@ -2,39 +2,40 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from acp_launch.cli.start import agent_log, agent_process, guard, server_logs, with_workdir, write_trace
+from msgspec import Struct
+
+from acp_launch.cli.start import agent_log, agent_process, both, guard, server_logs, with_workdir
+from acp_launch.cli.verb import load_settings
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
 from acp_launch.launch import run
 from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts, run_supervised
-from acp_launch.mcp.http.wire import Credentials, RemoteFacts
+from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.transport import TranslatedTransport
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import ours
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs
-from acp_launch.process.program import Download, LocalProgram, Program, Running, stop
-from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.process.program import LocalProgram, Program, Running, stop
+from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Offers
 from acp_launch.rpc import connected
-from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
-NO_CREDENTIALS: Mapping[str, Credentials] = {}
 
 
 class StartedProgram(NamedTuple):
@@ -44,11 +45,6 @@ class StartedProgram(NamedTuple):
     running: Running
     transport: TranslatedTransport
     begun: float
-
-    def download(self, server: ServerPlan, tell: Callable[[], None]) -> Download:
-        """Watch its download by a package runner, if there is one."""
-        limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
-        return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
 
     @property
     def remote(self) -> RemoteFacts | None:
@@ -70,74 +66,60 @@ class StartedProgram(NamedTuple):
         return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
 
 
-def server_program(
-    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: Mapping[str, Credentials]
-) -> Program:
+def server_program(planned: "Ready", settings: Settings) -> Program:
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
-    (server,), process = plan.servers, plan.agent
+    plan, secrets, credentials = planned
+    (server,) = plan.servers
     if isinstance(server, RemotePlan):
         from acp_launch.mcp.remote import RemoteProgram, warm_up
 
         warm_up()
         login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
         return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
-    return LocalProgram.of(process, server.name, secrets)
+    return LocalProgram.of(plan.agent, server.name, secrets)
 
 
-def _both(first: Callable[[bytes], None], second: Callable[[bytes], None], data: bytes) -> None:
-    first(data)
-    second(data)
+class VerbProcesses(Struct, frozen=True):
+    """Starts processes for a verb. Made by `verb_processes`; they are ended with its block.
 
+    `log` takes an agent's stderr.
+    """
 
-class VerbProcesses:
-    """Starts processes for a verb. Made by `verb_processes`; they are ended with its block."""
+    settings: Settings
+    guard: Guard
+    log: LogFile
+    server_logs: ServerLogs
+    ending: ExitStack
+    trace: "Trace | None"
 
-    def __init__(
-        self,
-        settings: Settings,
-        watching: Guard,
-        log: LogFile,
-        server_logs: ServerLogs,
-        ending: ExitStack,
-        trace: "Trace | None",
-    ) -> None:
-        """`log` takes an agent's stderr."""
-        self.log, self.server_logs, self.trace = log, server_logs, trace
-        self._settings, self._guard, self._ending = settings, watching, ending
-
-    def agent(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+    def agent(self, planned: "Ready") -> Spawned:
         """Start the agent of a plan.
 
         Raises:
             AgentError: it cannot be started.
         """
         self.log.begin()
-        return self._ending.enter_context(agent_process(plan, secrets))
+        return self.ending.enter_context(agent_process(planned))
 
     @asynccontextmanager
     async def server(
-        self,
-        plan: LaunchPlan,
-        secrets: Mapping[str, Secret],
-        hurry: asyncio.Event,
-        shown: Callable[[bytes], None] | None = None,
-        credentials: Mapping[str, Credentials] = NO_CREDENTIALS,
+        self, planned: "Ready", hurry: asyncio.Event, shown: Callable[[bytes], None] | None = None
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
         A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
-        because a log that cannot be written raises. `hurry` cuts its patience for the end; `credentials` as in a run.
+        because a log that cannot be written raises. `hurry` cuts its patience for the end.
 
         Raises:
             ServerError: the server cannot be started.
             StateError: its directory cannot be made.
         """
-        (server,) = plan.servers
+        (server,) = planned.plan.servers
         name, log = server.name, self.server_logs.of(server.name)
-        with with_workdir(self._settings, plan) as given:
-            program, begun = server_program(given, secrets, self._settings, credentials), time.monotonic()
+        with with_workdir(self.settings, planned.plan) as given:
+            program, begun = server_program(planned._replace(plan=given), self.settings), time.monotonic()
             async with AsyncExitStack() as stack:
-                took = log if shown is None else partial(_both, shown, log)
+                took = log if shown is None else both(shown, log)
                 try:
                     running = await stack.enter_async_context(program.begin(restarts=0, log=took))
                 except AgentError as error:
@@ -145,7 +127,7 @@ class VerbProcesses:
                     raise ServerError(what, fix=error.fix, detail=error.detail) from error
                 self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
                 with connected(running, self.trace, name) as inner:
-                    transport = TranslatedTransport(inner, name, server.protocol, max_line=self._settings.max_line)
+                    transport = TranslatedTransport(inner, name, server.protocol, max_line=self.settings.max_line)
                     try:
                         yield StartedProgram(program, running, transport, begun)
                     finally:
@@ -153,14 +135,13 @@ class VerbProcesses:
                         end = running.end
                         self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
-    def context(self, planned: "Planned", offers: Offers, log: Callable[[bytes], None] | None = None) -> LaunchContext:
+    def context(self, planned: "Ready", offers: Offers, log: Callable[[bytes], None] | None = None) -> LaunchContext:
         """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
-        plan, secrets = planned
         return LaunchContext(
-            plan=plan,
-            guard=self._guard,
-            secrets=secrets,
-            max_line=self._settings.max_line,
+            plan=planned.plan,
+            guard=self.guard,
+            secrets=planned.secrets,
+            max_line=self.settings.max_line,
             log=log or self.log,
             offers=offers,
             trace=self.trace,
@@ -172,7 +153,7 @@ class VerbProcesses:
         Raises:
             Stopped: a signal came.
         """
-        return run_supervised(self._guard, story)
+        return run_supervised(self.guard, story)
 
 
 @contextmanager
@@ -184,8 +165,7 @@ def verb_processes(
     `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
     """
     with (
-        guard(settings, plan, verb) as watching,
-        write_trace(trace, plan, verb) as tracing,
+        guard(settings, plan, verb, trace) as (watching, tracing),
         closing(agent_log(settings, plan)) as log,
         closing(server_logs(settings, plan)) as logs,
         ExitStack() as ending,
@@ -194,8 +174,7 @@ def verb_processes(
 
 
 def with_agent(
-    planned: tuple[LaunchPlan, Mapping[str, Secret]],
-    settings: Settings,
+    planned: "Ready",
     verb: str,
     story: Callable[[Connection], Awaitable[T]],
     offers: Offers | None = None,
@@ -206,9 +185,7 @@ def with_agent(
     Raises:
         LaunchError: as for `run`.
     """
-    require_platform()
-    plan, secrets = planned
-    with verb_processes(settings, plan, verb, trace) as processes:
-        spawned = processes.agent(plan, secrets)
+    with verb_processes(load_settings(), planned.plan, verb, trace) as processes:
+        spawned = processes.agent(planned)
         context = processes.context(planned, offers or Offers())
         return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))

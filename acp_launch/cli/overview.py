@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.errors import LaunchError
 from acp_launch.problem import count, errors, ours
 
@@ -51,16 +51,17 @@ def show() -> int:
     from acp_launch.console import stdout
     from acp_launch.console.sessions import tilde
     from acp_launch.console.stderr import harmless
-    from acp_launch.profile.discover import discover, here, project_of
+    from acp_launch.host.place import any_host, hosts
+    from acp_launch.profile.discover import here, project_of
 
     settings, project = load_settings(), project_of(here())
-    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
-    own = [each for each in found if each.origin != "built-in"]
+    own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
     profiles = [_examine(each, settings) for each in own[:MOST]]
     missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
     rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]
     rows += _group("profiles", _profile_rows(profiles, len(own) - MOST))
-    rows += _group("hosts", _host_rows(settings, project))
+    notes = hosts(settings.state) if any_host(settings.state) else ()
+    rows += _group("hosts", [(_describe_host(note, project),) for note in notes if note.socket])
     rows += _group("secrets", [(name, "not set", f"needed by {profile}") for name, profile in missing])
     rows += _group("sessions", _session_rows(sessions))
     width = stdout.terminal_width()
@@ -135,13 +136,6 @@ def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
     if more > 0:
         rows.append((f"{more} more: acp-launch list",))
     return rows or [("none yet; acp-launch list shows the built-in ones",)]
-
-
-def _host_rows(settings: "Settings", project: Path) -> list[Row]:
-    from acp_launch.host.place import any_host, hosts
-
-    notes = hosts(settings.state) if any_host(settings.state) else ()
-    return [(_describe_host(note, project),) for note in notes if note.socket]
 
 
 def _describe_host(note: "HostNote", project: Path) -> str:

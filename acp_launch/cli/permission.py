@@ -1,91 +1,99 @@
 """The verbs of `permission`: `test`, `list`, `forget` and `log`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.app import Commands, Json, ProfileName
-from acp_launch.cli.verb import find_profile, load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import (
+    Approve,
+    Argument,
+    Json,
+    OnlyProfile,
+    Option,
+    ProfileName,
+    answer,
+    find_profile,
+    load_settings,
+)
 from acp_launch.console.stderr import harmless, say
-from acp_launch.errors import MachineError, UsageError
+from acp_launch.errors import UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
 
-app = typer.Typer(cls=Commands, help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
+app = Group("Permissions of agents: test, list, forget, log.")
 
-Call = Annotated[str, typer.Argument(metavar="CALL", help="An ACP tool call as JSON; - reads stdin.")]
-Approve = Annotated[
-    Literal["all", "reads", "none"] | None, typer.Option("--approve", help="As `run` takes it: all, reads or none.")
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show every rule that was checked, and why it did not match.")
-]
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Numbers that `permission list` shows.")]
-All = Annotated[bool, typer.Option("--all", "-a", help="Forget every answer.")]
+Call = Annotated[str, Argument("CALL", "An ACP tool call as JSON; - reads stdin.")]
+Verbose = Annotated[bool, Option("--verbose -v", "Show every rule that was checked, and why it did not match.")]
+Numbers = Annotated[tuple[int, ...], Argument("[N]...", "Numbers that `permission list` shows.")]
+All = Annotated[bool, Option("--all -a", "Forget every answer.")]
 Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last entries.")]
 
 
-@app.command()
+@app.verb()
 def test(
-    profile: ProfileName, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
+    profile: ProfileName,
+    call: Call,
+    approve: Annotated[Approve | None, Option("--approve", "As `run` takes it: all, reads or none.")] = None,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
-    from acp_launch.console import permissions, stdout
+    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
+    from acp_launch.cli.run_request import rules_of
+    from acp_launch.console import permissions
     from acp_launch.session.permission.policy import consider, judge
 
-    asked = _call(call)
-    policy = _policy(profile, approve)
+    asked, settings = _call(call), load_settings()
+    policy = rules_of(require_plan(resolved_from(loaded_profile(profile, settings))), settings, approve)
     verdict, looked_at = judge(policy, asked), list(consider(policy, asked))
-    if as_json:
-        stdout.put_json(permissions.verdict_json(verdict, looked_at))
-    else:
-        stdout.line(permissions.verdict(verdict, looked_at, verbose=verbose))
+    text = permissions.verdict(verdict, looked_at, verbose=verbose)
+    answer(permissions.verdict_json(verdict, looked_at), text, as_json=as_json)
 
 
-@app.command("list")
+@app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
-    import time
-
-    from acp_launch.console import permissions, stdout
+    from acp_launch.console import permissions
     from acp_launch.session.permission.remembered import load
 
     answers = load(_shelf(profile))
-    if as_json:
-        stdout.put_json(permissions.answers_json(answers))
-    elif answers:
-        stdout.line(permissions.answer_lines(answers, now=time.time()))
-    else:
-        say(f'no answers are remembered for "{profile}" here')
+    text = permissions.answer_lines(answers, now=time.time()) if answers else ""
+    nothing = f'no answers are remembered for "{profile}" here'
+    answer(permissions.answers_json(answers), text, nothing, as_json=as_json)
 
 
-@app.command()
-def forget(profile: ProfileName, numbers: Numbers = None, everything: All = False) -> None:
+@app.verb()
+def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
     from acp_launch.console.permissions import about
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
         raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
-    for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
-        say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
+    for each in forget(_shelf(profile), None if everything else set(numbers)):
+        say(f"forgotten: always {each.answer} {harmless(about(each), keep='')}")
 
 
-@app.command()
+@app.verb()
 def log(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
+    profile: OnlyProfile = None,
     as_json: Json = False,
     last: Last = None,
 ) -> None:
     """Show what agents asked, what was answered, and by which rule; the latest comes last."""
     from acp_launch.console import permissions, stdout
+    from acp_launch.profile.discover import SUFFIXES
     from acp_launch.session.permission.audit import entries, files
 
-    state = load_settings().state
-    found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
+    state, name = load_settings().state, profile
+    if name and name.endswith(SUFFIXES):  # its log has the name without
+        name = Path(name).stem
+    found, damaged = entries(files(state, name), last)
     for entry in found if as_json else ():
         stdout.put_json(entry)
     if found and not as_json:
@@ -100,7 +108,6 @@ def log(
 def _call(written: str) -> dict[str, Any]:
     """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log."""
     import json
-    import sys
 
     text = sys.stdin.read() if written == "-" else written
     try:
@@ -113,27 +120,6 @@ def _call(written: str) -> dict[str, Any]:
     return call["toolCall"] if isinstance(call.get("toolCall"), dict) else call
 
 
-def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "Policy":
-    from pathlib import Path
-
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
-
-    plan = _plan(profile)
-    kept = load(AnswerStore(load_settings().state, str(plan.project), plan.profile))
-    return policy(plan, approve=approve, remembered=kept, home=str(Path.home()))
-
-
-def _plan(profile: str) -> "LaunchPlan":
-    """Resolve the profile."""
-    from acp_launch.cli.planning import loaded_profile, resolved_from
-
-    resolved = resolved_from(loaded_profile(profile, load_settings()), cwd=None)
-    if resolved.plan is None:
-        raise MachineError(resolved.problems)
-    return resolved.plan
-
-
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.plan.resolve import ADHOC
@@ -144,12 +130,3 @@ def _shelf(profile: str) -> "AnswerStore":
         return AnswerStore(load_settings().state, str(project_of(here())), profile)
     found = find_profile(profile)
     return AnswerStore(load_settings().state, str(found.project), found.name, found.called)
-
-
-def _name(profile: str) -> str:
-    """Return the profile's name as its log has it, also if the profile no longer exists."""
-    from pathlib import Path
-
-    from acp_launch.profile.discover import SUFFIXES
-
-    return Path(profile).stem if profile.endswith(SUFFIXES) else profile

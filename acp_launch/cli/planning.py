@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from acp_launch.cli.verb import at_home, check_session_name, find_profile
+from acp_launch.cli.verb import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from acp_launch.process.tree import Exit
     from acp_launch.profile.trust import TrustState
 
-    Planned = tuple[LaunchPlan, Mapping[str, Secret]]
+NOTHING: Mapping[str, Any] = {}
 
 
 def prepare_launch() -> None:
@@ -53,63 +53,46 @@ class Ready(NamedTuple):
     """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 
     plan: LaunchPlan
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
+    secrets: Mapping[str, Secret] = NOTHING
+    credentials: "Mapping[str, Credentials]" = NOTHING
 
 
-def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
+def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> Ready:
     """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
-        LaunchError: as `loaded_profile`, `resolve_trusted` and `plan_with_secrets`.
+        LaunchError: as `loaded_profile`, `resolve_trusted` and `ready`.
     """
+    from acp_launch.process.spawn import require_platform
 
+    require_platform()
+    settings = load_settings()
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
-    return plan_with_secrets(replace(resolved, needs=needs), settings)
+    return ready(replace(resolved, needs=needs), settings, with_logins=False)
 
 
-def plan_with_secrets(resolved: Resolved, settings: Settings) -> "Planned":
-    """Return the plan and all secrets it needs. A user at a terminal is asked for those that are not set.
-
-    Raises:
-        MachineError: a command, directory, variable or secret is missing on this machine.
-    """
-    plan, secrets, _ = _look_up(resolved, settings, ())
-    return plan, secrets
-
-
-def ready(resolved: Resolved, settings: Settings, *, waiting: Waiting | None = None, is_alone: bool = False) -> Ready:
-    """Do the same, look up the logins of servers, and run the commands that print headers for some. Nothing asks the
-    user to log in.
-
-    A server that is not required is left out of the plan if it lacks these, unless `is_alone`. `waiting` is called
-    while the store has not answered.
-
-    Raises:
-        MachineError: as `plan_with_secrets`.
-        NotLoggedIn: logins or such headers are all that is missing.
-    """
-
-    logins: Sequence[ServerLogin] = ()
-    if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
-        from acp_launch.cli.credentials import server_logins
-
-        logins = server_logins(resolved.plan.servers, settings)
-    return _look_up(resolved, settings, logins, waiting=waiting, is_alone=is_alone)
-
-
-def _look_up(
+def ready(
     resolved: Resolved,
     settings: Settings,
-    logins: "Sequence[ServerLogin]",
     *,
     waiting: Waiting | None = None,
     is_alone: bool = False,
+    with_logins: bool = True,
 ) -> Ready:
-    """Look up what a plan needs. Logins that it does not need are of servers that may turn out to want one."""
-    others = [login for login in logins if not login.is_needed]
-    logins = [login for login in logins if login.is_needed]
+    """Return the plan and all secrets it needs; a user at a terminal is asked for those that are not set.
+
+    Look up the logins of servers, too, and run the commands that print headers for some, unless without `with_logins`.
+    Nothing asks the user to log in. A server that is not required is left out of the plan if it lacks these, unless
+    `is_alone`. `waiting` is called while the store has not answered.
+
+    Raises:
+        MachineError: a command, directory, variable or secret is missing on this machine.
+        NotLoggedIn: logins or such headers are all that is missing.
+    """
+    every = _logins(resolved, settings) if with_logins else ()
+    logins = [login for login in every if login.is_needed]
+    others = [login for login in every if not login.is_needed]  # of servers that may turn out to want one
     if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
@@ -139,6 +122,14 @@ def _look_up(
     lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
     return Ready(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
+
+
+def _logins(resolved: Resolved, settings: Settings) -> "Sequence[ServerLogin]":
+    if resolved.plan is None or not any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
+        return ()
+    from acp_launch.cli.credentials import server_logins
+
+    return server_logins(resolved.plan.servers, settings)
 
 
 def _later(
@@ -180,7 +171,7 @@ def resolve_trusted(
         ProfileError: the file is wrong, or differs from the lock file.
     """
     resolved = resolved_from(loaded, cwd=cwd, session=session)
-    require(loaded, resolved.found, settings, is_waved=trust)
+    require(loaded, settings, is_waved=trust, found=resolved.found)
     if locked and (different := lock_differences(loaded, resolved)):
         raise ProfileError(different)
     if resolved.plan is not None:
@@ -204,14 +195,21 @@ def loaded_profile(name: str, settings: Settings) -> Loaded:
         ProfileError: the file is wrong.
     """
 
-    return load(find_profile(name), cache=settings.cache)
+    return load(find_profile(name, settings), cache=settings.cache)
 
 
-def resolved_from(loaded: Loaded, *, cwd: Path | None, session: str | None = None) -> Resolved:
+def resolved_from(loaded: Loaded, *, cwd: Path | None = None, session: str | None = None) -> Resolved:
     """Resolve a loaded profile on this machine."""
 
     checked = check_session_name(session)
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
+
+
+def require_plan(resolved: Resolved) -> LaunchPlan:
+    """Return the plan; raise MachineError if this machine cannot run it."""
+    if resolved.plan is None:
+        raise MachineError(resolved.problems)
+    return resolved.plan
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> Ready:
@@ -224,7 +222,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
 
     checked = check_session_name(session)
     resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
-    return Ready(_plan(resolved), {}, {})
+    return Ready(_plan(resolved))
 
 
 def _plan(
@@ -277,10 +275,12 @@ def find_server(name: str | None, profile: str, servers: Collection[str]) -> str
 # Trust in a project's profile.
 
 
-def require(loaded: Loaded, found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
+def require(
+    loaded: Loaded, settings: Settings, *, is_waved: bool, found: "Mapping[KeyPath, Path] | None" = None
+) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
-    `found` are its programs and directories that exist; `is_waved` is `--trust`, which allows one run.
+    `is_waved` is `--trust`, which allows one run; `found` as in `show_trust`.
 
     Raises:
         NotTrusted: the profile is not trusted; all that it would run has been shown.
@@ -290,7 +290,7 @@ def require(loaded: Loaded, found: "Mapping[KeyPath, Path]", settings: Settings,
     how = trust_state(loaded, settings)
     if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
-    show_trust(loaded, found, how)
+    show_trust(loaded, how, found)
     if agrees("Trust this profile and continue?"):
         accept(loaded, settings)
         return
@@ -299,14 +299,17 @@ def require(loaded: Loaded, found: "Mapping[KeyPath, Path]", settings: Settings,
     raise NotTrusted(f"{changed if how.how == 'changed' else new}: {loaded.label}", fix=fix)
 
 
-def show_trust(loaded: Loaded, found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:
+def show_trust(loaded: Loaded, how: "TrustState", found: "Mapping[KeyPath, Path] | None" = None) -> None:
     """Show all that a profile that is not trusted would run.
+
+    `found` are its programs and directories that exist; by default those from here.
 
     Raises:
         NotTrusted: it cannot be trusted.
     """
     from acp_launch.console.trust import heading, report
 
+    found = resolved_from(loaded).found if found is None else found
     say(heading(how))
     for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
         say(line)
@@ -322,6 +325,18 @@ def agrees(question: str) -> bool:
     from acp_launch.console.ask.terminal import ask_yes_or_no
 
     return ask_yes_or_no(question) is True
+
+
+def require_agreement(question: str, undone: str, fix: str) -> None:
+    """Ask a yes-or-no question; refuse anything but a yes, as well as to go on without a terminal.
+
+    Raises:
+        UsageError: `undone` says what was not done; `fix` agrees without a terminal.
+    """
+    if not has_terminal():
+        raise UsageError(f"there is no terminal to ask on; {undone}", fix=fix)
+    if not agrees(question):
+        raise UsageError(undone)
 
 
 def has_terminal() -> bool:

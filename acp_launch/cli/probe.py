@@ -13,24 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.cli.operation import StartedProgram, verb_processes
-from acp_launch.cli.planning import find_server, loaded_profile, ready, require, resolved_from
-from acp_launch.cli.verb import at_home
+from acp_launch.cli.planning import Ready, find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import McpClient, McpConnection, shake_hands
-from acp_launch.mcp.http.wire import Credentials, RemoteFacts
+from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.plan.resolve import process, reduce_to, resolve
+from acp_launch.plan.resolve import process, reduce_to
+from acp_launch.process.program import Download
 from acp_launch.process.spawn import require_platform
-from acp_launch.profile.discover import here
-from acp_launch.secret.value import Secret
 from acp_launch.session.login import point_to_trace
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
@@ -41,17 +40,23 @@ T = TypeVar("T")
 class Probe(Struct, frozen=True, kw_only=True):
     """One server and everything it needs; `plan.agent` is the process of a local one."""
 
-    plan: LaunchPlan
+    ready: Ready
     server: ServerPlan
-    secrets: Mapping[str, Secret]
     settings: Settings
     trace: Path | None = None  # the file of `--trace`
-    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> LaunchPlan:
+        return self.ready.plan
 
     @property
     def variables(self) -> Mapping[str, Value]:
         """The variables that the server gets, in its environment or as headers."""
         return self.server.env if isinstance(self.server, RemotePlan) else self.plan.agent.env
+
+    @property
+    def policy(self) -> ToolPolicy:
+        return ToolPolicy(self.server.name, self.server.tools)
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -85,33 +90,33 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     require_platform()
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
+    require(loaded, settings, is_waved=trust, found=resolved_from(loaded, cwd=cwd).found)
     alone = reduce_to(loaded, [find_server(name, profile, loaded.profile.mcp_servers)])
-    resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
-    plan, secrets, credentials = ready(resolved, settings, is_alone=True)
-    (server,) = plan.servers
+    resolved = resolved_from(alone, cwd=cwd)
+    planned = ready(resolved, settings, is_alone=True)
+    (server,) = planned.plan.servers
     if isinstance(server, StdioPlan):
-        plan = replace(plan, agent=process(server, os.environ))
-    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace, credentials=credentials)
+        planned = planned._replace(plan=replace(planned.plan, agent=process(server, os.environ)))
+    return Probe(ready=planned, server=server, settings=settings, trace=trace)
 
 
-def with_server(probe: Probe, telling: ServerMessages, story: "Story[T]", *, offers_roots: bool = False) -> T:
+def with_server(probe: Probe, story: "Story[T]", *, verbose: bool, offers_roots: bool = False) -> T:
     """Start the server, return the result of `story`, stop the server. Output of `story` does not wait for the stop.
+    With `verbose` the server's own output is shown.
 
     Raises:
         ServerError: the server could not be started, or died.
         LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
 
+    telling = ServerMessages(probe.server.name, verbose=verbose)
+
     async def greet(program: StartedProgram) -> T:
         async with meet_server(program, probe.plan, telling, probe.settings, offers_roots=offers_roots) as started:
             return await story(started)
 
     async def operate(interrupts: Interrupts) -> T:
-        starting = processes.server(
-            probe.plan, probe.secrets, interrupts.hurry, telling.stderr, credentials=probe.credentials
-        )
-        async with starting as program:
+        async with processes.server(probe.ready, interrupts.hurry, telling.stderr) as program:
             try:
                 return await interrupts.watch(greet(program))
             except (ServerError, ProtocolError, WaitExpired) as error:
@@ -148,7 +153,9 @@ async def meet_server(
         is_remote=isinstance(server, RemotePlan),
     )
     async with made.running() as connection:
-        with program.download(server, partial(say_downloading, server.name)) as download:
+        may_take = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
+        fetching = program.running.pid if program.program.may_fetch else None
+        with Download(fetching, may_take, partial(say_downloading, server.name)) as download:
             info = await shake_hands(connection, limit=limit, since=download.since)
         after, era = time.monotonic() - program.begun, program.transport.era
         yield StartedServer(connection, info, after, limit, download.was_seen, program.remote, era)

@@ -2,14 +2,14 @@
 The verbs about profiles: `validate`, `plan`, `list`, `show` and `schema`.
 
 They start nothing and work on every platform. Their imports stand in function bodies, so that `--help` loads no YAML.
-They are declared without typer (`cli.verb`).
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Option, find_profile, load_settings
+from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName, find_profile, load_settings
+from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
@@ -25,37 +25,31 @@ if TYPE_CHECKING:
     from acp_launch.secret.value import Outcome
     from acp_launch.settings.model import Settings
 
-Name = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]
-Json = Annotated[bool, Option("--json", "Print JSON on stdout.")]
 Secrets = Annotated[bool, Option("--secrets", "Check that each secret can be found; values are not shown.")]
 
 
-class Validate(NamedTuple):
+def validate(
+    names: Annotated[tuple[str, ...], Argument("[PROFILE]...", "Names or paths; by default all profiles.")] = (),
+    as_json: Json = False,
+    strict: Annotated[bool, Option("--strict", "Fail on warnings too, as a pre-commit hook should.")] = False,
+    secrets: Secrets = False,
+    locked: Annotated[bool, Option("--locked", "Fail if packages differ from the project's lock file.")] = False,
+) -> int:
     """Check profiles: report every problem with its line, and every credential written in a file."""
+    from acp_launch.console import profiles
+    from acp_launch.plan.model import needs
+    from acp_launch.profile.load import examine
 
-    names: Annotated[tuple[str, ...], Argument("[PROFILE]...", "Names or paths; by default all profiles.")] = ()
-    as_json: Json = False
-    strict: Annotated[bool, Option("--strict", "Fail on warnings too, as a pre-commit hook should.")] = False
-    secrets: Secrets = False
-    locked: Annotated[bool, Option("--locked", "Fail if packages differ from the project's lock file.")] = False
-
-    def carry_out(self) -> int:
-        """Return nonzero if a profile is wrong or a secret is missing."""
-        from acp_launch.console import profiles
-        from acp_launch.plan.model import needs
-        from acp_launch.profile.load import examine
-
-        settings = load_settings()
-        reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(self.names)]
-        if not self.names:
-            reports += _broken_parents(reports, settings)
-        locked = self.locked
-        reports = [(found, loaded, (*problems, *_registry(loaded, locked))) for found, loaded, problems in reports]
-        needed = [need for _, loaded, _ in reports if loaded for need in needs(loaded)] if self.secrets else []
-        outcomes, unmet = _look_up(needed, settings)
-        if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
-            return ProfileError.exit_code
-        return MachineError.exit_code if unmet else 0
+    settings = load_settings()
+    reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(names)]
+    if not names:
+        reports += _broken_parents(reports, settings)
+    reports = [(found, loaded, (*problems, *_registry(loaded, locked))) for found, loaded, problems in reports]
+    needed = [need for _, loaded, _ in reports if loaded for need in needs(loaded)] if secrets else []
+    outcomes, unmet = _look_up(needed, settings)
+    if not profiles.show_reports(reports, outcomes, unmet, as_json=as_json, strict=strict):
+        return ProfileError.exit_code
+    return MachineError.exit_code if unmet else 0
 
 
 def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
@@ -63,47 +57,36 @@ def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
     if loaded and locked and loaded.found.origin in ("path", "project"):
         from acp_launch.cli.planning import lock_differences, resolved_from
 
-        yield from lock_differences(loaded, resolved_from(loaded, cwd=None))
+        yield from lock_differences(loaded, resolved_from(loaded))
 
 
-class Plan(NamedTuple):
+def plan(
+    name: ProfileName,
+    as_json: Json = False,
+    cwd: Directory = None,
+    verbose: Annotated[bool, Option("--verbose -v", "List inherited variables by name.")] = False,
+    secrets: Secrets = False,
+) -> int:
     """Show what would start and where each value comes from. Secrets stay references."""
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.console import plans, problems
 
-    name: Name
-    as_json: Json = False
-    cwd: Annotated[Path | None, Option("--cwd", "The session's directory.", "DIR")] = None
-    verbose: Annotated[bool, Option("--verbose -v", "List inherited variables by name.")] = False
-    secrets: Secrets = False
+    settings = load_settings()
+    try:
+        resolved = resolved_from(loaded_profile(name, settings), cwd=cwd)
+        if resolved.plan is None and resolved.draft is None:
+            raise MachineError(resolved.problems)
+    except ProblemsError as error:
+        if not as_json:
+            raise
+        problems.show(error.problems, as_json=True)
+        return error.exit_code
+    from msgspec.structs import replace
 
-    def carry_out(self) -> int:
-        """Return nonzero if this machine cannot run the profile, or a secret is missing.
-
-        A plan that only lacks programs is shown all the same.
-        """
-        from acp_launch.cli.planning import loaded_profile, resolved_from
-        from acp_launch.console import plans, problems
-
-        settings = load_settings()
-        try:
-            resolved = resolved_from(loaded_profile(self.name, settings), cwd=self.cwd)
-            if resolved.plan is None and resolved.draft is None:
-                raise MachineError(resolved.problems)
-        except ProblemsError as error:
-            if not self.as_json:
-                raise
-            problems.show(error.problems, as_json=True)
-            return error.exit_code
-        startable = 0 if resolved.plan is not None else MachineError.exit_code
-        logins = _logins(resolved, settings)
-        if not self.secrets:
-            plans.show(resolved, as_json=self.as_json, verbose=self.verbose, logins=logins)
-            return startable
-        from msgspec.structs import replace
-
-        outcomes, unmet = _look_up(resolved.needs, settings)
-        found = replace(resolved, problems=(*resolved.problems, *unmet))
-        plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes, logins=logins)
-        return MachineError.exit_code if unmet else startable
+    outcomes, unmet = _look_up(resolved.needs, settings) if secrets else (None, ())
+    found, logins = replace(resolved, problems=(*resolved.problems, *unmet)), _logins(resolved, settings)
+    plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes, logins=logins)
+    return MachineError.exit_code if unmet or resolved.plan is None else 0
 
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":
@@ -119,68 +102,53 @@ def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]"
     return login_states(plan, settings)
 
 
-class List(NamedTuple):
+def list_(as_json: Json = False) -> None:
     """List the profiles available here, shadowed and broken ones too."""
+    from acp_launch.console import profiles
+    from acp_launch.profile.load import inspect
 
-    as_json: Json = False
-
-    def carry_out(self) -> int:
-        """Show the list, broken profiles included, and return 0."""
-        from acp_launch.console import profiles
-        from acp_launch.profile.load import inspect
-
-        settings = load_settings()
-        entries = [(found, *inspect(found, cache=settings.cache)) for found in _find(())]
-        profiles.show_list(entries, as_json=self.as_json)
-        return 0
+    settings = load_settings()
+    entries = [(found, *inspect(found, cache=settings.cache)) for found in _find(())]
+    profiles.show_list(entries, as_json=as_json)
 
 
-class Show(NamedTuple):
-    """Print a profile's file as it is; its path goes to stderr."""
-
-    name: Name
+def show(
+    name: ProfileName,
     merged: Annotated[
         bool, Option("--merged", "Print it merged with all it extends, and where each value comes from.")
-    ] = False
+    ] = False,
+) -> None:
+    """Print a profile's file as it is; its path goes to stderr."""
+    from acp_launch.console import stdout
+    from acp_launch.profile.load import load, read
 
-    def carry_out(self) -> int:
-        """Print the profile; raise ProfileError if it cannot be read."""
-        from acp_launch.console import stdout
-        from acp_launch.console.stderr import harmless, say
-        from acp_launch.profile.load import load, read
+    found = find_profile(name)
+    if merged:
+        from acp_launch.console.profiles import as_yaml
 
-        (found,) = _find([self.name])
-        if self.merged:
-            from acp_launch.console.profiles import as_yaml
-
-            stdout.put(as_yaml(load(found)))
-            return 0
-        text, problems = read(found.file)
-        if text is None:
-            raise ProfileError(problems)
-        say(harmless(f"# {found.file}", keep=""))
-        stdout.put(text if text.endswith("\n") else f"{text}\n")
-        return 0
+        stdout.put(as_yaml(load(found)))
+        return
+    text, problems = read(found.file)
+    if text is None:
+        raise ProfileError(problems)
+    say(harmless(f"# {found.file}", keep=""))
+    stdout.put(text if text.endswith("\n") else f"{text}\n")
 
 
-class Schema(NamedTuple):
+def schema(
+    file: Annotated[Path | None, Option("--write -o", "Write it to FILE, not to stdout.", "FILE")] = None,
+) -> None:
     """Write the JSON Schema of the profile format, for editors."""
+    from acp_launch.console import stdout
+    from acp_launch.profile.schema import text
 
-    file: Annotated[Path | None, Option("--write -o", "Write it to FILE, not to stdout.", "FILE")] = None
-
-    def carry_out(self) -> int:
-        """Write the schema; raise UsageError if the file cannot be written."""
-        from acp_launch.console import stdout
-        from acp_launch.profile.schema import text
-
-        if self.file is None:
-            stdout.put(text())
-            return 0
-        try:
-            self.file.write_text(text(), encoding="utf-8", newline="\n")
-        except OSError as fault:
-            raise UsageError(f"cannot write {self.file}: {fault.strerror}", fix="choose another file") from fault
-        return 0
+    if file is None:
+        stdout.put(text())
+        return
+    try:
+        file.write_text(text(), encoding="utf-8", newline="\n")
+    except OSError as fault:
+        raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 
 
 def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":

@@ -25,6 +25,7 @@ from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault
 
 if TYPE_CHECKING:
+    from acp_launch.cli.planning import Ready
     from acp_launch.host.wire import Reloaded
     from acp_launch.launch.run import Launch
     from acp_launch.mcp.http.wire import Credentials
@@ -45,9 +46,7 @@ def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     if any("${" in text for text in written):
         return None
     files = {layer.label: str(layer.file) for layer in loaded.layers}
-    places = {
-        path: plan.origins[path] for path in plan.origins if path[:2] in (("session", "mode"), ("session", "config"))
-    }
+    places = {path: origin for path, origin in plan.origins.items() if path[:2] in SETTINGS}
     return FrontPlan(
         file=str(loaded.found.file),
         files={str(layer.file): digest_of_file(layer.text) for layer in loaded.layers},
@@ -70,12 +69,10 @@ class _Reread(NamedTuple):
     """What the profile says now. `fresh` are the plans of servers that are new or have changed, without directories."""
 
     content: Content
-    plan: LaunchPlan
+    ready: "Ready"
     of_fronts: FrontPlan | None
     servers: Mapping[str, object]  # as they are written
     fresh: Mapping[str, ServerPlan]
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
 
 
 class Reloading:
@@ -96,8 +93,7 @@ class Reloading:
         `later` ends with the host, after its servers; it gets the directories of servers to come.
         """
         self._write, self._later = write, later
-        self._profile, self._cwd, self._settings, self._plan = profile, cwd, started.settings, started.plan
-        self._secrets, self._credentials = started.secrets, started.credentials
+        self._profile, self._cwd, self._settings, self._ready = profile, cwd, started.settings, started.ready
         self._servers = _servers(loaded)
         content, plan = content_of(loaded), started.plan
         self._note = HostNote(
@@ -138,48 +134,47 @@ class Reloading:
             raise self._unfit([f"its secrets were not available within {limit:g} s"]) from None
         except ProblemsError as error:
             raise self._unfit([line for each in error.problems for line in str(each).splitlines()]) from None
-        before = {server.name: server for server in self._plan.servers}
-        plan = self._take(read, before)
-        for each in read.credentials.values():
+        before = {server.name: server for server in self._ready.plan.servers}
+        self._take(read, before)
+        for each in read.ready.credentials.values():
             each.note = launch.observer.note
         content = read.content
         self._note = replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts)
         self._write(self._note)
         added = tuple(name for name in read.fresh if name not in before)
         changed = tuple(name for name in read.fresh if name in before)
-        removed = tuple(name for name in before if name not in {server.name for server in plan.servers})
+        removed = tuple(name for name in before if name not in {server.name for server in self._ready.plan.servers})
         launch.observer.note("; ".join(sentences(Reloaded(added=added, changed=changed, removed=removed))))
-        await launch.reload(plan, self._secrets, self._credentials)
+        await launch.reload(*self._ready)
         servers = tuple(launch.servers.standings())
         return Reloaded(added=added, changed=changed, removed=removed, servers=servers)
 
-    def _take(self, read: _Reread, before: Mapping[str, ServerPlan]) -> LaunchPlan:
-        """Return the plan from now on; servers that have not changed keep theirs, the same objects."""
-        fresh = replace(read.plan, servers=tuple(read.fresh.values()))
+    def _take(self, read: _Reread, before: Mapping[str, ServerPlan]) -> None:
+        """Run the new plan from now on; servers that have not changed keep theirs, the same objects."""
+        plan, secrets, credentials = read.ready
+        fresh = replace(plan, servers=tuple(read.fresh.values()))
         given = {
             server.name: server for server in self._later.enter_context(with_workdirs(self._settings, fresh)).servers
         }
-        names = [server.name for server in read.plan.servers if server.name in {*given, *before}]
+        names = [server.name for server in plan.servers if server.name in {*given, *before}]
         servers = tuple(given.get(name) or before[name] for name in names)
-        self._plan = replace(self._plan, servers=servers, origins=read.plan.origins)
+        known = self._ready
+        kept = {name: each for name, each in known.credentials.items() if name in names and name not in given}
+        plan = replace(known.plan, servers=servers, origins=plan.origins)
+        self._ready = known._replace(plan=plan, secrets=secrets, credentials={**kept, **credentials})
         self._servers = read.servers
-        self._secrets = {**self._secrets, **read.secrets}
-        kept = {name: each for name, each in self._credentials.items() if name in names and name not in given}
-        self._credentials = {**kept, **read.credentials}
-        return self._plan
 
     def _unfit(self, why: Sequence[str]) -> StateError:
-        called = self._plan.called
+        called = self._ready.plan.called
         what = f"the host of {called} cannot use what the profile says now; nothing has changed"
         return StateError(what, fix=ours("up", called, "--replace"), detail=why)
 
     def _read(self, digest: str) -> _Reread:
         """Read the profile; in a thread, as a store may be slow."""
-        from acp_launch.cli.planning import loaded_profile, resolved_from
-        from acp_launch.errors import MachineError
+        from acp_launch.cli.planning import Ready, loaded_profile, require_plan, resolved_from
         from acp_launch.profile.trust import trust_state
 
-        settings, called = self._settings, self._plan.called
+        settings, called = self._settings, self._ready.plan.called
         loaded = loaded_profile(self._profile, settings)
         content = content_of(loaded)
         if content.digest != digest or content.others != self._note.others:
@@ -187,26 +182,23 @@ class Reloading:
         if not trust_state(loaded, settings).is_trusted:
             raise NotTrusted(f"this profile is not trusted: {loaded.label}", fix=ours("trust", called))
         resolved = resolved_from(loaded, cwd=self._cwd)
-        if resolved.plan is None:
-            raise MachineError(resolved.problems)
+        plan = require_plan(resolved)
         servers = _servers(loaded)
-        secrets = {**self._secrets, **self._looked_up(resolved)}
+        secrets = {**self._ready.secrets, **self._looked_up(resolved)}
         changed = {name for name, written in servers.items() if self._servers.get(name) != written}
-        fresh = {server.name: server for server in resolved.plan.servers if server.name in changed}
+        fresh = {server.name: server for server in plan.servers if server.name in changed}
         absent, credentials = self._proofs(list(fresh.values()), secrets)
         fresh = {name: server for name, server in fresh.items() if name not in absent}
-        plan = resolved.plan
-        return _Reread(content, plan, front_plan(loaded, plan), servers, fresh, secrets, credentials)
+        return _Reread(content, Ready(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
-        """Look up the secrets that are not known yet."""
         from acp_launch.cli.stores import open_store, outcomes
         from acp_launch.errors import MachineError
         from acp_launch.plan.model import unfit, unmet
         from acp_launch.secret.lookup import secrets
 
         settings = self._settings
-        needs = [need for need in resolved.needs if need.name not in self._secrets]
+        needs = [need for need in resolved.needs if need.name not in self._ready.secrets]
         if not needs:
             return {}
         opening: Callable[[], Store] = partial(open_store, settings, asks=False)
@@ -214,7 +206,7 @@ class Reloading:
             opening = _refuse_store
         found = outcomes((need.name for need in needs), settings, lambda *waited: None, opening)
         values = secrets(found)
-        if missing := (*unmet(needs, found), *unfit(resolved.plan, {**self._secrets, **values})):
+        if missing := (*unmet(needs, found), *unfit(resolved.plan, {**self._ready.secrets, **values})):
             raise MachineError(missing)
         return values
 
@@ -235,7 +227,7 @@ class Reloading:
             settings=settings,
             opening=cache(partial(open_unasked, settings)),
             secrets=secrets,
-            called=self._plan.called,
+            called=self._ready.plan.called,
         )
         return absent, wallet.credentials(logins, {})
 

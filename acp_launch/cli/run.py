@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import PLAIN, Argument, Option, find_profile, import_without, load_settings
+from acp_launch.cli.run_request import RunRequest, Screen, exit_code
+from acp_launch.cli.verb import Argument, Option, Plain, find_profile, import_without, load_settings, usable_profiles
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import SessionStatus
     from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.profile.discover import Found
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
@@ -46,19 +45,17 @@ class Run(RunRequest):
         return carry_out(self)
 
 
-class Attach(NamedTuple):
+def attach(
+    session: Annotated[str | None, Argument("[SESSION]", "A session that is open in a host.")] = None,
+    profile: Annotated[str | None, Option("--profile -p", "Its profile, if several have one.")] = None,
+    plain: Plain = False,
+) -> int:
     """Attach this terminal to a session of a host, also in the middle of a turn."""
-
-    session: Annotated[str | None, Argument("[SESSION]", "A session that is open in a host.")] = None
-    profile: Annotated[str | None, Option("--profile -p", "Its profile, if several have one.")] = None
-    plain: Annotated[bool, PLAIN] = False
-
-    def carry_out(self) -> int:
-        if not RunRequest().is_interactive:
-            raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
-        note, name = _session_of_host(load_settings(), self.session, self.profile)
-        os.chdir(note.here)  # where the profile has the name that `up` was given
-        return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=self.plain))
+    if not RunRequest().is_interactive:
+        raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
+    note, name = _session_of_host(load_settings(), session, profile)
+    os.chdir(note.here)  # where the profile has the name that `up` was given
+    return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=plain))
 
 
 def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
@@ -154,24 +151,18 @@ def _import_asyncio(plan: "LaunchPlan") -> None:
 def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
     import asyncio
 
+    from msgspec.structs import replace
+
     from acp_launch.cli.start import run_context
-    from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
+    from acp_launch.launch.run import run_prompt
     from acp_launch.session.store import SessionKeeper
 
     plan, (registry, name, record) = started.plan, chosen
     screen.roots = (plan.cwd, *plan.additional_directories)
     keeper = SessionKeeper(registry, plan, record, text)
-    prompt = Prompt(
-        request=SessionRequest(
-            name=name,
-            continued=record,
-            replay=not request.no_replay,
-            wishes=settings_of(plan, request.sets),
-            opened=keeper.opened,
-        ),
-        blocks=request.blocks(plan, text),
-        timeout=request.timeout,
-        over=lambda end: keeper.ended(end.title),
+    prompt = request.prompt(plan, name, record, text)
+    prompt = replace(
+        prompt, request=replace(prompt.request, opened=keeper.opened), over=lambda end: keeper.ended(end.title)
     )
     with run_context(request, started, screen.person(), screen.observer.note) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
@@ -334,7 +325,7 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
     from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
-    found = find_profile(profile) if profile else None
+    found = find_profile(profile, settings) if profile else None
     project = found.project if found else project_of(here())
     with open_registry(settings.state) as registry:
         listed = registry.list(str(project), found.name if found else None)
@@ -342,27 +333,20 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
 
 
 def _profile(settings: "Settings") -> str:
-    from acp_launch.profile.discover import discover, here
+    from acp_launch.console import profiles
+    from acp_launch.profile.load import inspect
 
-    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
+    found = usable_profiles(settings)
     of_project = [each for each in found if each.origin == "project"]
     if len(of_project) == 1:
         tell(f"running {of_project[0].name}, the only profile of this project", style=DIM)
         return of_project[0].name
     others = ("user",) if of_project else ("user", "built-in")
     offered = [*of_project, *(each for each in found if each.origin in others)]
-    return _pick_profile(offered, settings)
-
-
-def _pick_profile(offered: "Sequence[Found]", settings: "Settings") -> str:
-    from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect
-
-    entries = [(found, *inspect(found, cache=settings.cache)) for found in offered]
+    entries = [(each, *inspect(each, cache=settings.cache)) for each in offered]
     if not can_pick():
         profiles.show_list(entries, as_json=False)
-        fix = f"name one: {ours('run', offered[0].name, 'PROMPT')}"
-        raise UsageError("no profile is given", fix=fix)
+        raise UsageError("no profile is given", fix=f"name one: {ours('run', offered[0].name, 'PROMPT')}")
     from acp_launch.interactive.picker import PickList
 
     rows = list(profiles.rows(entries))

@@ -5,10 +5,21 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from acp_launch import leave
-from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, read_duration, read_keep
+from acp_launch.cli.verb import (
+    Approve,
+    Argument,
+    Locked,
+    Option,
+    Output,
+    Plain,
+    TraceFile,
+    Trust,
+    read_duration,
+    read_keep,
+)
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
@@ -19,12 +30,17 @@ if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import RunOutput
     from acp_launch.launch.context import Elicit
+    from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion, TurnEnd
     from acp_launch.session.opening import Setting
+    from acp_launch.session.permission.policy import Policy
+    from acp_launch.session.permission.remembered import AnswerStore
+    from acp_launch.session.store import Record
+    from acp_launch.settings.model import Settings
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
@@ -60,10 +76,9 @@ class RunRequest(NamedTuple):
     new: Annotated[bool, Option("--new", "Start a new session, even if the name has one.")] = False
     no_replay: Annotated[bool, Option("--no-replay", "Resume without showing the history.")] = False
     cwd: Annotated[Path | None, Option("--cwd", "The session's working directory.")] = None
-    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")] = "text"
+    output: Output = "text"
     approve: Annotated[
-        Literal["all", "reads", "none"] | None,
-        Option("--approve", "Approve permission requests: all, only reads, or none."),
+        Approve | None, Option("--approve", "Approve permission requests: all, only reads, or none.")
     ] = None
     timeouts: Annotated[
         tuple[Limit, ...],
@@ -83,11 +98,11 @@ class RunRequest(NamedTuple):
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
-    trust: Annotated[bool, TRUST] = False
-    locked: Annotated[bool, LOCKED] = False
+    trust: Trust = False
+    locked: Locked = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
-    trace: Annotated[Path | None, TRACE] = None
-    plain: Annotated[bool, PLAIN] = False
+    trace: TraceFile = None
+    plain: Plain = False
 
     @property
     def timeout(self) -> float | None:
@@ -180,7 +195,15 @@ class RunRequest(NamedTuple):
                 examine(file)
         return text
 
-    def blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+    def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
+        """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
+        from acp_launch.launch.run import Prompt, SessionRequest
+
+        wishes = settings_of(plan, self.sets)
+        session = SessionRequest(name=name, continued=record, replay=not self.no_replay, wishes=wishes)
+        return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
+
+    def _blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
         """Return what makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
 
         def make(able: "Capabilities") -> "list[dict[str, Any]]":
@@ -265,6 +288,20 @@ def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]"
         return f"{origin} {origin.path}"
 
     return wishes(plan.mode, plan.config, sets, place=place)
+
+
+def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> "Policy":
+    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
+    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.remembered import load
+
+    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
+
+
+def shelf_of(plan: "LaunchPlan", settings: "Settings") -> "AnswerStore":
+    from acp_launch.session.permission.remembered import AnswerStore
+
+    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
 
 
 def exit_code(end: "TurnEnd") -> int:

@@ -5,12 +5,15 @@ A value comes from a hidden prompt, from stdin or from a variable, but never fro
 shell's history would show it.
 """
 
+import os
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands, Json
-from acp_launch.cli.verb import load_settings
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import Argument, Json, Option, load_settings
+from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
@@ -18,18 +21,16 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.stores import Vault
 
-app = typer.Typer(cls=Commands, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
+app = Group("Secrets: set, list, check, rm, rename, copy-to-env.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
+Name = Annotated[str, Argument("NAME", "The secret's name.")]
 
 
-@app.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.verb("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def set_(
     context: typer.Context,
     name: Name,
-    from_env: Annotated[
-        str | None, typer.Option("--from-env", metavar="VAR", help="Read the value from a variable.")
-    ] = None,
+    from_env: Annotated[str | None, Option("--from-env", "Read the value from a variable.", "VAR")] = None,
 ) -> None:
     """Store a secret. The value is read from a hidden prompt or from stdin."""
     from acp_launch.cli import secretvalue
@@ -40,63 +41,51 @@ def set_(
     secretvalue.put(Vault(load_settings(), may_offer=True), name, lambda: secretvalue.read_value(name, from_env))
 
 
-@app.command("list")
-def list_(as_json: Json = False) -> None:
+@app.verb("list")
+def list_(as_json: Json = False) -> int:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
-    import os
-
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, tell
-    from acp_launch.profile.discover import here
     from acp_launch.secret.value import variable
 
     vault = _vault()
     kept, remark, failed = vault.names()
-    used = uses(vault.settings, here())
+    used = uses(vault.settings)
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
     secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
         tell(f"{remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
-    if failed:
-        raise typer.Exit(MachineError.exit_code)
+    return MachineError.exit_code if failed else 0
 
 
-@app.command()
+@app.verb()
 def check(
-    profiles: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PROFILE]...", help="Names or paths; by default all profiles."),
-    ] = None,
+    profiles: Annotated[tuple[str, ...], Argument("[PROFILE]...", "Names or paths; by default all profiles.")] = (),
     as_json: Json = False,
-) -> None:
+) -> int:
     """Check that the secrets of profiles can be found, and where."""
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, tell
-    from acp_launch.profile.discover import here
 
     vault = _vault()
-    used = uses(vault.settings, here(), profiles or ())
+    used = uses(vault.settings, profiles)
     answers = outcomes(used.names, vault.settings)
     vault.index.learn(answers, vault.store.label)
     rows = [secrets.Checked(name, answers[name], used.of(name)) for name in used.names]
     if not rows and not as_json:
         tell("no profile here needs a secret", style=DIM)
-        return
+        return 0
     secrets.show_check(rows, used.needs, as_json=as_json)
-    if any(outcome.state != "found" for outcome in answers.values()):
-        raise typer.Exit(MachineError.exit_code)
+    return MachineError.exit_code if any(outcome.state != "found" for outcome in answers.values()) else 0
 
 
-@app.command()
-def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]) -> None:
+@app.verb()
+def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names.")]) -> None:
     """Remove secrets from the store."""
     from acp_launch.cli.secretvalue import check_name
-    from acp_launch.console.stderr import say
 
     vault = _vault()
     wanted = tuple(dict.fromkeys(map(check_name, names)))
@@ -107,11 +96,10 @@ def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The s
     _mention_uses(vault, wanted, "set it again or remove the reference")
 
 
-@app.command()
-def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]) -> None:
+@app.verb()
+def rename(old: Name, new: Annotated[str, Argument("NEW", "Its new name.")]) -> None:
     """Rename a secret, and list the references in profiles that you must change."""
     from acp_launch.cli.secretvalue import check_name
-    from acp_launch.console.stderr import say
 
     if check_name(old) == check_name(new):
         raise UsageError("the two names are the same")
@@ -124,25 +112,19 @@ def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="It
             f'secret "{new}" already exists; nothing was changed',
             fix=f"choose another name, or acp-launch secret rm {new}",
         )
-    vault.do(failed, lambda: vault.store.write(new, secret), writing=new)
-    vault.index.put(new)
+    vault.write(new, secret, failed)
     _remove(vault, old)
     say(f"{old}: renamed to {new} in the {vault.store.label}")
     _mention_uses(vault, (old,), f"write ${{secret:{new}}}")
 
 
-@app.command("copy-to-env")
+@app.verb("copy-to-env")
 def copy_to_env(
     name: Name,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
-    variable: Annotated[
-        str | None, typer.Option("--as", metavar="VAR", help="The variable; by default the name in upper case.")
-    ] = None,
-) -> None:
+    command: Annotated[tuple[str, ...], Argument("-- COMMAND...", "The command to run.")],
+    variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
+) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    import os
-    import re
-
     from acp_launch.cli import execute
     from acp_launch.cli.secretvalue import VARIABLE, check_name
     from acp_launch.cli.stores import outcomes
@@ -159,7 +141,7 @@ def copy_to_env(
         reason = outcome.reason or f"not found in the {outcome.source}"
         fix = next_command(name, outcome, has_terminal=possible())
         raise SecretError(f'cannot read secret "{name}": {reason}', fix=fix)
-    raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
+    return execute.replaced_by(command, {into: outcome.secret}, os.environ)
 
 
 def _remove(vault: "Vault", name: str) -> None:
@@ -170,10 +152,8 @@ def _remove(vault: "Vault", name: str) -> None:
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
     from acp_launch.cli.secretvalue import uses
-    from acp_launch.console.stderr import YELLOW, say
-    from acp_launch.profile.discover import here
 
-    for profile, need in uses(vault.settings, here()).all:
+    for profile, need in uses(vault.settings).all:
         if need.name in names:
             say(
                 f"{need.origin}: {need.origin.path}: {profile} still needs ${{secret:{need.name}}}; {what}",

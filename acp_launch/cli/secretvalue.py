@@ -9,11 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from acp_launch.cli.verb import find_profile, usable_profiles
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
@@ -105,8 +105,7 @@ def put(vault: "Vault", name: str, value: Callable[[], Secret | None]) -> Secret
     vault.do(failed, lambda: vault.store.names(), writing=name)  # the store may change
     if (secret := value()) is None:
         return None
-    vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
-    vault.index.put(name)
+    vault.write(name, secret, failed)
     say(f"{name}: stored in the {vault.store.label}")
     warn(name, secret, vault.index.names())
     return secret
@@ -152,21 +151,16 @@ def _read_variable(name: str) -> str:
     raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
 
 
-def _prompt(name: str, places: Sequence[str]) -> str:
-    """Return the prompt in one row of the terminal."""
+def _ask(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.console.ask.room import screen
     from acp_launch.console.stdout import fit
-
-    what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
-    if places:
-        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
-    return f"{fit(what, columns - 3)}: "
-
-
-def _ask(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.secret.hidden_input import ask_hidden
 
-    text = ask_hidden(_prompt(name, places), fix=f"pipe it in: acp-launch secret set {name} < FILE")
+    what = f'value of the secret "{name}"'
+    if places:
+        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
+    prompt = f"{fit(what, screen()[0] - COLUMNS - 3)}: "  # in one row of the terminal
+    text = ask_hidden(prompt, fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
         raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
     return text
@@ -202,19 +196,16 @@ class Uses(Struct, frozen=True):
         return tuple(dict.fromkeys(profile for profile, need in self.all if need.name == secret))
 
 
-def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
-    """Collect the needs of these profiles; by default of all that can be named from `start`, without broken ones.
+def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
+    """Collect the needs of these profiles; by default of all that can be named from here, without broken ones.
 
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.profile.discover import discover, find
     from acp_launch.profile.load import inspect, load, shown
 
-    found = [load(find(name, start=start, settings=settings), cache=settings.cache) for name in profiles]
-    for each in () if profiles else discover(start=start, settings=settings):
-        if each.shadowed_by:
-            continue
+    found = [load(find_profile(name, settings), cache=settings.cache) for name in profiles]
+    for each in () if profiles else usable_profiles(settings):
         loaded, _ = inspect(each, cache=settings.cache)
         if loaded is not None:
             found.append(loaded)

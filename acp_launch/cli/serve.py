@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option
+from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, load_settings, silence
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from acp_launch.serve.face import EditorFeed
     from acp_launch.serve.session import SessionPlan
     from acp_launch.session.hold import Key
-    from acp_launch.session.permission.gate import Gate
 
 
 class Serve(NamedTuple):
@@ -32,12 +31,12 @@ class Serve(NamedTuple):
     cwd: Annotated[Path | None, Option("--cwd", "The agent's directory; sessions have those of the editor.", "DIR")] = (
         None
     )
-    trust: Annotated[bool, TRUST] = False
-    locked: Annotated[bool, LOCKED] = False
+    trust: Trust = False
+    locked: Locked = False
     login: Annotated[
         str | None, Option("--login", "Run a login of the agent on this terminal, for an editor.", "METHOD")
     ] = None
-    trace: Annotated[Path | None, TRACE] = None
+    trace: TraceFile = None
     verbose: Annotated[
         bool,
         Option("--verbose -v", "Also report on stderr what works: servers that are ready, calls that are allowed."),
@@ -65,9 +64,8 @@ def _streams() -> tuple[int, int]:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
         raise UsageError("serve is started by an editor, which speaks ACP on a pipe to its stdin", fix=fix)
-    source, sink, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    source, sink = os.dup(0), os.dup(1)
+    silence(0)
     os.dup2(2, 1)
     return source, sink
 
@@ -106,10 +104,9 @@ class _Served:
         from acp_launch.cli.planning import loaded_profile, prepare_launch, ready, resolve_trusted
         from acp_launch.cli.start import launch_agent
         from acp_launch.profile.discover import here
-        from acp_launch.settings.load import load
 
         prepare_launch()
-        self.request, self.settings = request, load()
+        self.request, self.settings = request, load_settings()
         self.loaded = loaded_profile(request.profile, self.settings)
         self.spawned: Spawned | None = None
         self.host = self._find_host(stack)
@@ -134,14 +131,13 @@ class _Served:
             return None
         from acp_launch.cli.attach import resolved_for_front
         from acp_launch.cli.planning import Ready
-        from acp_launch.cli.start import guard, write_trace
+        from acp_launch.cli.start import guard
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
         note = self._host_of(plan) if plan is not None else None
         if plan is not None and note is not None:
-            self.ready, self.plan = Ready(plan, {}, {}), plan
-            self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
-            self.trace = stack.enter_context(write_trace(self.request.trace, plan, "serve"))
+            self.ready, self.plan = Ready(plan), plan
+            self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
         return note
 
     def _host_of(self, plan: "LaunchPlan") -> "HostNote | None":
@@ -188,7 +184,7 @@ class _Served:
                 max_line=settings.max_line,
                 log=log,
                 grace=HASTY,
-                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                respawn=lambda: spawn_agent(self.ready),
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
@@ -224,15 +220,20 @@ class _Served:
 
         if self.host is not None:
             from acp_launch.host.front import enter_from_editor
+            from acp_launch.session.permission.gate import Gate
+            from acp_launch.session.permission.policy import policy
 
-            _require_place(self.plan, cwd)
+            if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
+                what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
+                down = ours("down", self.plan.called)
+                raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
             with open_registry(self.settings.state) as registry:
                 yield SessionPlan(
                     plan=self.plan,
                     secrets={},
                     credentials={},
                     wishes=settings_of(self.plan),
-                    gate=_closed_gate(self.plan),
+                    gate=Gate(policy(self.plan, approve="all")),  # the host decides
                     registry=registry,
                     hold=lambda name: nullcontext(),
                     enters=enter_from_editor,
@@ -271,8 +272,7 @@ class _Served:
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import Ready, lock_differences, ready, require
-        from acp_launch.errors import MachineError
+        from acp_launch.cli.planning import Ready, lock_differences, ready, require, require_plan
         from acp_launch.plan.resolve import resolve
 
         loaded = self._found_from(cwd)
@@ -281,7 +281,7 @@ class _Served:
         problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
         resolved = replace(resolved, problems=problems)
         with _name_place(cwd):
-            require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
+            require(loaded, self.settings, is_waved=self.request.trust, found=resolved.found)
         if self.request.locked and (different := lock_differences(loaded, resolved)):
             raise ProfileError(different)
         running = self.ready.plan
@@ -292,11 +292,10 @@ class _Served:
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if loaded.merged != self.loaded.merged:
             return ready(resolved, self.settings)
-        if resolved.plan is None:
-            raise MachineError(resolved.problems)
+        plan = require_plan(resolved)
         names = {server.name for server in running.servers}  # without those that lack a login
-        servers = tuple(server for server in resolved.plan.servers if server.name in names)
-        return Ready(replace(resolved.plan, servers=servers), self.ready.secrets, self.ready.credentials)
+        servers = tuple(server for server in plan.servers if server.name in names)
+        return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
 
     def _found_from(self, cwd: Path) -> "Loaded":
         from acp_launch.profile.discover import find
@@ -323,14 +322,6 @@ def _hold(state: Path, key: "Key") -> "Iterator[None]":
         yield
 
 
-def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
-    """Require the directory of the host of this plan, in which all its sessions are."""
-    if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
-        what = f"{plan.called} is up in {plan.cwd}, and its sessions work only there"
-        down = ours("down", plan.called)
-        raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
-
-
 @contextmanager
 def _name_place(cwd: Path) -> "Iterator[None]":
     """Say where to trust a profile, as an editor shows the error and not the directory."""
@@ -341,11 +332,3 @@ def _name_place(cwd: Path) -> "Iterator[None]":
 
         error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
         raise
-
-
-def _closed_gate(plan: "LaunchPlan") -> "Gate":
-    """Return the gate of what is decided elsewhere: in the sessions, or by the host."""
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
-
-    return Gate(policy(plan, approve="all"))

@@ -1,22 +1,38 @@
 """The verbs of `session`, for named sessions: `list`, `show`, `wait`, `rename`, `close` and `rm`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Commands, Json, TraceFile, Trust, Yes
-from acp_launch.cli.verb import check_session_name, load_settings, read_duration
+from acp_launch.cli.app import Group
+from acp_launch.cli.verb import (
+    Argument,
+    Json,
+    OnlyProfile,
+    Option,
+    Output,
+    TraceFile,
+    Trust,
+    Yes,
+    answer,
+    check_session_name,
+    load_settings,
+    read_duration,
+)
 from acp_launch.console.stderr import DIM, say, tell
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.cli.run_request import Screen
-    from acp_launch.console.sessions import States
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.session.connection import Connection
@@ -27,21 +43,17 @@ if TYPE_CHECKING:
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
-app = typer.Typer(cls=Commands, help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
+app = Group("Choose a session to resume; list, show, wait, rename, close, rm, prune.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; without one, its title.")]
-Profile = Annotated[
-    str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
-]
+Name = Annotated[str, Argument("NAME", "The session's name; without one, its title.")]
+Profile = Annotated[str | None, Option("--profile -p", "The session's profile, if several have that name.")]
 
 
-@app.callback(invoke_without_command=True)
-def choose(context: typer.Context) -> None:
+@app.alone
+def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it; or list, show, wait, rename, close, rm, prune."""
     if context.invoked_subcommand is not None:
-        return
-    from pathlib import Path
-
+        return 0
     from acp_launch.cli import run
 
     project = _project()
@@ -52,19 +64,21 @@ def choose(context: typer.Context) -> None:
     elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
-        raise typer.Exit(run.carry_out(run.request_to_resume(run.pick_session(records, Path(project)))))
+        return run.carry_out(run.request_to_resume(run.pick_session(records, Path(project))))
+    return 0
 
 
-@app.command("list")
+@app.verb("list")
 def list_(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="List the sessions of all projects.")] = False,
-    agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
+    profile: OnlyProfile = None,
+    everything: Annotated[bool, Option("--all -a", "List the sessions of all projects.")] = False,
+    agent: Annotated[bool, Option("--agent", "Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
+    from acp_launch.cli.attach import hosted_sessions
     from acp_launch.cli.run import list_sessions
     from acp_launch.console import sessions, stdout
 
@@ -75,7 +89,7 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
         more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
-    states = _states() if records else {}
+    states = {key: each.state for key, each in hosted_sessions(load_settings().state).items()} if records else {}
     if as_json:
         stdout.put_json(sessions.table_json(records, states))
     elif records:
@@ -87,38 +101,28 @@ def list_(
         say(f"no sessions{of} here yet; --all shows those of other projects")
 
 
-@app.command()
+@app.verb()
 def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     """Show a session's details."""
-    import time
-    from pathlib import Path
-
     from msgspec.structs import asdict
 
-    from acp_launch.console import sessions, stdout
+    from acp_launch.console import sessions
 
     record = _find(name, profile)
-    if as_json:
-        stdout.put_json(asdict(record))
-    else:
-        stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
+    answer(asdict(record), sessions.details(record, now=time.time(), home=str(Path.home())), as_json=as_json)
 
 
-@app.command()
+@app.verb()
 def wait(
     name: Name,
     profile: Profile = None,
-    output: Annotated[
-        Literal["text", "json", "quiet"], typer.Option("--output", "-o", help="The output format.")
-    ] = "text",
+    output: Output = "text",
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="How long to wait; the turn goes on.")
+        Duration | None, Option("--timeout", "How long to wait; the turn goes on.", "DURATION", read_duration)
     ] = None,
-) -> None:
+) -> int:
     """Wait for the latest turn of a session in a host, show it, and exit as it ends."""
-    limit = read_duration(timeout) if timeout else None
-    record = _find(name, profile)
-    raise typer.Exit(_wait_for_turn(record, load_settings(), output=output, timeout=limit))
+    return _wait_for_turn(_find(name, profile), load_settings(), output=output, timeout=timeout)
 
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
@@ -173,8 +177,8 @@ async def _show_turn(
         return end
 
 
-@app.command()
-def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
+@app.verb()
+def rename(name: Name, new: Annotated[str, Argument("NEW")], profile: Profile = None) -> None:
     """Rename a session."""
     check_session_name(new)
     with _registry() as registry:
@@ -183,7 +187,7 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
             registry.rename(record.key, new)
 
 
-@app.command()
+@app.verb()
 def close(name: Name, profile: Profile = None, trust: Trust = False, trace: TraceFile = None) -> None:
     """Tell the agent to free a session's resources; the session stays."""
     record = _find(name, profile)
@@ -192,11 +196,11 @@ def close(name: Name, profile: Profile = None, trust: Trust = False, trace: Trac
             tell(f"{_agent(record)} cannot close sessions; nothing was changed")
 
 
-@app.command()
+@app.verb()
 def rm(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The sessions' names.")],
+    names: Annotated[tuple[str, ...], Argument("NAME...", "The sessions' names.")],
     profile: Profile = None,
-    local: Annotated[bool, typer.Option("--local", help="Delete it only here, without starting the agent.")] = False,
+    local: Annotated[bool, Option("--local", "Delete it only here, without starting the agent.")] = False,
     trust: Trust = False,
     trace: TraceFile = None,
 ) -> None:
@@ -212,17 +216,15 @@ def rm(
                 registry.remove(record.key)
 
 
-@app.command()
+@app.verb()
 def prune(
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Since its last use: 30d, 12h, 8w.")],
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Those of all projects.")] = False,
+    older_than: Annotated[str, Option("--older-than", "Since its last use: 30d, 12h, 8w.", "AGE")],
+    profile: OnlyProfile = None,
+    everything: Annotated[bool, Option("--all -a", "Those of all projects.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete the records of old sessions that are not in use. Agents keep what they have stored."""
-    import time
-
     from acp_launch.cli.run import list_sessions
 
     latest = time.time() - _age(older_than)
@@ -242,21 +244,7 @@ def prune(
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
 
 
-def _states() -> "States":
-    """Return the states of the sessions that hosts hold."""
-    from acp_launch.host.place import any_host
-
-    state = load_settings().state
-    if not any_host(state):
-        return {}
-    from acp_launch.cli.attach import hosted_sessions
-    from acp_launch.cli.machine import STATES
-
-    return {key: STATES.get(status.state, status.state) for key, status in hosted_sessions(state).items()}
-
-
 def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
-    """Delete the sessions that are not in use."""
     gone = []
     for record in records:
         try:
@@ -269,8 +257,6 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
-    import sys
-
     from acp_launch.cli.planning import agrees
 
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
@@ -284,8 +270,6 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
 
 def _age(text: str) -> float:
     """Parse an age such as 30d; return seconds."""
-    import re
-
     found = re.fullmatch(r"(\d{1,6})([hdw])", text, re.ASCII)
     if found is None:
         raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
@@ -299,10 +283,9 @@ def _agent(record: "Record") -> str:
 
 
 def _with_agent(
-    planned: "Planned",
-    settings: "Settings",
+    planned: "Ready",
     story: "Callable[[Connection], Awaitable[T]]",
-    trace: "Path | None" = None,
+    trace: Path | None = None,
 ) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
@@ -318,32 +301,30 @@ def _with_agent(
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
 
-    return with_agent(planned, settings, "session", advised, trace=trace)
+    return with_agent(planned, "session", advised, trace=trace)
 
 
-def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bool:
+def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
     from acp_launch.session.opening import end_session
 
     planned = _plan_of(record, trust=trust)
 
     async def story(connection: "Connection") -> bool:
-        limit = planned[0].timeouts.session
+        limit = planned.plan.timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return _with_agent(planned, load_settings(), story, trace)
+    return _with_agent(planned, story, trace)
 
 
-def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
-    from pathlib import Path
-
+def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.console import sessions, stdout
+    from acp_launch.console import sessions
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, load_settings(), cwd=None, trust=trust)
-    plan, _ = planned
+    planned = agent_plan(profile, trust=trust)
+    plan = planned.plan
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
         if not connection.agent.capabilities.list:
@@ -351,19 +332,14 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = _with_agent(planned, load_settings(), story, trace)
-    if as_json:
-        stdout.put_json({"sessions": found})
-    elif found:
-        stdout.line(sessions.agent_table(found, home=str(Path.home())))
-    else:
-        say("the agent has no sessions in this directory; --all lists those of all directories")
+    found = _with_agent(planned, story, trace)
+    text = sessions.agent_table(found, home=str(Path.home())) if found else ""
+    nothing = "the agent has no sessions in this directory; --all lists those of all directories"
+    answer({"sessions": found}, text, nothing, as_json=as_json)
 
 
-def _plan_of(record: "Record", *, trust: bool) -> "Planned":
+def _plan_of(record: "Record", *, trust: bool) -> "Ready":
     """Plan a launch of a session's agent as it is configured now."""
-    from pathlib import Path
-
     from acp_launch.cli.planning import agent_plan
     from acp_launch.plan.resolve import ADHOC
 
@@ -374,7 +350,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
             fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
-        return agent_plan(record.profile, load_settings(), cwd=Path(record.cwd), trust=trust)
+        return agent_plan(record.profile, cwd=Path(record.cwd), trust=trust)
     except NotTrusted:
         raise
     except LaunchError as error:

@@ -5,9 +5,8 @@ A launch: its processes, from their start to their end whatever happens to acp-l
 """
 
 import codecs
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.run_request import RunRequest, elicitor
+from acp_launch.cli.run_request import RunRequest, elicitor, rules_of, shelf_of
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
@@ -27,15 +26,13 @@ from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_now
-from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned, Ready
+    from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from acp_launch.session.observer import Ask, Holds, Person, Way
     from acp_launch.session.permission.gate import Decision, Gate
     from acp_launch.session.permission.policy import Approve, Remembered
-    from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
@@ -51,18 +47,28 @@ TOLD = 5  # names of files in a message
 
 
 @contextmanager
-def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
+def guard(
+    settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None
+) -> "Iterator[tuple[Guard, Trace | None]]":
     """Record a launch and guard it. Enter before the first child starts, and leave after the last has ended.
 
     Use `launch.loop.supervised` within it while an event loop runs. `verb` is the name in `ps`. Processes left behind
-    by earlier launches are ended first.
+    by earlier launches are ended first. A trace of the launch is written to the file `trace`, if it is given.
 
     Raises:
         Exhausted: the launch needs more open files than the limit allows.
+        UsageError: the file cannot be written.
     """
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
-    _clear(settings)
+    if files(settings.state):
+        from acp_launch.process.leftovers import clear
+
+        if ended := clear(settings.state):
+            from acp_launch.console.processes import sentence
+
+            for each in ended:
+                report(sentence(each))
     record = LaunchRecord(settings.state, report)
     made = Guard(record, report)
     try:
@@ -70,23 +76,17 @@ def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
             record.begin(verb, plan.profile)
             record.works_in(plan.cwd)
             made.start()
-        yield made
+        if trace is None:
+            yield made, None
+            return
+        from acp_launch.trace import tracing
+
+        with tracing(trace, verb, plan.profile, report) as written:
+            yield made, written
     finally:
         with deferred():
             made.dismiss()
             record.remove()
-
-
-def _clear(settings: Settings) -> None:
-    if not files(settings.state):
-        return
-    from acp_launch.process.leftovers import clear
-
-    if ended := clear(settings.state):
-        from acp_launch.console.processes import sentence
-
-        for each in ended:
-            report(sentence(each))
 
 
 def report(text: str) -> None:
@@ -129,12 +129,12 @@ def _report_files(server: str, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
+def agent_process(planned: "Ready") -> Iterator[Spawned]:
     """Start the agent's process; leaving kills what is left of its tree."""
     spawned = None
     try:
         with deferred():  # a signal within `spawn` would lose the process it has just started
-            spawned = spawn_agent(plan, secrets)
+            spawned = spawn_agent(planned)
         yield spawned
     except ProblemsError as error:
         error.outcome = "all started processes were stopped"
@@ -145,9 +145,9 @@ def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[S
                 end_now(spawned)
 
 
-def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+def spawn_agent(planned: "Ready") -> Spawned:
     """Start the agent's process, which the caller must end; raise AgentError if it cannot be started."""
-    agent = plan.agent
+    agent, secrets = planned.plan.agent, planned.secrets
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     return spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
@@ -170,6 +170,16 @@ def server_logs(settings: Settings, plan: LaunchPlan) -> ServerLogs:
     return ServerLogs(settings.state / "log", plan.profile, launch=launch_in(plan.project))
 
 
+def both(first: Callable[[bytes], None], second: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Return what gives data to two receivers."""
+
+    def take(data: bytes) -> None:
+        first(data)
+        second(data)
+
+    return take
+
+
 @contextmanager
 def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[Callable[[bytes], None]]:
     """Log the agent's stderr in the state directory; with `echo` also show it, without control sequences."""
@@ -183,47 +193,26 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     def show(data: bytes, *, is_last: bool = False) -> None:
         put(harmless(strip_colours(decoder.decode(data, is_last))))
 
-    def both(data: bytes) -> None:
-        show(data)
-        log(data)
-
     try:
-        yield both if echo else log
+        yield both(show, log) if echo else log
     finally:
         if echo:
             show(b"", is_last=True)
         log.close()
 
 
-@contextmanager
-def write_trace(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | None]":
-    """Write a trace of the launch to `file`, if it is given.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    if file is None:
-        yield None
-        return
-    from acp_launch.trace import tracing
-
-    with tracing(file, verb, plan.profile, report) as trace:
-        yield trace
-
-
 class Launched(Struct, frozen=True):
-    """What was started: the process of the agent of a plan, whose servers have directories.
-
-    `secrets` are by name; `credentials` give the tokens of servers that need a login, by the server's name.
-    """
+    """What was started: the process of the agent of a plan, whose servers have directories."""
 
     settings: Settings
-    plan: LaunchPlan
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
+    ready: "Ready"
     guard: Guard
     spawned: Spawned
     trace: "Trace | None"
+
+    @property
+    def plan(self) -> LaunchPlan:
+        return self.ready.plan
 
 
 class ChosenSession(NamedTuple):
@@ -242,16 +231,15 @@ def launch_agent(
 
     `verb` is the name in `ps`.
     """
-    plan, secrets, credentials = ready
+    plan = ready.plan
     with (
-        guard(settings, plan, verb) as watching,
-        write_trace(trace, plan, verb) as tracing,
+        guard(settings, plan, verb, trace) as (watching, tracing),
         with_workdirs(settings, plan) as given,
-        agent_process(given, secrets) as spawned,
+        agent_process(ready) as spawned,
     ):
         if tracing is not None:
             tracing.started(spawned.pid)
-        yield Launched(settings, given, secrets, credentials, watching, spawned, tracing)
+        yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing)
 
 
 @contextmanager
@@ -275,7 +263,7 @@ def run_context(
             started,
             note,
             log=log_file if request.verbose else aloud,
-            log_in=logging_in((plan, started.secrets), person, None if request.verbose else aloud, in_front),
+            log_in=logging_in(started.ready, person, None if request.verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
@@ -293,7 +281,7 @@ async def _offer_login(
     from acp_launch.process.foreground import available
     from acp_launch.session.observer import Choice
 
-    proof = started.credentials.get(server)
+    proof = started.ready.credentials.get(server)
     if proof is None or not proof.is_login or not available():
         return False
     async with person.floor():
@@ -315,13 +303,9 @@ def gates(
 ) -> "Iterator[Callable[[], Gate]]":
     """Provide what makes the gate of a session; all of them write one record."""
     from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import AnswerStore, load
 
-    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-    home = os.environ.get("HOME", "")
-    with closing(PermissionRecord(plan, shelf, note)) as record:
-        yield lambda: Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
+    with closing(PermissionRecord(plan, settings, note)) as record:
+        yield lambda: Gate(rules_of(plan, settings, approve), ask, record)
 
 
 @contextmanager
@@ -339,10 +323,10 @@ def context_of(
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
     from acp_launch.launch.context import LaunchContext, offers
 
-    settings, plan = started.settings, started.plan
+    settings, (plan, secrets, credentials) = started.settings, started.ready
     if started.trace is not None:
         started.trace.note = note
-    for each in started.credentials.values():
+    for each in credentials.values():
         each.note = note
     with (
         closing(server_logs(settings, plan)) as logs,
@@ -351,7 +335,7 @@ def context_of(
         context = LaunchContext(
             plan=plan,
             guard=started.guard,
-            secrets=started.secrets,
+            secrets=secrets,
             max_line=settings.max_line,
             log=log,
             offers=offers(plan, has_person=has_person),
@@ -359,17 +343,17 @@ def context_of(
             env=open_env(plan),
             elicit=elicit,
             log_in=log_in,
-            respawn=lambda: spawn_agent(plan, started.secrets),
+            respawn=lambda: spawn_agent(started.ready),
             server_logs=logs,
             cache=settings.cache,
-            credentials=started.credentials,
+            credentials=credentials,
             trace=started.trace,
         )
         yield context, gate
 
 
 def logging_in(
-    planned: "Planned",
+    planned: "Ready",
     person: "Person | None",
     aloud: "AgentStderr | None" = None,
     in_front: "InFront | None" = None,
@@ -394,7 +378,7 @@ def logging_in(
 
 
 def login_context(
-    planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
+    planned: "Ready", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
     from acp_launch.console.ask.logins import LoginQuestions
@@ -402,11 +386,10 @@ def login_context(
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.login import LoginContext
 
-    plan, secrets = planned
     return LoginContext(
-        program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
-        profile=plan.called,
-        is_built_in=plan.is_built_in,
+        program=LocalProgram.of(planned.plan.agent, planned.plan.agent.name, planned.secrets),
+        profile=planned.plan.called,
+        is_built_in=planned.plan.is_built_in,
         adviser=LoginQuestions(person, aloud) if person else None,
         in_front=(in_front or _in_front(person)) if available() else None,
     )
@@ -427,14 +410,13 @@ def _in_front(person: "Person | None") -> "InFront":
 class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
-    def __init__(self, plan: LaunchPlan, shelf: "AnswerStore", note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, settings: Settings, note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
         from acp_launch.session.permission.audit import Audit
 
-        self._cwd = str(plan.cwd)
-        self._shelf = shelf
-        self._note = note
-        self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
+        self._cwd, self._note = str(plan.cwd), note
+        self._shelf = shelf_of(plan, settings)
+        self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
 
     def keep(self, answer: "Remembered | None", *, holds: "Holds", session: str) -> "Remembered | None":
         from acp_launch.session.permission.remembered import keep

@@ -132,15 +132,15 @@ def saying_waiting(what: str, limit: float) -> Iterator[None]:
         timer.join()
 
 
-def run_at_home(argv: Sequence[str], limit: float) -> "CaptureResult":
-    """Run a command of the user's settings in the home directory: the project must not replace its program or settings.
+def run_at_home(argv: Sequence[str], limit: float, cwd: Path | None = None) -> "CaptureResult":
+    """Run a command in the home directory, or in `cwd`: the project must not replace its program or settings.
 
     Not while an event loop runs.
     """
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
 
-    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
+    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=cwd or Path.home())
 
 
 async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResult":
@@ -195,8 +195,13 @@ class Vault:
 
     def _use(self, settings: Settings, opening: Callable[[], Store]) -> None:
         self.settings = settings
-        self.store = _open(opening)
-        self.index = NameIndex(settings.state, _identity(settings, self.store.label))
+        try:
+            self.store = opening()
+        except StoreFault as fault:
+            raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
+        kind, label = settings.secrets.store, self.store.label
+        backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
+        self.index = NameIndex(settings.state, label if kind == "file" else f"{kind} {backend}".strip())
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.
@@ -245,6 +250,11 @@ class Vault:
             raise SecretError(f'cannot read secret "{name}": {outcome.reason}', fix=outcome.fix)
         return outcome.secret
 
+    def write(self, name: str, secret: Secret, failed: str) -> None:
+        """Store a secret; `failed` begins the message if that fails."""
+        self.do(failed, lambda: self.store.write(name, secret), writing=name)
+        self.index.put(name)
+
     def names(self) -> tuple[Names, str, bool]:
         """Return the names in the store, a remark for the user or "", and whether the store could not be read.
 
@@ -267,17 +277,3 @@ class Vault:
         hint = did_you_mean(names[0], self.index.names())
         listed = ", ".join(f'"{name}"' for name in names)
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
-
-
-def _open(opening: Callable[[], Store]) -> Store:
-    try:
-        return opening()
-    except StoreFault as fault:
-        raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
-
-
-def _identity(settings: Settings, label: str) -> str:
-    """Return a text that identifies this store among the user's stores."""
-    store = settings.secrets.store
-    backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
-    return label if store == "file" else f"{store} {backend}".strip()

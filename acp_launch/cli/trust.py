@@ -4,12 +4,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from acp_launch.cli.app import Json, Yes
-from acp_launch.cli.verb import load_settings
-from acp_launch.console.stderr import harmless, say, tell
-from acp_launch.errors import MachineError, NotTrusted, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings
+from acp_launch.console.stderr import harmless, tell
+from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -21,11 +18,11 @@ _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def trust(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to trust.")] = None,
+    profile: Annotated[str | None, Argument("[PROFILE]", "The profile to trust.")] = None,
     yes: Yes = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the trusted profiles.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    list_: Annotated[bool, Option("--list", "List the trusted profiles.")] = False,
+    revoke: Annotated[bool, Option("--revoke", "Stop trusting it.")] = False,
+    as_json: Annotated[bool, Option("--json", "Print the list as JSON.")] = False,
 ) -> None:
     """Trust a project's profile until it changes."""
     settings = load_settings()
@@ -44,21 +41,16 @@ def trust(
 
 
 def _list(settings: "Settings", *, as_json: bool) -> None:
-    from acp_launch.console import stdout
     from acp_launch.console.trust import table, table_json
     from acp_launch.profile.trust import accepted
 
     found = accepted(settings)
-    if as_json:
-        stdout.put_json(table_json(found))
-    elif found:
-        stdout.line(table(found))
-    else:
-        say("no profile of a project is trusted yet")
+    text = table(found) if found else ""
+    answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from, show_trust
+    from acp_launch.cli.planning import agrees, loaded_profile, show_trust
     from acp_launch.profile.trust import accept, trust_state
 
     loaded = loaded_profile(profile, settings)
@@ -67,7 +59,7 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
         tell(f"{profile} is trusted already: {why}")
         return
-    show_trust(loaded, resolved_from(loaded, cwd=None).found, found)
+    show_trust(loaded, found)
     if not is_sure and not agrees("Trust this profile?"):
         raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
     accept(loaded, settings)
@@ -94,12 +86,12 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
 
 def lock(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a project's profile, or its file.")],
+    profile: Annotated[str, Argument("PROFILE", "The name of a project's profile, or its file.")],
     as_json: Json = False,
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
     from acp_launch.console import stdout
     from acp_launch.interop.merge import refuse_escaping_link
     from acp_launch.plan.locked import inexact, used
@@ -111,10 +103,7 @@ def lock(
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
     refuse_escaping_link(place(loaded.found.project), loaded.found.project)
-    resolved = resolved_from(loaded, cwd=None)
-    if resolved.plan is None:
-        raise MachineError(resolved.problems)
-    packages = used(loaded, resolved.plan)
+    packages = used(loaded, require_plan(resolved_from(loaded)))
     if unpinned := [problem for each in packages if (problem := inexact(each))]:
         raise ProfileError(unpinned)
     entries = {each.key: Locked(package=each.package, integrity=_integrity(each)) for each in packages}
@@ -139,14 +128,13 @@ def _integrity(each: "Used") -> tuple[str, ...]:
     source, _, spec = each.package.partition(":")
     if source == "binary":
         raise RegistryError(f"{spec} was installed unverified, so it has no hash to lock", fix="choose another agent")
-    found = _of_npm(spec) if source == "npm" else _of_pypi(spec)
+    if source == "npm":
+        found = tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"])))
+    else:
+        found = _of_pypi(spec)
     if not found:
         raise RegistryError(f"the registry of {source} has no hash of {spec}", fix="check its name and version")
     return found
-
-
-def _of_npm(spec: str) -> tuple[str, ...]:
-    return tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"], Path.home())))
 
 
 def _of_pypi(spec: str) -> tuple[str, ...]:
@@ -158,16 +146,13 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
         return tuple(sorted(set(_PYPI.findall(_ask_manager(argv, Path(directory))))))
 
 
-def _ask_manager(argv: list[str], cwd: Path) -> str:
+def _ask_manager(argv: list[str], cwd: Path | None = None) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
-    import os
-
-    from acp_launch.plan.environment import inherited
-    from acp_launch.process.capture import capture
+    from acp_launch.cli.stores import run_at_home
     from acp_launch.process.guard import start_guards
 
     start_guards()
-    done = capture(argv, LIMIT, env=inherited(os.environ, "all"), cwd=cwd)
+    done = run_at_home(argv, LIMIT, cwd)
     if done.timed_out or done.ending.status != 0:
         how = f"did not end within {LIMIT:g} s" if done.timed_out else str(done.ending)
         detail = [harmless(line, keep="") for line in done.err[-20:]]

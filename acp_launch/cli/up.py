@@ -13,7 +13,17 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option, read_keep
+from acp_launch.cli.verb import (
+    Argument,
+    Locked,
+    Option,
+    TraceFile,
+    Trust,
+    find_profile,
+    load_settings,
+    read_keep,
+    silence,
+)
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, StateError, UsageError
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.start import Launched
     from acp_launch.host.hub import HostNotices
     from acp_launch.host.place import HostNote
-    from acp_launch.host.sessions import HostPolicy, Unattended
+    from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Registry
@@ -35,6 +45,7 @@ ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
 RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
 BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
+ProfileOfHost = Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")]
 
 
 class UpRequest(NamedTuple):
@@ -49,108 +60,90 @@ class UpRequest(NamedTuple):
     locked: bool = False
 
 
-class Up(NamedTuple):
+def up(
+    profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")],
+    keep: Annotated[
+        Duration | None, Option("--keep", "Stop after this long without use.", "DURATION", read_keep)
+    ] = None,
+    foreground: Annotated[bool, Option("--foreground", "Stay in the foreground, for a service manager.")] = False,
+    replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False,
+    trust: Trust = False,
+    locked: Locked = False,
+    trace: TraceFile = None,
+) -> int:
     """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
-
-    profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
-    keep: Annotated[Duration | None, Option("--keep", "Stop after this long without use.", "DURATION", read_keep)] = (
-        None
-    )
-    foreground: Annotated[bool, Option("--foreground", "Stay in the foreground, for a service manager.")] = False
-    replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
-    trust: Annotated[bool, TRUST] = False
-    locked: Annotated[bool, LOCKED] = False
-    trace: Annotated[Path | None, TRACE] = None
-
-    def carry_out(self) -> int:
-        """Return the exit code; in the host, at its end."""
-        from acp_launch.settings.load import load
-
-        request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
-        settings = load()
-        note = _present(settings, self.profile)
-        if note and self.replace:
-            end(note, settings)
-        elif note and note.socket and not (self.foreground or self.trace):
-            _require_same(note, self.profile, settings)
-            _tell_host(note, "is up")
-            if self.keep:
-                tell(f"--keep begins with the host: {ours('up', note.called, '--replace')}", style=YELLOW)
-            return 0
-        if self.foreground:
-            return run_host(request)
-        begun = start(request)
-        if begun.pid and not begun.code:
-            note = _present(settings, self.profile)
-            if note is None or note.pid != begun.pid:
-                what = f"{self.profile} was up after {begun.took:.1f} s, and has ended since"
-                raise StateError(what, fix=ours("logs", self.profile))
-            _tell_host(note, f"is up after {begun.took:.1f} s")
-        return begun.code
+    settings = load_settings()
+    note = _present(settings, profile)
+    if note and replace:
+        end(note, settings)
+    elif note and note.socket and not (foreground or trace):
+        _require_same(note, profile, settings)
+        _tell_host(note, "is up")
+        if keep:
+            tell(f"--keep begins with the host: {ours('up', note.called, '--replace')}", style=YELLOW)
+        return 0
+    request = UpRequest(profile, keep=keep, trust=trust, trace=trace, locked=locked)
+    if foreground:
+        return run_host(request)
+    begun = start(request)
+    if begun.pid and not begun.code:
+        note = _present(settings, profile)
+        if note is None or note.pid != begun.pid:
+            what = f"{profile} was up after {begun.took:.1f} s, and has ended since"
+            raise StateError(what, fix=ours("logs", profile))
+        _tell_host(note, f"is up after {begun.took:.1f} s")
+    return begun.code
 
 
-class Down(NamedTuple):
+def down(
+    profile: ProfileOfHost = None,
+    everything: Annotated[bool, Option("--all -a", "End all hosts.")] = False,
+) -> None:
     """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
+    from acp_launch.host.place import hosts
 
-    profile: Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")] = None
-    everything: Annotated[bool, Option("--all -a", "End all hosts.")] = False
-
-    def carry_out(self) -> int:
-        from acp_launch.host.place import hosts
-        from acp_launch.settings.load import load
-
-        settings = load()
-        if self.everything and self.profile:
-            raise UsageError("--all cannot be combined with a profile")
-        chosen = (
-            hosts(settings.state) if self.everything else [_find_host(settings, self.profile, otherwise=", or --all")]
-        )
-        for note in chosen:
-            end(note, settings)
-            tell(f"{note.called} is down", style=DIM)
-        return 0
+    settings = load_settings()
+    if everything and profile:
+        raise UsageError("--all cannot be combined with a profile")
+    for note in hosts(settings.state) if everything else [_find_host(settings, profile, otherwise=", or --all")]:
+        end(note, settings)
+        tell(f"{note.called} is down", style=DIM)
 
 
-class Reload(NamedTuple):
+def reload(profile: ProfileOfHost = None) -> None:
     """Restart the MCP servers of a host that have changed in its profile; the agent and its sessions stay."""
+    import msgspec
 
-    profile: Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")] = None
+    from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+    from acp_launch.cli.reload import sentences
+    from acp_launch.console.stream.text import stands
+    from acp_launch.host.door import call
+    from acp_launch.host.place import content_of
+    from acp_launch.host.wire import RELOAD, Reloaded
+    from acp_launch.profile.trust import changes
 
-    def carry_out(self) -> int:
-        import msgspec
-
-        from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
-        from acp_launch.cli.reload import sentences
-        from acp_launch.console.stream.text import stands
-        from acp_launch.host.door import call
-        from acp_launch.host.place import content_of
-        from acp_launch.host.wire import RELOAD, Reloaded
-        from acp_launch.profile.trust import changes
-        from acp_launch.settings.load import load
-
-        settings = load()
-        note = _find_host(settings, self.profile)
-        if self.profile is None:
-            os.chdir(note.here)  # where the profile has the name that `up` was given
-        loaded = loaded_profile(self.profile or note.called, settings)
-        content = content_of(loaded)
-        if content.digest == note.digest:
-            tell(f"{note.called} has not changed since it was started", style=DIM)
-            return 0
-        if content.others != note.others:
-            what = f"more than the servers of {note.called} has changed since it was started"
-            lines = list(changes(note.lines, content.lines))
-            raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
-        ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
-        answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
-        done = msgspec.json.decode(answer, type=Reloaded)
-        tell(f"{note.called} is reloaded; its agent and sessions stay")
-        for line in sentences(done):
-            say(harmless(f"  {line}", keep=""))
-        for server in done.servers:
-            if server.server in (*done.added, *done.changed):
-                say(f"  mcp server: {stands(server)}")
-        return 0
+    settings = load_settings()
+    note = _find_host(settings, profile)
+    if profile is None:
+        os.chdir(note.here)  # where the profile has the name that `up` was given
+    loaded = loaded_profile(profile or note.called, settings)
+    content = content_of(loaded)
+    if content.digest == note.digest:
+        tell(f"{note.called} has not changed since it was started", style=DIM)
+        return
+    if content.others != note.others:
+        what = f"more than the servers of {note.called} has changed since it was started"
+        lines = list(changes(note.lines, content.lines))
+        raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
+    ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
+    answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
+    done = msgspec.json.decode(answer, type=Reloaded)
+    tell(f"{note.called} is reloaded; its agent and sessions stay")
+    for line in sentences(done):
+        say(harmless(f"  {line}", keep=""))
+    for server in done.servers:
+        if server.server in (*done.added, *done.changed):
+            say(f"  mcp server: {stands(server)}")
 
 
 def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
@@ -164,7 +157,7 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
     from acp_launch.profile.trust import changes
 
     loaded, fix = loaded_profile(profile, settings), f"to start it again: {ours('up', profile, '--replace')}"
-    content, plan = content_of(loaded), resolved_from(loaded, cwd=None, session=None).plan
+    content, plan = content_of(loaded), resolved_from(loaded).plan
     if content.digest != note.digest:
         if content.others == note.others:
             fix += f"; to restart just its servers: {ours('reload', profile)}"
@@ -175,7 +168,6 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
 
 
 def _tell_host(note: "HostNote", what: str) -> None:
-    """Say what is up."""
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import read_status
 
@@ -228,10 +220,8 @@ def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -
 def _present(settings: "Settings", profile: str) -> "HostNote | None":
     """Return the host of a profile as it is called here."""
     from acp_launch.host.place import find
-    from acp_launch.profile.discover import find as find_profile
-    from acp_launch.profile.discover import here
 
-    found = find_profile(profile, start=here(), settings=settings)
+    found = find_profile(profile, settings)
     return find(settings.state, str(found.project), found.name)
 
 
@@ -253,9 +243,8 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     from acp_launch.cli.start import launch_agent
     from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
-    from acp_launch.settings.load import load
 
-    settings, here = load(), str(Path.cwd())
+    settings, here = load_settings(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
     found = ready(resolved, settings)
@@ -267,7 +256,9 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
             again = ours("up", request.profile, "--replace")
             raise UsageError(f"{request.profile} is up{who}", fix=f"to start it again: {again}")
         if pipe is not None:  # everything that a user may be asked is answered, and nothing is started yet
-            _leave_terminal()
+            if os.getsid(0) != os.getpid():
+                os.setsid()  # closing the terminal, and Ctrl-C on it, do not concern us any more
+            silence(0)
         with (
             open_registry(settings.state) as registry,
             launch_agent(settings, found, request.trace, "up") as started,
@@ -332,10 +323,7 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
     os.close(pipe)
     sys.stdout.flush()
     sys.stderr.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    os.close(null)
+    silence(1, 2)
 
 
 @contextmanager
@@ -348,11 +336,14 @@ def _host_context(
     reload: "Reloading",
 ) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
     from acp_launch.cli.start import agent_log, context_of
-    from acp_launch.host.sessions import HostPolicy
+    from acp_launch.host.sessions import HostPolicy, Unattended
     from acp_launch.launch.context import leave_login
     from acp_launch.session.hold import hold
 
     plan, settings = started.plan, started.settings
+    word, _, length = plan.unattended.partition(" ")
+    rest = Duration.parse(length) if length else 0.0
+    unattended = Unattended(plan.unattended, rest, allows_reads=word == "allow-reads")
     with (
         closing(agent_log(settings, plan)) as log,
         context_of(started, notices.note, log=log, log_in=leave_login, has_person=True) as made,
@@ -365,21 +356,13 @@ def _host_context(
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
             ready=up,
-            unattended=_read_unattended(plan),
+            unattended=unattended,
             reload=reload,
             waits=_notifier(settings, plan, notices.note),
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )
         yield context, host
-
-
-def _read_unattended(plan: "LaunchPlan") -> "Unattended":
-    from acp_launch.document.scalars import Duration
-    from acp_launch.host.sessions import Unattended
-
-    word, _, length = plan.unattended.partition(" ")
-    return Unattended(plan.unattended, Duration.parse(length) if length else 0.0, allows_reads=word == "allow-reads")
 
 
 def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
@@ -447,12 +430,3 @@ def _wait_until_up(child: int, reading: int) -> Begun:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return Begun(code if code >= 0 else 128 - code, child)
-
-
-def _leave_terminal() -> None:
-    """Become a process without a terminal: closing it, and Ctrl-C on it, do not concern us any more."""
-    if os.getsid(0) != os.getpid():
-        os.setsid()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)

@@ -1,21 +1,22 @@
 """
-All verbs by name, and the declaration of a verb's arguments and options: a NamedTuple whose fields are annotated with
-names and help.
+All verbs by name, and the declaration of a verb's arguments and options: a function whose parameters are annotated with
+names and help. It returns the exit code; None is 0.
 
-    class Greet(NamedTuple):
+    def greet(
+        name: Annotated[str, Argument("NAME", "The user's name.")],
+        loud: Annotated[bool, Option("--loud -l", "In capitals.")] = False,
+    ) -> None:
         '''Greet a user.'''
 
-        name: Annotated[str, Argument("NAME", "The user's name.")]
-        loud: Annotated[bool, Option("--loud -l", "In capitals.")] = False
-
-        def carry_out(self) -> int: ...
+Where the values are passed on together, it is a NamedTuple with these as fields, and a method `carry_out`.
 
 `plain` reads plainly spelled arguments without typer, which costs 30 ms of every start. Everything else (help,
 `--option=value`, combined short options, mistakes) is left to typer, which reports mistakes well; `cli.app` makes its
-parameters from the same fields. A field is a flag (`bool`), a text, a path, a choice (`Literal`), or a tuple of those
-for several values. The module imports little, because help is made from it.
+parameters from the same declaration. A value is a flag (`bool`), a text, a path, a choice (`Literal`), or a tuple of
+those for several values. The module imports little, because help is made from it.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -23,11 +24,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Literal,
     NamedTuple,
-    Protocol,
-    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -41,32 +41,32 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
-# The headings of `acp-launch --help`, and where each verb is: a declaration, a function for typer, or a group of verbs.
+# The headings of `acp-launch --help`, and where each verb, or group of verbs, is.
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Run": {
         "run": "run.Run",
         "serve": "serve.Serve",
-        "up": "up.Up",
-        "attach": "run.Attach",
-        "reload": "up.Reload",
-        "down": "up.Down",
+        "up": "up.up",
+        "attach": "run.attach",
+        "reload": "up.reload",
+        "down": "up.down",
         "login": "login.login",
         "logout": "login.logout",
         "permission": "permission.app",
     },
     "Profiles": {
-        "list": "profiles.List",
-        "init": "imports.init",
-        "import": "imports.import_",
+        "list": "profiles.list_",
+        "init": "imports.Init",
+        "import": "imports.Import",
         "edit": "edit.edit",
         "profile": "edit.app",
-        "validate": "profiles.Validate",
-        "plan": "profiles.Plan",
-        "show": "profiles.Show",
+        "validate": "profiles.validate",
+        "plan": "profiles.plan",
+        "show": "profiles.show",
         "trust": "trust.trust",
         "lock": "trust.lock",
-        "export": "imports.export",
-        "schema": "profiles.Schema",
+        "export": "imports.Export",
+        "schema": "profiles.schema",
     },
     "Secrets": {"secret": "secrets.app"},
     "Sessions": {"session": "sessions.app"},
@@ -119,7 +119,7 @@ def import_without(name: str, absent: str) -> None:
 
 class Argument(NamedTuple):
     metavar: str
-    help: str
+    help: str | None = None
 
 
 class Option(NamedTuple):
@@ -129,13 +129,6 @@ class Option(NamedTuple):
     help: str
     metavar: str | None = None
     read: Callable[[str], object] | None = None
-
-
-# Options of several verbs.
-LOCKED = Option("--locked", "Refuse packages that differ from the project's lock file.")
-PLAIN = Option("--plain", "Use no colours, no animation and no links, as with NO_COLOR.")
-TRACE = Option("--trace", "Write every message of agent and servers to a file; `trace` shows it.", "FILE")
-TRUST = Option("--trust", "Run a project's profile once without trusting it.")
 
 
 def read_duration(text: str, option: str = "--timeout") -> Duration:
@@ -154,6 +147,30 @@ def read_duration(text: str, option: str = "--timeout") -> Duration:
 def read_keep(text: str) -> Duration:
     """Parse the value of `--keep`."""
     return read_duration(text, "--keep")
+
+
+# Arguments and options of several verbs.
+Approve = Literal["all", "reads", "none"]
+Output = Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")]
+ProfileName = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]
+OnlyProfile = Annotated[str | None, Argument("[PROFILE]", "Only this profile's.")]
+Directory = Annotated[Path | None, Option("--cwd", "The session's directory.", "DIR")]
+Json = Annotated[bool, Option("--json", "Print JSON on stdout.")]
+Locked = Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")]
+Plain = Annotated[bool, Option("--plain", "Use no colours, no animation and no links, as with NO_COLOR.")]
+TraceFile = Annotated[
+    Path | None, Option("--trace", "Write every message of agent and servers to a file; `trace` shows it.", "FILE")
+]
+Trust = Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")]
+Yes = Annotated[bool, Option("--yes -y", "Do not ask.")]
+
+
+def silence(*descriptors: int) -> None:
+    """Let these descriptors lead nowhere."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for each in descriptors:
+        os.dup2(null, each)
+    os.close(null)
 
 
 def check_session_name(session: str | None) -> str | None:
@@ -184,54 +201,86 @@ def load_settings() -> "Settings":
     return load()
 
 
-def find_profile(name: str) -> "Found":
+def find_profile(name: str, settings: "Settings | None" = None) -> "Found":
     """Find a profile by its name or path from here; raise UsageError if there is none."""
     from acp_launch.profile.discover import find, here
 
-    return find(name, start=here(), settings=load_settings())
+    return find(name, start=here(), settings=settings or load_settings())
 
 
-class Verb(Protocol):
-    """A verb with all its values, as `plain` returns it."""
+Verb = Callable[..., Any]
+REQUIRED = object()  # the default of an argument that must be given
 
-    def carry_out(self) -> int:
-        """Carry out the verb and return the exit code."""
+
+def usable_profiles(settings: "Settings") -> "list[Found]":
+    """List the profiles that can be named from here."""
+    from acp_launch.profile.discover import discover, here
+
+    return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]
+
+
+def answer(data: object, text: str, otherwise: str = "", *, as_json: bool) -> None:
+    """Print the answer of a verb: `data` as JSON, or `text`; where there is no text, say `otherwise` on stderr."""
+    from acp_launch.console import stdout
+    from acp_launch.console.stderr import say
+
+    if as_json:
+        stdout.put_json(data)
+    elif text:
+        stdout.line(text)
+    else:
+        say(otherwise)
 
 
 class Parameter(NamedTuple):
-    """A field of a verb. `kind` is the type of one value; a field with `is_many` takes several."""
+    """A parameter of a verb. `kind` is the type of one value; one with `is_many` takes several.
+
+    `note` is another thing if typer alone reads it, which is told by `hint`.
+    """
 
     field: str
-    note: Option | Argument
+    note: Any
     kind: Any
     is_many: bool
+    default: Any
+    hint: Any
 
-    def read(self, text: str) -> object:
+    def read(self, text: Any) -> object:
         """Parse a word; raise ValueError or UsageError if it does not fit."""
         if isinstance(self.note, Option) and self.note.read:
             return self.note.read(text)
         if get_origin(self.kind) is Literal:
-            return _one_of(get_args(self.kind), text)
+            if text not in get_args(self.kind):
+                raise ValueError(text)
+            return text
         return self.kind(text)
 
 
-V = TypeVar("V", bound=Verb)
-
-
-def parameters(verb: Callable[..., Verb]) -> list[Parameter]:
+def parameters(verb: Verb) -> list[Parameter]:
     """List the parameters of a verb in order."""
-    return [_parameter(field, *get_args(hint)) for field, hint in get_type_hints(verb, include_extras=True).items()]
+    hints = get_type_hints(verb, include_extras=True)
+    hints.pop("return", None)
+    given = (verb.__new__ if isinstance(verb, type) else verb).__defaults__ or ()
+    defaults = (*[REQUIRED] * (len(hints) - len(given)), *given)
+    return [_parameter(field, hint, default) for (field, hint), default in zip(hints.items(), defaults, strict=True)]
 
 
-def _parameter(field: str, kind: Any, note: Option | Argument) -> Parameter:
+def _parameter(field: str, hint: Any, default: Any) -> Parameter:
+    kind, note, *_ = *get_args(hint), None, None
     if get_origin(kind) in (Union, UnionType):
         (kind,) = (member for member in get_args(kind) if member is not NoneType)
     is_many = get_origin(kind) is tuple
-    return Parameter(field, note, get_args(kind)[0] if is_many else kind, is_many)
+    return Parameter(field, note, get_args(kind)[0] if is_many else kind, is_many, default, hint)
 
 
-def plain(verb: Callable[..., V], arguments: Sequence[str]) -> V | None:
-    """Read the arguments after the verb; None if typer should read them."""
+def carry_out(verb: Verb, values: Mapping[str, Any]) -> int:
+    """Carry out a verb with these values; return the exit code."""
+    made = verb(**values)
+    return (made.carry_out() if isinstance(verb, type) else made) or 0
+
+
+def plain(verb: Verb, arguments: Sequence[str]) -> dict[str, Any] | None:
+    """Read the arguments after the verb, and return the values that are given; None if typer should read them."""
     known = parameters(verb)
     options = {name: each for each in known if isinstance(each.note, Option) for name in each.note.names.split()}
     try:
@@ -239,9 +288,10 @@ def plain(verb: Callable[..., V], arguments: Sequence[str]) -> V | None:
         for each in known:
             if isinstance(each.note, Argument):
                 found |= _take(each, words)
-        return None if words else verb(**found)
-    except (ValueError, TypeError, UsageError):  # TypeError if an argument is missing
+    except (ValueError, UsageError):
         return None
+    is_complete = all(each.field in found or each.default is not REQUIRED for each in known)
+    return found if is_complete and not words else None
 
 
 def _read(arguments: Sequence[str], options: Mapping[str, Parameter]) -> tuple[list[str], dict[str, Any]]:
@@ -266,12 +316,6 @@ def _value(rest: Iterator[str]) -> str:
     if value.startswith("-") and value != "-":
         raise ValueError(value)
     return value
-
-
-def _one_of(choices: Sequence[str], text: str) -> str:
-    if text not in choices:
-        raise ValueError(text)
-    return text
 
 
 def _take(argument: Parameter, words: list[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Ring 1. The quick way reads what typer reads, or leaves it to typer."""
 
+import inspect
 import sys
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
 
-ALL: dict[str, Callable[..., Verb]] = {name: load(name) for name in PLAIN - {"serve", "up"}}
+ALL: dict[str, Verb] = {name: load(name) for name in PLAIN - {"serve", "up"}}
 VALUES = [
     "all",
     "reads",
@@ -46,7 +47,7 @@ VALUES = [
 PLAINLY = ["", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"]
 
 
-def names(verb: Callable[..., Verb]) -> list[str]:
+def names(verb: Verb) -> list[str]:
     notes = [each.note for each in parameters(verb)]
     return [name for note in notes if isinstance(note, Option) for name in note.names.split()]
 
@@ -56,16 +57,26 @@ LINES = st.sampled_from(list(ALL)).flatmap(
 )
 
 
-def read_by_typer(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Verb | None:
-    """What typer makes of them; None for a usage error or help."""
-    read: list[Verb] = []
+def read_plainly(name: str, arguments: list[str]) -> dict[str, Any] | None:
+    """What the quick way makes of them, with the defaults of what is not given."""
+    values = plain(ALL[name], arguments)
+    if values is None:
+        return None
+    bound = inspect.signature(ALL[name]).bind(**values)
+    bound.apply_defaults()
+    return bound.arguments
 
-    def remember(self: Verb) -> int:
-        read.append(self)
+
+def read_by_typer(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
+    """What typer makes of them; None for a usage error or help."""
+    read: list[dict[str, Any]] = []
+
+    def remember(verb: Verb, values: dict[str, Any]) -> int:
+        read.append(values)
         return 0
 
     with monkeypatch.context() as patch:
-        patch.setattr(ALL[name], "carry_out", remember)
+        patch.setattr("acp_launch.cli.app.carry_out", remember)
         patch.setattr(sys, "stderr", None)
         patch.setattr(sys, "stdout", None)
         with pytest.raises(SystemExit):
@@ -81,7 +92,7 @@ def patcher() -> pytest.MonkeyPatch:
 @given(line=LINES)
 def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.MonkeyPatch) -> None:
     name, arguments = line
-    quick = None if HELP & set(arguments) else plain(ALL[name], arguments)
+    quick = None if HELP & set(arguments) else read_plainly(name, arguments)
     if quick is not None:
         assert quick == read_by_typer(name, arguments, patcher)
 
@@ -113,7 +124,7 @@ def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.Mo
     ],
 )
 def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: pytest.MonkeyPatch) -> None:
-    quick = plain(Run, arguments)
+    quick = read_plainly("run", arguments)
     assert quick is not None
     assert quick == read_by_typer("run", arguments, patcher)
 
@@ -149,8 +160,8 @@ def test_what_is_no_time_is_said_with_the_way_out(text: str) -> None:
 
 
 def test_the_last_of_two_limits_counts_and_the_whole_run_is_one_of_them() -> None:
-    wish = plain(Run, ["x", "--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"])
-    assert wish is not None
+    limits = ["--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"]
+    wish = Run(**read_plainly("run", ["x", *limits]) or {})
     assert wish.timeout == 3
     assert wish.limits == {"silence": Duration(7)}
 
