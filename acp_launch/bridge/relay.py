@@ -122,7 +122,7 @@ class Relay(LinkUser):
 
     def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
-        if self.plan.share:
+        if self.plan.share == "launch":
             self._share(shim)
             return
         self.is_claimed = True

@@ -188,7 +188,7 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "session_elevation": server.session_elevation,
         "start": server.start,
         "idle": server.idle,
-        "share": server.share,
+        "share": True if server.share == "launch" else server.share,
     }
 
 
@@ -281,7 +281,7 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
         yield f"  lazy       started at its first use{_at(plan, (*path, 'start'))}"
     if server.idle:
         yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
-    if server.share:
+    if server.share == "launch":
         what = "process" if isinstance(server, StdioPlan) else "connection"
         yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
     if server.tools != Tools():
