@@ -45,6 +45,7 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
 # What may differ between two plans of a server without an effect on a conversation that goes on.
 CARRIED = frozenset(
     {"command", "args", "cwd", "required", "restart", "missing", "url", "headers", "env", "env_headers", "oauth"}
+    | {"compared"}
 )
 
 

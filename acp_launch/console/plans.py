@@ -27,7 +27,16 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import UNATTENDED_WAIT, Client, Match, RemoteRestart, RemoteTimeouts, Restart, Tools
+from acp_launch.profile.model import (
+    UNATTENDED_WAIT,
+    USER_IDLE,
+    Client,
+    Match,
+    RemoteRestart,
+    RemoteTimeouts,
+    Restart,
+    Tools,
+)
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
@@ -268,10 +277,10 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
     if not server.bridge:
         yield f"  bridge     none: the agent starts this server and gets its secrets{_at(plan, (*path, 'bridge'))}"
         return
-    yield from _bridged_lines(server, plan)
+    yield from _bridged_lines(server, plan, verbose)
 
 
-def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
+def _bridged_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     path, limits = ("mcp_servers", server.name), server.timeouts
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
     download = "" if isinstance(limits, RemoteTimeouts) else f"download {limits.download}, "
@@ -279,11 +288,10 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.start == "lazy":
         yield f"  lazy       started at its first use{_at(plan, (*path, 'start'))}"
-    if server.idle:
-        yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
-    if server.share == "launch":
-        what = "process" if isinstance(server, StdioPlan) else "connection"
-        yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
+    if server.share == "user" and isinstance(server, StdioPlan):
+        yield from _shared_lines(server, plan, verbose)
+    else:
+        yield from _own_lines(server, plan)
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
@@ -292,6 +300,27 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
         yield f"  protocol   {server.protocol}{_at(plan, (*path, 'protocol'))}"
     if server.session_elevation != "off":
         yield f"  elevation  {server.session_elevation}{_at(plan, (*path, 'session_elevation'))}"
+
+
+def _own_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
+    path = ("mcp_servers", server.name)
+    if server.idle:
+        yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
+    if server.share:
+        what = "process" if isinstance(server, StdioPlan) else "connection"
+        yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
+
+
+def _shared_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    path, idle = ("mcp_servers", server.name), server.idle or USER_IDLE
+    is_bound = _chosen_by(server, plan) == "session"
+    where = " in this directory; with cwd in those of any" if is_bound else ""
+    yield f"  shared     one process for all your launches with this server{where}{_at(plan, (*path, 'share'))}"
+    if verbose:
+        roots = ", the session's directories" if server.roots == "session" else ""
+        yield f"             the same are command, arguments, directory{roots}, protocol, restart, timeouts.start,"
+        yield f"             and the variables {', '.join(server.compared) or 'none'}"
+    yield f"  idle       it ends {idle} after the last launch has left it{_at(plan, (*path, 'idle'))}"
 
 
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
@@ -336,7 +365,7 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:
-        yield from _bridged_lines(server, plan)
+        yield from _bridged_lines(server, plan, verbose)
     else:
         given = "the agent connects to this server and gets its address, headers and secrets"
         yield f"  bridge     none: {given}{_at(plan, (*path, 'bridge'))}"

@@ -89,7 +89,7 @@ def sameness(server: SharedServer) -> dict[str, object]:
         "restart": server.restart,
         "timeouts.start": server.start,
         "roots": server.roots,
-        **{f"environment {name}": server.env[name] for name in server.compared},
+        **{f"variable {name}": server.env[name] for name in server.compared},
     }
 
 
@@ -101,11 +101,14 @@ def differences(here: SharedServer, there: SharedServer) -> list[str]:
     ours, its = sameness(here), sameness(there)
     names = [name for name in {**ours, **its} if ours.get(name) != its.get(name)]
     return [
-        f"{name} (here {_word(ours[name])}, there {_word(its[name])})" if name in _SHOWN else name for name in names
+        f"{name} (here {_word(name, ours)}, there {_word(name, its)})" if name in _SHOWN else name for name in names
     ]
 
 
-def _word(value: object) -> str:
+def _word(name: str, of: Mapping[str, object]) -> str:
+    value = of[name]
     if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return "none" if value is None else str(value)
+        return ", ".join(value)
+    if value is None:
+        return "an empty one" if name == "directory" else "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
