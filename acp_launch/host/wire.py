@@ -95,6 +95,36 @@ class HostStatus(Struct, frozen=True, kw_only=True):
     past: tuple[str, ...] = ()
 
 
+class SharedUse(Struct, frozen=True, kw_only=True):
+    """A launch that uses a process of the server host: "serve claude", its id and its pid."""
+
+    label: str
+    launch: str
+    pid: int
+
+
+class SharedStanding(Struct, frozen=True, kw_only=True):
+    """A process of the server host. `name` is `github#2` for a second server of that name; `since` is in Unix seconds.
+
+    `log` is the name of its log file; `uses` has each launch once, and is empty while nothing uses it.
+    """
+
+    name: str
+    state: str
+    since: float
+    pid: int | None
+    restarts: int
+    log: str
+    uses: tuple[SharedUse, ...]
+
+
+class ServerHostStatus(Struct, frozen=True, kw_only=True):
+    """What the server host answers to `STATUS`."""
+
+    pid: int
+    servers: tuple[SharedStanding, ...]
+
+
 class Reloaded(Struct, frozen=True, kw_only=True):
     """What has become of the servers of a host, by their names. `servers` is the state of all."""
 
