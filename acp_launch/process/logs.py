@@ -192,15 +192,10 @@ class LogFile:
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
 
-    def share(self, file: Path) -> None:
-        """Say that `file` is this child's log from now on; that of a process which launches share is kept once."""
-        with suppress(FileNotFoundError):  # a log begins with its first byte
-            seen = file.stat()
-            self._share(Shared(str(file), seen.st_ino, seen.st_size))
-            return
-        self._share(Shared(str(file)))
-
-    def _share(self, place: "Shared") -> None:
+    def share(self, file: Path, offset: int) -> None:
+        """Say that `file` is this child's log from there on; that of a process which launches share is kept once."""
+        inode = file.stat().st_ino if offset else 0  # it may not be there before its first byte
+        place = Shared(str(file), inode, offset)
         self._begin()
         descriptor = os.open(f"{self._file}{SHARED}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as notes:

@@ -143,6 +143,10 @@ def own(tmp_path: Path) -> Iterator[LogFile]:
     made.close()
 
 
+def share(own: LogFile, file: Path) -> None:
+    own.share(file, file.stat().st_size if file.exists() else 0)
+
+
 @contextmanager
 def shared(directory: Path) -> Iterator[SharedLogReader]:
     (file,) = [file for file in logs.logs(directory) if file.name.endswith(logs.SHARED)]
@@ -158,7 +162,7 @@ def test_a_shared_log_is_seen_from_when_the_launch_joined(
 ) -> None:
     """Also if it was full before, or is afterwards."""
     say(log, *range(before))
-    own.share(tmp_path / f"{LAUNCH}+p.log")
+    share(own, tmp_path / f"{LAUNCH}+p.log")
     say(log, *range(before, before + after))
     with shared(tmp_path) as found:
         assert [int(line) for line in found.lines()] == [*range(before, before + after)]
@@ -168,11 +172,11 @@ def test_a_shared_log_is_seen_from_when_the_launch_joined(
 
 def test_a_launch_that_joins_again_sees_both(tmp_path: Path, log: LogFile, own: LogFile) -> None:
     say(log, 1)
-    own.share(tmp_path / f"{LAUNCH}+p.log")
+    share(own, tmp_path / f"{LAUNCH}+p.log")
     say(log, 2)
     with shared(tmp_path) as found, closing(LogFile(tmp_path, "q", launch=LAUNCH)) as other:
         assert list(found.lines()) == [b"0002"]
-        own.share(tmp_path / f"{LAUNCH}+q.log")  # which is there with its first byte
+        share(own, tmp_path / f"{LAUNCH}+q.log")  # which is there with its first byte
         assert list(found.lines()) == []
         other(b"again\nincomplete")
         assert list(found.lines()) == [b"again"]
@@ -181,7 +185,7 @@ def test_a_launch_that_joins_again_sees_both(tmp_path: Path, log: LogFile, own: 
 
 
 def test_a_place_is_for_the_user_alone_and_goes_with_its_launch(tmp_path: Path, log: LogFile, own: LogFile) -> None:
-    own.share(tmp_path / f"{LAUNCH}+p.log")
+    share(own, tmp_path / f"{LAUNCH}+p.log")
     (place,) = tmp_path.glob("*.shared")
     assert place.stat().st_mode & 0o777 == 0o600
     for number in range(logs.KEPT):
