@@ -17,7 +17,17 @@ import msgspec
 from acp_launch import __version__
 from acp_launch.errors import StateError
 from acp_launch.host.place import HostNote, hosts, server_host_state
-from acp_launch.host.wire import STATUS, WELCOME, HostStatus, ServerHostStatus, SharedStanding, understood
+from acp_launch.host.wire import (
+    COMPARE,
+    STATUS,
+    WELCOME,
+    HostStatus,
+    ServerHostStatus,
+    SharedLikeness,
+    SharedStanding,
+    understood,
+)
+from acp_launch.plan.shared import SharedServer, as_plain
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
@@ -115,6 +125,18 @@ def shared_servers(state: Path) -> list[SharedStanding]:
         with suppress(StateError):
             found += read_shared(note)
     return found
+
+
+def compare_shared(note: HostNote, server: SharedServer) -> Sequence[SharedLikeness]:
+    """Ask a server host what keeps its processes of this name, or with these words, apart from a server.
+
+    Raises:
+        StateError: as `read_status`.
+    """
+    import json  # variables need not be UTF-8
+
+    answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})
+    return msgspec.json.decode(answer, type=tuple[SharedLikeness, ...])
 
 
 def read_shared(note: HostNote) -> Sequence[SharedStanding]:
