@@ -6,6 +6,7 @@ They are declared without typer (`cli.verb`).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from acp_launch.console.logins import State
+    from acp_launch.console.plans import SharedNow
     from acp_launch.console.profiles import Entry
     from acp_launch.plan.model import Need
     from acp_launch.plan.resolve import Resolved
@@ -85,7 +87,8 @@ class Plan(NamedTuple):
 
         settings = load_settings()
         try:
-            resolved = resolved_from(loaded_profile(self.name, settings), cwd=self.cwd)
+            loaded = loaded_profile(self.name, settings)
+            resolved = resolved_from(loaded, cwd=self.cwd)
             if resolved.plan is None and resolved.draft is None:
                 raise MachineError(resolved.problems)
         except ProblemsError as error:
@@ -94,16 +97,45 @@ class Plan(NamedTuple):
             problems.show(error.problems, as_json=True)
             return error.exit_code
         startable = 0 if resolved.plan is not None else MachineError.exit_code
-        logins = _logins(resolved, settings)
+        logins, show = _logins(resolved, settings), partial(plans.show, as_json=self.as_json, verbose=self.verbose)
         if not self.secrets:
-            plans.show(resolved, as_json=self.as_json, verbose=self.verbose, logins=logins)
+            show(resolved, logins=logins, shared=self._shared(loaded, resolved, settings, {}))
             return startable
         from msgspec.structs import replace
 
         outcomes, unmet = _look_up(resolved.needs, settings)
         found = replace(resolved, problems=(*resolved.problems, *unmet))
-        plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes, logins=logins)
+        show(found, secrets=outcomes, logins=logins, shared=self._shared(loaded, resolved, settings, outcomes))
         return MachineError.exit_code if unmet else startable
+
+    def _shared(
+        self, loaded: "Loaded", resolved: "Resolved", settings: "Settings", secrets: "Mapping[str, Outcome]"
+    ) -> "Sequence[SharedNow]":
+        """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
+        does not learn of any."""
+        plan = resolved.plan if self.verbose and not self.as_json else None
+        servers = [each for each in plan.servers if each.share == "user"] if plan is not None else []
+        if plan is None or not servers:
+            return ()
+        from acp_launch.console.plans import SharedNow
+        from acp_launch.host.door import compare_shared
+        from acp_launch.host.place import find_server_host
+        from acp_launch.plan.model import StdioPlan
+        from acp_launch.plan.shared import leave_out_unknown, shared_server
+        from acp_launch.profile.trust import trust_state
+        from acp_launch.secret import lookup
+
+        note = find_server_host(settings.state)
+        if note is None or not trust_state(loaded, settings).is_trusted:
+            return ()
+        values, directories = lookup.secrets(secrets), (plan.cwd, *plan.additional_directories)
+        found = list[SharedNow]()
+        for server in servers:
+            if isinstance(server, StdioPlan):
+                known, unknown = leave_out_unknown(server, values)
+                for each in compare_shared(note, shared_server(known, values, directories)):
+                    found.append(SharedNow(server.name, each.pid, each.labels, each.differences, sorted(unknown)))
+        return found
 
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":

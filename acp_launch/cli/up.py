@@ -70,7 +70,7 @@ class Up(NamedTuple):
         settings = load()
         note = _present(settings, self.profile)
         if note and self.replace:
-            end(note, settings)
+            end(note, settings.state)
         elif note and note.socket and not (self.foreground or self.trace):
             _require_same(note, self.profile, settings)
             _tell_host(note, "is up")
@@ -94,6 +94,8 @@ class Down(NamedTuple):
 
     profile: Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")] = None
     everything: Annotated[bool, Option("--all -a", "End all hosts.")] = False
+    servers: Annotated[bool, Option("--servers", "End the servers that launches share, if none uses them.")] = False
+    force: Annotated[bool, Option("--force", "With --servers: also if launches use them.")] = False
 
     def carry_out(self) -> int:
         from acp_launch.host.place import hosts
@@ -102,12 +104,37 @@ class Down(NamedTuple):
         settings = load()
         if self.everything and self.profile:
             raise UsageError("--all cannot be combined with a profile")
+        if self.servers:
+            return self._end_servers(settings)
+        if self.force:
+            raise UsageError("--force goes with --servers")
         chosen = (
             hosts(settings.state) if self.everything else [_find_host(settings, self.profile, otherwise=", or --all")]
         )
         for note in chosen:
-            end(note, settings)
+            end(note, settings.state)
             tell(f"{note.called} is down", style=DIM)
+        return 0
+
+    def _end_servers(self, settings: "Settings") -> int:
+        from acp_launch.host.door import read_shared
+        from acp_launch.host.place import hosts, server_host_state
+
+        if self.everything or self.profile:
+            raise UsageError("--servers cannot be combined with a profile or --all")
+        state = server_host_state(settings.state)
+        if not (notes := hosts(state)):
+            raise SessionError("launches share no servers at the moment")
+        for note in notes:
+            users = {} if self.force else {use.pid: use.label for each in read_shared(note) for use in each.uses}
+            if users:
+                named = ", ".join(f"{label} ({pid})" for pid, label in sorted(users.items()))
+                fix = (
+                    f"end these first; or {ours('down', '--servers', '--force')}, and their next calls start them again"
+                )
+                raise StateError(harmless(f"the shared servers are in use: {named}", keep=""), fix=fix)
+            end(note, state)
+        tell("the shared servers are down", style=DIM)
         return 0
 
 
@@ -186,15 +213,16 @@ def _tell_host(note: "HostNote", what: str) -> None:
         say(f"  mcp server: {stands(server)}")
 
 
-def end(note: "HostNote", settings: "Settings") -> None:
-    """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest."""
+def end(note: "HostNote", state: Path) -> None:
+    """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest. `state` has
+    its place."""
     from acp_launch.host.place import find
     from acp_launch.process import prepare
     from acp_launch.process.pidfd import block_until_gone
     from acp_launch.process.tree import send
 
     host = prepare.table().read(note.pid)
-    present = find(settings.state, note.project, note.profile)
+    present = find(state, note.project, note.profile)
     if host is None or present is None or present.pid != note.pid:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):

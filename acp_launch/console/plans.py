@@ -6,13 +6,14 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import asdict
 
 from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
+from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import (
     INHERITED,
@@ -44,6 +45,23 @@ if TYPE_CHECKING:
     from acp_launch.console.logins import State
 
 
+class SharedNow(NamedTuple):
+    """A process that launches share, beside a server of a plan; `differences` keep the two apart. What needs secrets
+    that were not looked up is `unknown`."""
+
+    server: str
+    pid: int | None
+    labels: Sequence[str]
+    differences: Sequence[str]
+    unknown: Sequence[str]
+
+    def __str__(self) -> str:
+        different = [each for each in self.differences if each not in self.unknown]
+        unless = f"; --secrets compares {', '.join(self.unknown)}, too" if self.unknown else ""
+        how = f"is another: {', '.join(different)}" if different else f"is the same{unless}"
+        return f"{self.server}: process {self.pid}, {describe_users(self.labels)}, {how}"
+
+
 TIMEOUTS = ("initialize", "session", "silence")
 
 
@@ -54,13 +72,14 @@ def show(
     verbose: bool = False,
     secrets: Mapping[str, Outcome] | None = None,
     logins: "Mapping[str, State] | None" = None,
+    shared: Sequence["SharedNow"] = (),
 ) -> None:
     """
     Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan, or a draft,
     in which commands that are not installed are marked.
 
     `secrets` are the outcomes of a lookup; None if the user did not ask for one. `logins` are what is known of those
-    that servers ask for.
+    that servers ask for. `shared` are the processes that launches share now.
     """
     plan = resolved.draft or resolved.plan
     assert plan is not None
@@ -74,6 +93,8 @@ def show(
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     stdout.line(as_text(plan, verbose=verbose, logins=said))
+    for index, each in enumerate(shared):
+        stdout.line(harmless(f"{'' if index else 'shared now':12} {each}", keep=""))
     for index, line in enumerate(state_lines(secrets) if secrets else ()):
         stdout.line(f"{'' if index else 'secrets':12} {line}")
 

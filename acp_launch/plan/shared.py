@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from acp_launch.plan.model import StdioPlan
+from acp_launch.plan.model import StdioPlan, Value
 from acp_launch.profile.model import USER_IDLE, ProtocolPin, Restart
 from acp_launch.secret.value import Secret
 
@@ -62,6 +63,20 @@ def shared_server(plan: StdioPlan, secrets: Mapping[str, Secret], directories: S
         roots=tuple(map(str, directories)) if plan.roots == "session" else None,
         secrets=tuple(secrets[name].expose() for name in sorted(used)),
     )
+
+
+def leave_out_unknown(plan: StdioPlan, secrets: Mapping[str, Secret]) -> tuple[StdioPlan, frozenset[str]]:
+    """Return the plan without what needs a secret that is not in `secrets`, and the names of that for the user."""
+    unknown = {name for name, value in plan.env.items() if not _is_known(value, secrets)}
+    args = plan.args if all(_is_known(argument, secrets) for argument in plan.args) else ()
+    env = {name: value for name, value in plan.env.items() if name not in unknown}
+    compared = tuple(name for name in plan.compared if name not in unknown)
+    names = {*(f"variable {name}" for name in unknown), *(["arguments"] if args != plan.args else [])}
+    return replace(plan, args=args, env=env, compared=compared), frozenset(names)
+
+
+def _is_known(value: Value, secrets: Mapping[str, Secret]) -> bool:
+    return all(each.name in secrets for each in value.secrets)
 
 
 def as_plain(server: SharedServer) -> dict[str, Any]:

@@ -429,7 +429,7 @@ def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:
     ]
     assert [line.strip() for line in lines if "  idle  " in line] == [
         "idle       it ends 2m after the last launch has left it",
-        "idle       it ends 5m after the last launch has left it  p.yaml:5:73",
+        "idle       it ends 5m after the last launch has left it  p.yaml:5:71",
         "idle       it ends 2m after the last launch has left it",
     ]
     assert [server["share"] for server in plan_json(made.plan)["mcp_servers"]] == ["user"] * 3
