@@ -28,16 +28,17 @@ from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
 from acp_launch.document.scalars import Duration
 from acp_launch.host.shared import ENDED, JOINED, SHARE, Joined, SharedEnd, SharedRequest
-from acp_launch.host.wire import STATUS, ServerHostStatus, SharedStanding, SharedUse
+from acp_launch.host.wire import COMPARE, STATUS, ServerHostStatus, SharedLikeness, SharedStanding, SharedUse
 from acp_launch.mcp.era import INITIALIZE, PING
 from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
-from acp_launch.plan.shared import SharedServer, from_plain, sameness
+from acp_launch.plan.shared import SharedServer, differences, from_plain, sameness
 from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, written
 from acp_launch.process.workdir import workdirs
 from acp_launch.profile.model import ServerTimeouts
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
@@ -104,6 +105,9 @@ class LaunchLine(LinkUser):
             self._begin(message, line)
         elif message.method == STATUS:
             self.link.send(jsonrpc.result(message.id, msgspec.to_builtins(self._host.status())))
+        elif message.method == COMPARE:
+            server = from_plain(json.loads(mapping(decoded(message.params))["server"]))
+            self.link.send(jsonrpc.result(message.id, msgspec.to_builtins(self._host.compare(server))))
 
     def _begin(self, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -290,6 +294,18 @@ class ServerHost:
 
     def status(self) -> ServerHostStatus:
         return ServerHostStatus(pid=os.getpid(), servers=tuple(map(self._standing, self._processes)))
+
+    def compare(self, server: SharedServer) -> tuple[SharedLikeness, ...]:
+        """Say what keeps processes of this name, or with these words, apart from a server."""
+        alike = [each for each in self._processes if each.server.name == server.name or each.server.argv == server.argv]
+        return tuple(
+            SharedLikeness(
+                pid=each.relay.process.supervisor.pid,
+                labels=tuple(use.label for use in self._standing(each).uses),
+                differences=tuple(differences(server, each.server)),
+            )
+            for each in alike
+        )
 
     def _standing(self, process: HostedProcess) -> SharedStanding:
         requests = {line.request.launch: line.request for line in process.users if line.request is not None}

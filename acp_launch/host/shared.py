@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -29,10 +29,11 @@ from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
 from acp_launch.process import detached, prepare
 from acp_launch.process.lifecycle import Ended
-from acp_launch.process.logs import name_elsewhere
+from acp_launch.process.logs import LogFile
 from acp_launch.process.program import may_fetch
 from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch
 
@@ -43,9 +44,9 @@ AGAIN = stretch(3.0)  # seconds until it is started once more
 LOOK = 0.02  # seconds between two looks for it
 REST = 0.2  # seconds before a launch looks for another host
 # The host's environment. Variables of servers come from the launches.
-INHERITED = ("HOME", "PATH", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "ACP_LAUNCH_TEST_PATIENCE")
-DIRECTORIES = tuple(f"{prefix}_{kind}" for prefix, kind in [("XDG", "RUNTIME_DIR")]) + tuple(
-    name for kind in ("CONFIG", "STATE", "CACHE") for name in (f"XDG_{kind}_HOME", f"ACP_LAUNCH_{kind}_DIR")
+INHERITED = regex(
+    r"HOME|PATH|USER|LOGNAME|LANG|LC_ALL|TMPDIR|XDG_RUNTIME_DIR|XDG_(CONFIG|STATE|CACHE)_HOME"
+    r"|ACP_LAUNCH_((CONFIG|STATE|CACHE)_DIR|TEST_PATIENCE)"
 )
 
 
@@ -180,8 +181,9 @@ class SharedProcess(Link, LinkUser):
         elif line.startswith(JOINED):
             joined = msgspec.json.decode(line[len(JOINED) :], type=Joined)
             self.pid = joined.pid
-            if self._log is not None:
-                self._log(name_elsewhere(joined.log, joined.offset))
+            if isinstance(self._log, LogFile):
+                with suppress(OSError, ValueError):  # as for its own output, which is not written then
+                    self._log.share(Path(joined.log), joined.offset)
         elif line.startswith(ENDED):
             end = msgspec.json.decode(line[len(ENDED) :], type=SharedEnd)
             self._detail = list(end.detail)
@@ -244,5 +246,5 @@ def _knock(state: Path) -> socket.socket | None:
 
 def _start() -> str:
     """Start the host, which nothing of this launch ends; return why it could not be started."""
-    env = {name: os.environ[name] for name in (*INHERITED, *DIRECTORIES) if name in os.environ}
+    env = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
     return detached.start([sys.executable, "-P", "-m", "acp_launch.cli.serverhost"], env)

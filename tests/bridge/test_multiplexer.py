@@ -23,6 +23,10 @@ class Sides:
         self.server: list[Json] = []
         self.sessions: dict[int, list[Json]] = {}
         self.multiplexer = Multiplexer(self)
+        self.has_given_up = False
+
+    def give_up(self) -> None:
+        self.has_given_up = True
 
     def to_server(self, line: bytes) -> None:
         self.server.append(json.loads(line))
@@ -30,14 +34,14 @@ class Sides:
     def to_session(self, session: int, line: bytes) -> None:
         self.sessions[session].append(json.loads(line))
 
-    def join(self) -> int:
-        session = self.multiplexer.joins()
+    def join(self, launch: str = "") -> int:
+        session = self.multiplexer.joins(launch)
         self.sessions[session] = []
         return session
 
-    def opened(self, **capabilities: Any) -> int:
+    def opened(self, launch: str = "", **capabilities: Any) -> int:
         """Another session, whose handshake is done."""
-        session = self.join()
+        session = self.join(launch)
         self.says(session, hello(**capabilities), INITIALIZED)
         if self.server and self.server[0].get("method") == "initialize":
             self.hears(answer(self.server[0]["id"], HELLO))

@@ -1,0 +1,153 @@
+"""Launches of one user that share a server (docs/profiles.md "Shared servers")."""
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from acp_launch.host.door import read_shared
+from acp_launch.host.place import HostNote, find_server_host
+from tests.patience import PATIENCE
+from tests.seat.stage import Json, Play, Stage
+from tests.seat.test_restart import AT_ONCE
+
+IDLE = "100ms"
+
+
+def shared(stage: Stage, temper: str = "polite", **keys: Any) -> Json:
+    return {temper: stage.server(temper, **{"share": "user", "idle": IDLE, **keys})}
+
+
+def play(stage: Stage, temper: str = "polite", *options: str, **keys: Any) -> AbstractContextManager[Play]:
+    """A launch; not of the fork server, which would hold the server host for a process that it leaves."""
+    return stage.play(*options, servers=shared(stage, temper, **keys), apart=True)
+
+
+def host(stage: Stage) -> HostNote:
+    note = find_server_host(stage.launch.state)
+    assert note is not None
+    return note
+
+
+@pytest.fixture(autouse=True)
+def the_host_ends(stage: Stage) -> Iterator[None]:
+    """Nothing is left once the last launch has ended."""
+    yield
+    note = find_server_host(stage.launch.state)
+    if note is not None:
+        ends(note.pid)
+    stage.roll.all_die()
+
+
+def ends(pid: int) -> None:
+    """Return once this process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], PATIENCE)[0], f"{pid} does not end"
+    finally:
+        os.close(descriptor)
+
+
+def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        assert one.call("polite", "pid") == two.call("polite", "pid")
+        one.ask("polite", "resources/subscribe", uri="test://one")
+        one.ask("polite", "logging/setLevel", level="info")
+        assert two.call("polite", "touch", uri="test://one") == "touched"
+        assert two.call("polite", "log", level="error", text="hello") == "logged"
+        one.expect("polite", "notifications/resources/updated")
+        one.expect("polite", "notifications/message")
+        assert two.do("heard", "polite") == []
+        assert {use.label for each in read_shared(host(stage)) for use in each.uses} == {"run p"}
+        assert second.end().code == 0
+        assert one.call("polite", "add", a=1, b=2) == 3
+        done = first.end()
+    assert done.code == 0, done.err
+    assert len(stage.roll.heard("polite")) == 1
+
+
+def test_a_crash_is_told_to_each_launch_and_the_sessions_go_on(stage: Stage) -> None:
+    with play(stage, "crasher", restart=AT_ONCE) as first, play(stage, "crasher", restart=AT_ONCE) as second:
+        one, two = first.agent, second.agent
+        two.ask("crasher", "resources/subscribe", uri="test://two")
+        one.start("crasher", "wait", path=stage.fifo("never"))
+        stage.roll.hear("crasher").says("waiting")
+        assert two.refused("crasher", "crash")["code"] == -32010
+        assert [answer["error"]["code"] for answer in one.awaits()] == [-32010]
+        assert one.call("crasher", "touch", uri="test://two") == "touched"
+        two.expect("crasher", "notifications/resources/updated")
+        assert one.call("crasher", "pid") == two.call("crasher", "pid")
+        assert (first.end().code, second.end().code) == (0, 0)
+    assert len(stage.roll.heard("crasher")) == 2
+
+
+def test_a_killed_host_is_started_again_and_the_sessions_go_on(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        one.ask("polite", "resources/subscribe", uri="test://one")
+        before = one.call("polite", "pid")
+        two.start("polite", "wait", path=stage.fifo("never"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        os.kill(host(stage).pid, signal.SIGKILL)
+        server.dies()
+        assert [answer["error"]["code"] for answer in two.awaits()] == [-32010]
+        assert one.call("polite", "pid") == two.call("polite", "pid") != before
+        assert two.call("polite", "touch", uri="test://one") == "touched"
+        one.expect("polite", "notifications/resources/updated")
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_launch_that_is_killed_in_a_call_leaves_the_process_to_the_others(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        one.start("polite", "wait", path=stage.fifo("never"))
+        stage.roll.hear("polite").says("waiting")
+        first.running.kill(signal.SIGKILL)
+        assert two.call("polite", "add", a=1, b=2) == 3
+        assert second.end().code == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"env": {"WORD": "b"}},
+        {"args": True},
+        {"cwd": "${project}/sub"},
+        {"restart": {"policy": "always"}},
+        {"timeouts": {"start": "29s"}},
+        {"roots": "session"},
+    ],
+    ids=str,
+)
+def test_what_differs_is_another_process(stage: Stage, other: dict[str, Any]) -> None:
+    (stage.launch.project / "sub").mkdir()
+    given = ["more"] if other.pop("args", False) else []
+    with play(stage, env={"WORD": "a"}) as first:
+        servers = {"polite": stage.server("polite", *given, share="user", idle=IDLE, **{"env": {"WORD": "a"}, **other})}
+        with stage.play(servers=servers, apart=True) as second:
+            assert first.agent.call("polite", "pid") != second.agent.call("polite", "pid")
+            assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_call_that_takes_too_long_ends_no_process_on_which_another_launch_has_a_call(stage: Stage) -> None:
+    limit = {"timeouts": {"call": "300ms"}}
+    with play(stage) as first, stage.play(servers=shared(stage, **limit), apart=True) as second:
+        one, two = first.agent, second.agent
+        one.start("polite", "wait", path=stage.fifo("one"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        assert two.refused("polite", "wait", path=stage.fifo("two"))["code"] == -32011
+        stage.release("one", "done")
+        assert [answer["result"]["content"][0]["text"] for answer in one.awaits()] == ["done"]
+        assert one.call("polite", "pid") == two.call("polite", "pid") == server.pid
+        stage.release("two", "late")
+        assert (first.end().code, second.end().code) == (0, 0)
