@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 TIMED_OUT = -32011
 AGAIN, NOT_STARTED = "it is being started again", "could not be started"
+GIVEN_UP = b"!given-up"  # to the server host, from a launch whose call took too long; no message begins so
 BROKEN = "this message was not passed on, by a bug in acp-launch"
 WORDS = 5  # stderr lines in a message, because most agents show only the message
 

@@ -36,7 +36,9 @@ DYING = stretch(0.5)  # seconds for a process to exit after its output has ended
 
 
 def known_era(plan: ServerPlan) -> Knowledge:
-    """Return what a plan says of the server's era."""
+    """Return what a plan says of the server's era; in the server host it has a handshake, whatever it is."""
+    if plan.share == "user":
+        return pinned_era("legacy", "")
     return pinned_era(plan.protocol, plan.type if isinstance(plan, RemotePlan) else "")
 
 
@@ -259,6 +261,8 @@ class ServerProcess(LinkUser):
     def _doze(self) -> None:
         """Send a server to sleep that was not used for its `idle`."""
         now, idle = self._loop.time(), self.plan.idle
+        if self.plan.share == "user" and self.plan.start != "lazy":
+            return  # it is the server host that ends it
         if self.is_used or self._relay.exchange.is_in_use or not self.supervisor.life.is_up:
             self.is_used, self._used = False, now
         elif idle is not None and now - self._used >= idle:
