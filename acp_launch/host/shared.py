@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,7 @@ from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
 from acp_launch.process import detached, prepare
 from acp_launch.process.lifecycle import Ended
-from acp_launch.process.logs import name_elsewhere
+from acp_launch.process.logs import LogFile
 from acp_launch.process.program import may_fetch
 from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
@@ -180,8 +180,9 @@ class SharedProcess(Link, LinkUser):
         elif line.startswith(JOINED):
             joined = msgspec.json.decode(line[len(JOINED) :], type=Joined)
             self.pid = joined.pid
-            if self._log is not None:
-                self._log(name_elsewhere(joined.log, joined.offset))
+            if isinstance(self._log, LogFile):
+                with suppress(OSError):  # as with every log, a full disk ends nothing
+                    self._log.share(Path(joined.log), joined.offset)
         elif line.startswith(ENDED):
             end = msgspec.json.decode(line[len(ENDED) :], type=SharedEnd)
             self._detail = list(end.detail)

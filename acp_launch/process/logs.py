@@ -284,24 +284,6 @@ class ServerLogs:
         return self._logs[server]
 
 
-# The stderr of a shared server is in a log of the server host. A launch's own log says from where on it is of interest.
-
-_ELSEWHERE = b"--- what this server writes is in "
-_FROM = b" from byte "
-
-
-def name_elsewhere(file: str, offset: int) -> bytes:
-    return b"%s%s%s%d on ---\n" % (_ELSEWHERE, os.fsencode(file), _FROM, offset)
-
-
-def read_elsewhere(line: bytes) -> tuple[Path, int] | None:
-    """Return the file and the place in it that a line of a log names, if it does."""
-    file, found, offset = line.removeprefix(_ELSEWHERE).rpartition(_FROM)
-    if not (line.startswith(_ELSEWHERE) and found):
-        return None
-    return Path(os.fsdecode(file)), int(offset.partition(b" ")[0])
-
-
 # Reading a log while it is written.
 
 
