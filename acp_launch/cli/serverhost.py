@@ -32,7 +32,7 @@ def main() -> int:
                 from acp_launch.cli.start import recorded_guard
                 from acp_launch.launch.loop import run_supervised
 
-                with recorded_guard(settings, "servers", "", Path("/")) as guard:
+                with recorded_guard(settings, "host", "shared servers", Path("/")) as guard:
                     run_supervised(guard, lambda interrupts: interrupts.watch(_host(settings, interrupts, write)))
                 return 0
         if find_server_host(settings.state) is not None or time.monotonic() > until:
@@ -61,7 +61,7 @@ async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable
                             version=__version__,
                             project="",
                             profile=__version__,
-                            called="the server host",
+                            called="shared servers",
                             cwd="/",
                             here="/",
                             digest="",

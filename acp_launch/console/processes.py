@@ -112,8 +112,8 @@ def _rows(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow], h
 def describe_users(labels: Iterable[str]) -> str:
     """Return `shared by 8 launches: serve claude, run review, up demo`."""
     of = list(labels)
-    named = f": {', '.join(sorted(set(of)))}" if of else ""
-    return f"shared by {len(of)} launch{'' if len(of) == 1 else 'es'}{named}"
+    launches = f"{len(of)} launch{'es' if len(of) > 1 else ''}"
+    return f"shared by {launches}: {', '.join(sorted(set(of)))}" if of else "used by no launch"
 
 
 def _used(family: LaunchTree, shared: Sequence[SharedRow]) -> Iterator[SharedRow]:

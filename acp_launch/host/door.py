@@ -77,7 +77,7 @@ def connect(note: HostNote) -> socket.socket:
     Raises:
         StateError: it is of another version, does not answer, or its socket is gone.
     """
-    down = ours("down", note.called)
+    down = _way_down(note)
     if note.version != __version__:
         what = f"the host of {note.called} is of version {note.version}, this acp-launch is {__version__}"
         raise StateError(what, fix=f"{down}, and up again")
@@ -98,6 +98,10 @@ def connect(note: HostNote) -> socket.socket:
     return line
 
 
+def _way_down(note: HostNote) -> str:
+    return ours("down", *([note.called] if note.project else ["--servers", "--force"]))
+
+
 def excuse(note: HostNote) -> StateError | None:
     """Return why a host is silent, if it is stopped."""
     from acp_launch.process import prepare
@@ -105,7 +109,7 @@ def excuse(note: HostNote) -> StateError | None:
     process = prepare.table().read(note.pid)
     if process is None or not process.is_stopped:
         return None
-    fix = f"kill -CONT {note.pid}; or end it: {ours('down', note.called)}"
+    fix = f"kill -CONT {note.pid}; or end it: {_way_down(note)}"
     return StateError(f"the host of {note.called} (pid {note.pid}) is stopped (SIGSTOP)", fix=fix)
 
 

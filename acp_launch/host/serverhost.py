@@ -38,7 +38,6 @@ from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, w
 from acp_launch.process.workdir import workdirs
 from acp_launch.profile.model import ServerTimeouts
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
@@ -106,7 +105,7 @@ class LaunchLine(LinkUser):
         elif message.method == STATUS:
             self.link.send(jsonrpc.result(message.id, msgspec.to_builtins(self._host.status())))
         elif message.method == COMPARE:
-            server = from_plain(json.loads(mapping(decoded(message.params))["server"]))
+            server = from_plain(json.loads(msgspec.json.decode(message.params)["server"]))
             self.link.send(jsonrpc.result(message.id, msgspec.to_builtins(self._host.compare(server))))
 
     def _begin(self, message: Envelope, line: bytes) -> None:
@@ -137,8 +136,9 @@ class ServerHost:
 
     def __init__(self, state: Path, max_line: int, hurry: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
         self._state, self._max_line, self._tasks = state, max_line, tasks
-        self._logs = ServerLogs(state / "log", PROFILE)
-        self._log = LogFile(state / "log", PROFILE)
+        self._directory = state / "log" / "shared"  # `logs` takes those of a launch from here
+        self._logs = ServerLogs(self._directory, PROFILE)
+        self._log = LogFile(self._directory, PROFILE)
         needs = ServerNeeds(secrets={}, directories=(), max_line=max_line, hurry=hurry)
         self._servers = Servers((), needs, self, tasks)
         self._processes: list[HostedProcess] = []
@@ -208,7 +208,7 @@ class ServerHost:
         """Tell launches of the process once it was started."""
         if process.relay.process.standing is None:
             return
-        log = self._state / "log" / self._log_name(process)
+        log = self._directory / self._log_name(process)
         joined = Joined(
             pid=process.relay.process.supervisor.pid,
             log=str(log),
@@ -295,20 +295,23 @@ class ServerHost:
     def status(self) -> ServerHostStatus:
         return ServerHostStatus(pid=os.getpid(), servers=tuple(map(self._standing, self._processes)))
 
-    def compare(self, server: SharedServer) -> tuple[SharedLikeness, ...]:
-        """Say what keeps processes of this name, or with these words, apart from a server."""
-        alike = [each for each in self._processes if each.server.name == server.name or each.server.argv == server.argv]
-        return tuple(
+    def compare(self, server: SharedServer) -> list[SharedLikeness]:
+        """Say what keeps each process apart from a server, of those that have its name or its words."""
+        return [
             SharedLikeness(
-                pid=each.relay.process.supervisor.pid,
-                labels=tuple(use.label for use in self._standing(each).uses),
-                differences=tuple(differences(server, each.server)),
+                pid=process.relay.process.supervisor.pid,
+                labels=tuple(each.label for each in self._requests(process)),
+                differences=tuple(differences(server, process.server)),
             )
-            for each in alike
-        )
+            for process in self._processes
+            if server.name == process.server.name or server.argv == process.server.argv
+        ]
+
+    def _requests(self, process: HostedProcess) -> list[SharedRequest]:
+        """Return what the launches that use a process have asked, one of each."""
+        return list({each.request.launch: each.request for each in process.users if each.request is not None}.values())
 
     def _standing(self, process: HostedProcess) -> SharedStanding:
-        requests = {line.request.launch: line.request for line in process.users if line.request is not None}
         relay = process.relay.process
         return SharedStanding(
             name=process.plan.name,
@@ -317,7 +320,9 @@ class ServerHost:
             pid=relay.supervisor.pid,
             restarts=relay.supervisor.restarts,
             log=self._log_name(process),
-            uses=tuple(SharedUse(label=each.label, launch=each.launch, pid=each.pid) for each in requests.values()),
+            uses=tuple(
+                SharedUse(label=each.label, launch=each.launch, pid=each.pid) for each in self._requests(process)
+            ),
         )
 
     def _log_name(self, process: HostedProcess) -> str:

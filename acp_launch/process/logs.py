@@ -116,7 +116,7 @@ def logs(directory: Path) -> dict[Path, LogName]:
     """
     found = {file.with_name(file.name.removesuffix(OLDER)) for file in _files(directory)}
     names = {file: name for file in found if (name := read(file.name.removesuffix(SHARED)))}
-    return dict(sorted(names.items(), key=lambda item: (item[1].launch, item[1].profile, item[1].server)))
+    return dict(sorted(names.items(), key=lambda item: (item[1].launch, item[1].profile, item[1].server, item[0].name)))
 
 
 def forget_the_oldest(directory: Path, launch: str) -> None:

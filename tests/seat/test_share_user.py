@@ -139,7 +139,7 @@ def test_what_differs_is_another_process(stage: Stage, other: dict[str, Any]) ->
 
 
 def test_a_call_that_takes_too_long_ends_no_process_on_which_another_launch_has_a_call(stage: Stage) -> None:
-    limit = {"timeouts": {"call": "300ms"}}
+    limit: Json = {"timeouts": {"call": "300ms"}}
     with play(stage) as first, stage.play(servers=shared(stage, **limit), apart=True) as second:
         one, two = first.agent, second.agent
         one.start("polite", "wait", path=stage.fifo("one"))
