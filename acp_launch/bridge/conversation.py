@@ -70,7 +70,7 @@ def lost(change: Change, name: str) -> Lost:
     if change.state == "resting":
         return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
     if change.state == "asleep":
-        return Lost(server=name, why="was not running", comes_back="it is being started")
+        return Lost(server=name, why=change.exit or "was not running", comes_back="it is being started")
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
     return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
 

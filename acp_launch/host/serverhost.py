@@ -78,6 +78,7 @@ class LaunchLine(LinkUser):
         self.request: SharedRequest | None = None
         self.server: SharedServer | None = None
         self.process: HostedProcess | None = None
+        self.is_session = False
         self.link = Link(line.fileno(), line.fileno(), self, max_line=max_line)
         self._host = host
 
@@ -86,7 +87,7 @@ class LaunchLine(LinkUser):
         return self.shim.line.fileno() >= 0
 
     def close(self) -> None:
-        if self.is_open:
+        if self.is_open and not self.is_session:  # else its process closes it
             self.link.close()
             self.shim.close()
 
@@ -176,7 +177,7 @@ class ServerHost:
         process = next((each for each in same if each.is_introduced and each.roots == roots), None)
         process = process or next((each for each in same if not each.is_introduced), None)
         process = process or self._start(line.server)
-        process.roots, process.is_introduced = roots, True
+        process.roots, process.is_introduced, line.is_session = roots, True, True
         if process is not line.process:
             self._use(process, line)
         process.relay.join(line.shim, launch=line.request.launch, link=line.link).receive(hello)
@@ -281,10 +282,13 @@ class ServerHost:
         return self._now() >= self._until
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes; launches that use them start others when they need them."""
         self._ticking.cancel()
+        ended = Ended("was ended with all shared servers", follows="needed")
         for line in self._lines:
-            line.close()
+            if line.is_open:
+                line.link.send(ENDED + msgspec.json.encode(SharedEnd(ended=ended)))
+                line.close()
         for process in list(self._processes):
             self._end(process)
         if self._ending:

@@ -190,7 +190,7 @@ class SharedProcess(Link, LinkUser):
             self._finish(end.ended)
 
     def over(self, end: LinkEnd) -> None:
-        lost = Ended("lost its server host", follows="again", pause=REST)
+        lost = Ended("lost its server host", follows="anew", pause=REST)
         self._finish(Ended(end.why) if end.is_fault else lost)
 
     def room(self) -> None:
