@@ -1,16 +1,21 @@
 """Launches of one user that share a server (docs/profiles.md "Shared servers")."""
 
+import json
 import os
 import select
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_launch.host.door import read_shared
 from acp_launch.host.place import HostNote, find_server_host
+from tests.cli.launcher import AGENTS
 from tests.patience import PATIENCE
 from tests.seat.stage import Json, Play, Stage
 from tests.seat.test_restart import AT_ONCE
@@ -151,3 +156,109 @@ def test_a_call_that_takes_too_long_ends_no_process_on_which_another_launch_has_
         assert one.call("polite", "pid") == two.call("polite", "pid") == server.pid
         stage.release("two", "late")
         assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_launches_with_the_same_secret_share_and_nothing_shows_it(stage: Stage) -> None:
+    secret, other = f"canary-{os.urandom(8).hex()}", f"canary-{os.urandom(8).hex()}"
+    keyed: Json = {"env": {"KEY": "${secret:key}"}}
+    with ExitStack() as launches:
+        plays = []
+        for value in (secret, secret, other):
+            stage.launch.env["ACP_LAUNCH_SECRET_KEY"] = value
+            plays.append(launches.enter_context(play(stage, **keyed)))
+        one, two, three = (each.agent for each in plays)
+        assert one.call("polite", "env_digest", name="KEY") == two.call("polite", "env_digest", name="KEY")
+        assert one.call("polite", "pid") == two.call("polite", "pid") != three.call("polite", "pid")
+        servers = {str(each.pid) for each in stage.roll.heard("polite")}
+        launchers = {str(each.running.process.pid) for each in plays}
+        for value in (secret, other):
+            shown = {pid for pid, said in told() if value.encode() in said}
+            assert shown <= servers | launchers, "only who is given it by the user, and the server"
+        ended = [each.end() for each in plays]
+    for done in ended:
+        assert secret not in done.err + done.out.decode()
+    for file in (each for each in stage.launch.project.parent.rglob("*") if each.is_file()):
+        assert secret.encode() not in file.read_bytes()
+    for file in (each for each in stage.launch.state.parent.rglob("*") if each.is_file()):
+        assert secret.encode() not in file.read_bytes()
+
+
+def told() -> Iterator[tuple[str, bytes]]:
+    """The words and variables of each process that we may read."""
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            with suppress(OSError):
+                yield process.name, (process / name).read_bytes()
+
+
+def test_a_profile_that_is_not_trusted_joins_nothing(stage: Stage) -> None:
+    with play(stage) as first:
+        pid = first.agent.call("polite", "pid")
+        words = [sys.executable, "-m", "acp_launch", "run", "p", "hello"]
+        env = {**stage.launch.env, "ACP_LAUNCH_CONFIG_DIR": str(stage.scratch / "config")}
+        refused = subprocess.run(words, cwd=stage.launch.project, env=env, capture_output=True, text=True, check=False)
+        assert refused.returncode == 7
+        assert str(pid) not in refused.stderr
+        assert [len(each.uses) for each in read_shared(host(stage))] == [1]
+        assert first.end().code == 0
+
+
+def test_agents_that_declare_roots_share_with_those_of_the_same_directories(stage: Stage) -> None:
+    with play(stage, "polite", "roots=/a") as first, play(stage) as second, play(stage, "polite", "roots=/a") as third:
+        one, two, three = first.agent, second.agent, third.agent
+        asked = one.call("polite", "ask", method="roots/list", id=1)
+        assert [root["uri"] for root in asked["result"]["roots"]] == ["file:///a"]
+        assert one.call("polite", "pid") == three.call("polite", "pid") != two.call("polite", "pid")
+        assert [each.end().code for each in (first, second, third)] == [0, 0, 0]
+
+
+def test_a_question_goes_to_the_launch_that_has_a_call_open(stage: Stage) -> None:
+    with play(stage, "polite", "sampling") as first, play(stage, "polite", "sampling") as second:
+        one, two = first.agent, second.agent
+        assert "result" in one.call("polite", "ask", method="sampling/createMessage", id="a")
+        two.start("polite", "wait", path=stage.fifo("one"))
+        stage.roll.hear("polite").says("waiting")
+        refused = one.call("polite", "ask", method="sampling/createMessage", id="b")
+        assert "launches share this server" in refused["error"]["message"]
+        stage.release("one", "done")
+        assert len(two.awaits()) == 1
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_server_that_cannot_start_fails_each_launch_as_if_it_were_its_own(stage: Stage) -> None:
+    for _ in range(2):
+        stage.launch.profile("mcp_client", mcp_servers=stage.servers(**shared(stage, "absent")))
+        done = stage.launch.apart("run", "--trust", "p", "obey")
+        assert done.code == 8
+        assert 'the MCP server "absent" failed' in done.err
+
+
+def test_servers_that_the_user_has_ended_are_started_again_with_the_next_call(stage: Stage) -> None:
+    with play(stage) as first:
+        before = first.agent.call("polite", "pid")
+        refused = stage.launch.apart("down", "--servers")
+        assert (refused.code, "run p" in refused.err) == (3, True)
+        assert stage.launch.apart("down", "--servers", "--force").code == 0
+        stage.roll.hear("polite").dies()
+        assert find_server_host(stage.launch.state) is None
+        assert first.agent.call("polite", "pid") != before
+        assert first.end().code == 0
+
+
+def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
+    stage.launch.config.joinpath("profiles").mkdir(parents=True)
+    servers = stage.servers(**shared(stage))
+    places = set()
+    with ExitStack() as launches:
+        for _ in range(2):
+            file = stage.launch.config / "profiles" / "own.yaml"
+            agent = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "mcp_client.py")]}
+            file.write_text(json.dumps({"version": 1, "agent": agent, "mcp_servers": servers}))
+            running = launches.enter_context(
+                stage.launch.start("run", "own", "obey", apart=True, LIVENESS=stage.roll.port)
+            )
+            own = launches.enter_context(stage.enter(running))
+            places.add((own.agent.call("polite", "cwd"), own.agent.call("polite", "pid")))
+            launches.callback(own.end)
+    assert len(places) == 1
+    assert "workdir" in places.pop()[0]
