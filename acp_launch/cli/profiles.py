@@ -6,12 +6,13 @@ They are declared without typer (`cli.verb`).
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import Argument, Option, find_profile, load_settings
-from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
+from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,14 +114,17 @@ class Plan(NamedTuple):
     ) -> "Sequence[SharedNow]":
         """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
         does not learn of any."""
+        from acp_launch.plan.model import StdioPlan
+
         plan = resolved.plan if self.verbose and not self.as_json else None
-        servers = [each for each in plan.servers if each.share == "user"] if plan is not None else []
+        servers = (
+            [each for each in plan.servers if isinstance(each, StdioPlan) and each.share == "user"] if plan else []
+        )
         if plan is None or not servers:
             return ()
         from acp_launch.console.plans import SharedNow
         from acp_launch.host.door import compare_shared
         from acp_launch.host.place import find_server_host
-        from acp_launch.plan.model import StdioPlan
         from acp_launch.plan.shared import leave_out_unknown, shared_server
         from acp_launch.profile.trust import trust_state
         from acp_launch.secret import lookup
@@ -130,11 +134,11 @@ class Plan(NamedTuple):
             return ()
         values, directories = lookup.secrets(secrets), (plan.cwd, *plan.additional_directories)
         found = list[SharedNow]()
-        for server in servers:
-            if isinstance(server, StdioPlan):
+        with suppress(StateError):  # it has just ended, or is stopped
+            for server in servers:
                 known, unknown = leave_out_unknown(server, values)
                 for each in compare_shared(note, shared_server(known, values, directories)):
-                    found.append(SharedNow(server.name, each.pid, each.labels, each.differences, sorted(unknown)))
+                    found.append(SharedNow(server.name, each.pid, each.labels, each.differences, unknown))
         return found
 
 

@@ -65,18 +65,16 @@ def shared_server(plan: StdioPlan, secrets: Mapping[str, Secret], directories: S
     )
 
 
-def leave_out_unknown(plan: StdioPlan, secrets: Mapping[str, Secret]) -> tuple[StdioPlan, frozenset[str]]:
+def leave_out_unknown(plan: StdioPlan, secrets: Mapping[str, Secret]) -> tuple[StdioPlan, list[str]]:
     """Return the plan without what needs a secret that is not in `secrets`, and the names of that for the user."""
-    unknown = {name for name, value in plan.env.items() if not _is_known(value, secrets)}
-    args = plan.args if all(_is_known(argument, secrets) for argument in plan.args) else ()
-    env = {name: value for name, value in plan.env.items() if name not in unknown}
-    compared = tuple(name for name in plan.compared if name not in unknown)
-    names = {*(f"variable {name}" for name in unknown), *(["arguments"] if args != plan.args else [])}
-    return replace(plan, args=args, env=env, compared=compared), frozenset(names)
 
+    def is_known(value: Value) -> bool:
+        return all(each.name in secrets for each in value.secrets)
 
-def _is_known(value: Value, secrets: Mapping[str, Secret]) -> bool:
-    return all(each.name in secrets for each in value.secrets)
+    env = {name: value for name, value in plan.env.items() if is_known(value)}
+    args = plan.args if all(map(is_known, plan.args)) else ()
+    names = [f"variable {name}" for name in plan.compared if name not in env] + ["arguments"] * (args != plan.args)
+    return replace(plan, args=args, env=env, compared=tuple(filter(env.__contains__, plan.compared))), names
 
 
 def as_plain(server: SharedServer) -> dict[str, Any]:
