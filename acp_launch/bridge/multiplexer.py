@@ -61,6 +61,7 @@ NEEDS = {  # method of a request of the server → the capability of a client th
     "elicitation/create": "elicitation",
     ROOTS: "roots",
 }
+KEPT_APART = frozenset({SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE})  # requests that are not just passed on
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"  # the level of a session that has asked for none, once another has
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
@@ -174,7 +175,7 @@ class Multiplexer:
             self._ports.to_server(passed)
 
     def _asks(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
-        params = mapping(decoded(message.params))
+        params = mapping(decoded(message.params)) if message.method in KEPT_APART else {}
         uri = params.get("uri")
         if message.method == DISCOVER or is_stateless(message.params):
             self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, STATELESS))
@@ -454,8 +455,8 @@ class SharedLink:
     @property
     def is_full(self) -> bool:
         """Whether none of them reads."""
-        links = self._links()
-        return bool(links) and all(link.is_full for link in links)
+        links = (member.link for member in self._members.values() if member.link is not None)
+        return not any(not link.is_full for link in links) and bool(self._links())  # mostly the first one tells
 
     @property
     def held(self) -> int:

@@ -188,11 +188,13 @@ class ServerProcess(LinkUser):
         self._relay.exchange.attached(probe=self._probe)
 
     def _connect(self, child: Running) -> Link | Lines:
+        way = QuickWay(self._relay.exchange.from_server.passes, self._relay.to_agent)
         if (lines := child.lines) is not None:
             lines.listen(self._receive_message, self.room, self.burst)
+            if isinstance(lines, Link):  # of a process in the server host
+                lines.shorten(way)
             return lines
         assert isinstance(child, Child)
-        way = QuickWay(self._relay.exchange.from_server.passes, self._relay.to_agent)
         return Link(child.source, child.sink, self, way, max_line=self._max_line)
 
     def ending(self) -> None:

@@ -3,10 +3,12 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_launch.errors import Stopped
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -34,12 +36,28 @@ def main() -> int:
                 from acp_launch.cli.start import recorded_guard
                 from acp_launch.launch.loop import run_supervised
 
-                with recorded_guard(settings, "host", "shared servers", Path("/")) as guard:
+                with recorded_guard(settings, "host", "shared servers", Path("/")) as guard, _noted(settings):
                     run_supervised(guard, lambda interrupts: interrupts.watch(_host(settings, interrupts, write)))
                 return 0
         if find_server_host(settings.state) is not None or time.monotonic() > until:
             return 0
         time.sleep(LOOK)
+
+
+@contextmanager
+def _noted(settings: "Settings") -> Iterator[None]:
+    """Write a failure to the log, as the host has no terminal; a signal is none."""
+    try:
+        yield
+    except Stopped:
+        return
+    except Exception as error:
+        from acp_launch.host.serverhost import PROFILE
+        from acp_launch.process.logs import LogFile
+        from acp_launch.secret.redact import redactor
+
+        LogFile(settings.state / "log", PROFILE).mark(redactor.text(f"the server host has failed: {error!r}"))
+        raise
 
 
 async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable[[HostNote], None]") -> None:
