@@ -445,6 +445,11 @@ def test_only_a_session_of_a_user_and_a_hidden_prompt_import_prompt_toolkit() ->
     assert not [name for name in run if name.startswith(("prompt_toolkit", "acp_launch.interactive"))]
 
 
+def test_a_run_that_shares_no_server_imports_nothing_of_it() -> None:
+    run = loaded("run", "demo", "add 1 2", "--output", "quiet")
+    assert not [name for name in run if name.endswith(("shared", "serverhost", "multiplexer"))]
+
+
 def test_only_a_run_that_is_traced_imports_the_trace() -> None:
     """Without `--trace`, none of its code is on the way of a message."""
     assert "acp_launch.trace" not in loaded("run", "demo", "add 1 2", "--output", "quiet")

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_launch.waits import stretch
+
 if TYPE_CHECKING:
     from acp_launch.host.place import HostNote
     from acp_launch.launch.loop import Interrupts
     from acp_launch.settings.model import Settings
 
-PATIENCE = 5.0  # seconds for a host that ends to leave its place
+PATIENCE = stretch(5.0)  # seconds for a host that ends to leave its place
 LOOK = 0.02  # seconds between two looks whether it has
 
 

@@ -262,3 +262,14 @@ def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
             launches.callback(own.end)
     assert len(places) == 1
     assert "workdir" in places.pop()[0]
+
+
+def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
+    for starts in (1, 2):
+        with play(stage, start="lazy") as first, play(stage, start="lazy") as second:
+            one, two = first.agent, second.agent
+            assert one.tools("polite") == two.tools("polite")
+            assert one.call("polite", "pid") == two.call("polite", "pid")
+            assert (first.end().code, second.end().code) == (0, 0)
+        assert len(stage.roll.heard("polite")) == starts
+        ends(note.pid) if (note := find_server_host(stage.launch.state)) else None
