@@ -424,19 +424,6 @@ def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> No
     assert not {"ssl", "typing_extensions"} & run
 
 
-SHARED = {f"acp_launch.{name}" for name in ("host.shared", "host.serverhost", "plan.shared", "bridge.multiplexer")}
-
-
-def test_a_run_that_shares_no_server_imports_nothing_of_it() -> None:
-    """docs/profiles.md "One process for all your launches"."""
-    run = loaded("run", "demo", "add 2 3", "--output", "quiet")
-    assert "acp_launch.bridge.servers" in run
-    assert not SHARED & run
-    assert {name.removeprefix("acp_launch.").replace(".", "/") for name in SHARED} <= {
-        str(path.relative_to(PACKAGE).with_suffix("")) for path in MODULES
-    }
-
-
 def test_only_a_session_of_a_user_and_a_hidden_prompt_import_prompt_toolkit() -> None:
     for path in MODULES:
         if place(path) != "interactive" and path.name != "hidden_input.py":
