@@ -272,4 +272,19 @@ def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
             assert one.call("polite", "pid") == two.call("polite", "pid")
             assert (first.end().code, second.end().code) == (0, 0)
         assert len(stage.roll.heard("polite")) == starts
-        ends(note.pid) if (note := find_server_host(stage.launch.state)) else None
+        if (note := find_server_host(stage.launch.state)) is not None:
+            ends(note.pid)
+
+
+def test_a_server_that_hangs_for_its_only_launch_is_started_again_for_all(stage: Stage) -> None:
+    limit: Json = {"timeouts": {"call": "300ms"}}
+    with play(stage, **limit) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        before = two.call("polite", "pid")
+        one.tools("polite")
+        server = stage.roll.hear("polite")
+        server.kill(signal.SIGSTOP)
+        assert one.refused("polite", "echo", text="x")["code"] == -32011
+        server.dies()
+        assert one.call("polite", "pid") == two.call("polite", "pid") != before
+        assert (first.end().code, second.end().code) == (0, 0)
