@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -349,7 +349,8 @@ class ServerHost:
         """Do nothing: the launches know."""
 
     def note(self, text: str) -> None:
-        self._log.mark(redactor.text(text))
+        with suppress(OSError, ValueError):  # a full disk ends no server
+            self._log.mark(redactor.text(text))
 
     def _note_left(self, server: str, names: object) -> None:
         self.note(f"{server} wrote into its own directory, which is removed now")

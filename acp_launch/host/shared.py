@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
-from acp_launch.errors import AgentError
+from acp_launch.errors import AgentError, StateError
 from acp_launch.host.place import find_server_host, hold_place, server_host_state
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
@@ -92,7 +92,11 @@ class SharedProgram(Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def begin(self, *, restarts: int, log: Callable[[bytes], None] | None) -> "AsyncIterator[SharedProcess]":
-        with await _reach(self.state) as line:
+        try:
+            line = await _reach(self.state)
+        except StateError as error:
+            raise AgentError(error.message, fix=error.fix) from error
+        with line:
             process = SharedProcess(line, self, log)
             try:
                 yield process
