@@ -265,15 +265,15 @@ def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
 
 
 def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
+    lazy: Json = {"start": "lazy", "idle": "1m"}
     for starts in (1, 2):
-        with play(stage, start="lazy") as first, play(stage, start="lazy") as second:
+        with play(stage, **lazy) as first, play(stage, **lazy) as second:
             one, two = first.agent, second.agent
             assert one.tools("polite") == two.tools("polite")
             assert one.call("polite", "pid") == two.call("polite", "pid")
             assert (first.end().code, second.end().code) == (0, 0)
+        assert stage.launch.apart("down", "--servers").code == 0
         assert len(stage.roll.heard("polite")) == starts
-        if (note := find_server_host(stage.launch.state)) is not None:
-            ends(note.pid)
 
 
 def test_a_server_that_hangs_for_its_only_launch_is_started_again_for_all(stage: Stage) -> None:
