@@ -53,6 +53,7 @@ PURE = [
     "problem",
     "document/[!c]*",
     "settings/model",
+    "plan/shared",
     "profile/model",
     "profile/check",
     "profile/leaks",
@@ -300,6 +301,7 @@ def test_the_version_imports_no_command_line() -> None:
 # Who turns a Secret back into text. Two of them use it: for a child's environment, and for what servers are sent.
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
+    "plan/shared": "what the server host gets over its socket: its redactor must know the secrets",
     "cli/execute": "the environment of a command that was asked for by name",
     "oauth/flow": "headers of the profile for a request to the server itself",
     "oauth/grant": "the item of the store that holds the tokens",
@@ -315,6 +317,7 @@ REVEALED = {
     "bridge/offer",
     "mcp/remote",
     "process/program",
+    "plan/shared",
     "plan/model",  # a client's secret, which becomes a secret again; else only to look at
     "plan/resolve",  # only to look at
     "serve/entries",  # the PATH of a server
@@ -427,6 +430,11 @@ def test_only_a_session_of_a_user_and_a_hidden_prompt_import_prompt_toolkit() ->
             assert not [name for name in imports(path) if name.split(".")[0] == "prompt_toolkit"], path
     run = loaded("run", "demo", "help", "--output", "text")
     assert not [name for name in run if name.startswith(("prompt_toolkit", "acp_launch.interactive"))]
+
+
+def test_a_run_that_shares_no_server_imports_nothing_of_it() -> None:
+    run = loaded("run", "demo", "add 1 2", "--output", "quiet")
+    assert not [name for name in run if name.endswith(("shared", "serverhost", "multiplexer"))]
 
 
 def test_only_a_run_that_is_traced_imports_the_trace() -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 TIMED_OUT = -32011
 AGAIN, NOT_STARTED = "it is being started again", "could not be started"
+GIVEN_UP = b"!given-up"  # to the server host, from a launch whose call took too long; no message begins so
 BROKEN = "this message was not passed on, by a bug in acp-launch"
 WORDS = 5  # stderr lines in a message, because most agents show only the message
 
@@ -69,7 +70,7 @@ def lost(change: Change, name: str) -> Lost:
     if change.state == "resting":
         return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
     if change.state == "asleep":
-        return Lost(server=name, why="was not running", comes_back="it is being started")
+        return Lost(server=name, why=change.exit or "was not running", comes_back="it is being started")
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
     return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
 

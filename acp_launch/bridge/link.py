@@ -73,6 +73,10 @@ class Link:
         """Give what comes from now on, also what has come in the same chunk, to this user."""
         self._user, (self._passes, self._forward) = user, way
 
+    def shorten(self, way: QuickWay) -> None:
+        """Let lines take this way past the user."""
+        self._passes, self._forward = way
+
     @property
     def is_full(self) -> bool:
         """Whether too many bytes are held for it; their sender should wait for `room`."""

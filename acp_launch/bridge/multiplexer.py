@@ -1,5 +1,5 @@
 """
-Several sessions of an agent with one conversation of a server (`share: true`).
+Several sessions of an agent (`share: launch`), or of launches (`share: user`), with one conversation of a server.
 
     session 0 ──▶                ──▶
     session 1 ──▶  Multiplexer   ──▶  the server, by its relay
@@ -14,7 +14,8 @@ server knows only one client:
 - the handshake is that of the first session; the others get the same answer
 - a resource is subscribed to as long as one session is, and its updates go to those that are
 - the server's log level is the most verbose that a session has asked for, and each gets what its own level admits
-- what the server asks goes to the session with the newest open call, else to the first that declared to answer it
+- what the server asks goes to the session with the newest open call, else to the first that declared to answer it.
+  Of several launches it goes to the one with open calls, if no other has any
 - a session that ends cancels its requests, and what it held is given up
 
 Sessions begin with a handshake: MCP 2026-07-28, which has none, is refused.
@@ -27,6 +28,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, Struct, field
 
+from acp_launch.bridge.conversation import GIVEN_UP
 from acp_launch.bridge.ledger import NumberedRequest, NumberedRequests
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.seat import ShimConnection
@@ -38,6 +40,7 @@ from acp_launch.mcp.era import (
     LOG,
     PING,
     PROGRESS,
+    ROOTS,
     SET_LEVEL,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -56,14 +59,16 @@ CALLS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/co
 NEEDS = {  # method of a request of the server → the capability of a client that answers it
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
-    "roots/list": "roots",
+    ROOTS: "roots",
 }
+KEPT_APART = frozenset({SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE})  # requests that are not just passed on
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"  # the level of a session that has asked for none, once another has
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
 STATELESS = "this server is shared by sessions that begin with a handshake; begin with initialize"
 ENDED = "the session that was asked has ended"
 UNANSWERED = "no session of the agent answers this"
+UNCLEAR = "launches share this server, and not exactly one of them has an open call that this may be about"
 
 
 class Ports(Protocol):
@@ -73,10 +78,14 @@ class Ports(Protocol):
 
     def to_session(self, session: int, line: bytes) -> None: ...
 
+    def give_up(self) -> None:
+        """End the server's process, as it hangs."""
+
 
 class _Session(Struct):
-    """What is known of one session."""
+    """What is known of one session. `launch` is the id of its launch, if several launches have sessions."""
 
+    launch: str = ""
     is_open: bool = False  # it has the server's answer to the handshake
     able: dict[str, Any] = field(default_factory=dict)  # the capabilities that it declared
     level: str = ""
@@ -97,10 +106,10 @@ class Multiplexer:
         self._is_introduced = False  # the server knows that it was answered
         self._level = ""  # that the server was asked for
 
-    def joins(self) -> int:
+    def joins(self, launch: str = "") -> int:
         """Add a session, and return its number."""
         self._joined += 1
-        self._sessions[self._joined] = _Session()
+        self._sessions[self._joined] = _Session(launch)
         return self._joined
 
     def owes(self, session: int) -> bool:
@@ -129,7 +138,9 @@ class Multiplexer:
         for part in jsonrpc.batch(line) or (line,):
             message = jsonrpc.decode(part)
             if message is None or (message.method is UNSET and message.id is UNSET):
-                if part.strip():
+                if part == GIVEN_UP and self._sessions[session].launch:
+                    self._gives_up(session)
+                elif part.strip():
                     self._ports.to_session(session, jsonrpc.error(NULL, jsonrpc.PARSE_ERROR, UNREADABLE))
             elif message.method is UNSET:
                 self._answers(session, message, part)
@@ -137,6 +148,16 @@ class Multiplexer:
                 self._notifies(session, message, part)
             else:
                 self._asks(session, message, message.id.copy(), part)
+
+    def _gives_up(self, session: int) -> None:
+        """Take a launch's word that the server hangs; a server that works for another launch does not."""
+        if not self._launches() - {self._sessions[session].launch}:
+            self._ports.give_up()
+
+    def _launches(self) -> set[str]:
+        """Return the launches with open calls."""
+        calling = {asked.owner for asked in self._requests.open.values() if asked.method in CALLS}
+        return {self._sessions[number].launch for number in calling if number in self._sessions}
 
     def _answers(self, session: int, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -154,7 +175,7 @@ class Multiplexer:
             self._ports.to_server(passed)
 
     def _asks(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
-        params = mapping(decoded(message.params))
+        params = mapping(decoded(message.params)) if message.method in KEPT_APART else {}
         uri = params.get("uri")
         if message.method == DISCOVER or is_stateless(message.params):
             self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, STATELESS))
@@ -279,14 +300,20 @@ class Multiplexer:
     def _questioned(self, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
         id = message.id.copy()
-        session = None if message.method == PING else self._addressee(str(message.method))
+        is_unclear = message.method != ROOTS and self._is_unclear
+        session = None if message.method == PING or is_unclear else self._addressee(str(message.method))
         if message.method == PING:
             self._ports.to_server(jsonrpc.result(id, {}))
         elif session is None:
-            self._ports.to_server(jsonrpc.error(id, METHOD_NOT_FOUND, UNANSWERED))
+            self._ports.to_server(jsonrpc.error(id, METHOD_NOT_FOUND, UNCLEAR if is_unclear else UNANSWERED))
         else:
             self._questions[key(id)] = session, id
             self._ports.to_session(session, line)
+
+    @property
+    def _is_unclear(self) -> bool:
+        """Whether it is unclear which launch the server asks; all have the same roots."""
+        return any(each.launch for each in self._sessions.values()) and len(self._launches()) != 1
 
     def _addressee(self, method: str) -> int | None:
         """Return the session that a request of the server is for: it is about a call of that session, if there is
@@ -325,7 +352,9 @@ class Multiplexer:
         return there
 
     def _least(self, session: _Session) -> int:
-        """Return the weight from which log messages are for a session."""
+        """Return the weight from which log messages are for a session; those of other launches must be asked for."""
+        if session.launch and not session.level:
+            return len(LEVELS)
         return LEVELS.index(session.level or (USUAL if self._level else LEVELS[0]))
 
 
@@ -365,7 +394,7 @@ class _Member(LinkUser):
 class SharedLink:
     """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`.
 
-    `note` shows a line to the user.
+    `note` shows a line to the user; `wedged` is called with the reason if its process must be ended.
     """
 
     def __init__(
@@ -374,10 +403,11 @@ class SharedLink:
         user: LinkUser,
         way: QuickWay,
         note: Callable[[str], None],
+        wedged: Callable[[str], None],
         *,
         max_line: int,
     ) -> None:
-        self.user, self._way = user, way
+        self.user, self._way, self._wedged = user, way, wedged
         self._name, self._note, self._max_line = name, note, max_line
         self._multiplexer = Multiplexer(self)
         self._members: dict[int, _Member] = {}
@@ -385,15 +415,18 @@ class SharedLink:
         self._is_paused = self._is_flushing = self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
-    def join(self, shim: ShimConnection) -> None:
-        """Begin another session; its descriptors are ours from now on."""
-        number = self._multiplexer.joins()
+    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None) -> LinkUser:
+        """Begin another session, and return what takes its lines; its descriptors, and `link`, are ours from now on."""
+        number = self._multiplexer.joins(launch)
         member = self._members[number] = _Member(number, shim, self)
-        member.link = Link(shim.source, shim.sink, member, max_line=self._max_line)
+        if link is not None:
+            link.serve(member)
+        member.link = link or Link(shim.source, shim.sink, member, max_line=self._max_line)
         if self._is_paused:
             member.link.pause()
         if shim.lent:
             self._loop.add_reader(shim.line, self.leave, number)  # readable only at its end, when the shim has ended
+        return member
 
     def leave(self, number: int) -> None:
         """End a session, if it has not ended."""
@@ -422,8 +455,8 @@ class SharedLink:
     @property
     def is_full(self) -> bool:
         """Whether none of them reads."""
-        links = self._links()
-        return bool(links) and all(link.is_full for link in links)
+        links = (member.link for member in self._members.values() if member.link is not None)
+        return not any(not link.is_full for link in links) and bool(self._links())  # mostly the first one tells
 
     @property
     def held(self) -> int:
@@ -486,6 +519,9 @@ class SharedLink:
             self._loop.call_soon(self.leave, session)
             return
         link.send(line)
+
+    def give_up(self) -> None:
+        self._loop.call_soon(self._wedged, "no longer answers, as a launch says that uses it")
 
     # For a member.
 

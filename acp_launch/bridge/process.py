@@ -36,7 +36,9 @@ DYING = stretch(0.5)  # seconds for a process to exit after its output has ended
 
 
 def known_era(plan: ServerPlan) -> Knowledge:
-    """Return what a plan says of the server's era."""
+    """Return what a plan says of the server's era; in the server host it has a handshake, whatever it is."""
+    if plan.share == "user":
+        return pinned_era("legacy", "")
     return pinned_era(plan.protocol, plan.type if isinstance(plan, RemotePlan) else "")
 
 
@@ -182,11 +184,13 @@ class ServerProcess(LinkUser):
         self._exchange.attached(probe=self._probe)
 
     def _connect(self, child: Running) -> Link | Lines:
+        way = QuickWay(self._exchange.from_server.passes, self._relay.to_agent)
         if (lines := child.lines) is not None:
             lines.listen(self._receive_message, self.room, self.burst)
+            if isinstance(lines, Link):  # of a process in the server host
+                lines.shorten(way)
             return lines
         assert isinstance(child, Child)
-        way = QuickWay(self._exchange.from_server.passes, self._relay.to_agent)
         return Link(child.source, child.sink, self, way, max_line=self._max_line)
 
     def ending(self) -> None:
@@ -252,6 +256,8 @@ class ServerProcess(LinkUser):
     def _doze(self) -> None:
         """Send a server to sleep that was not used for its `idle`."""
         now, idle = self._loop.time(), self.plan.idle
+        if self.plan.share == "user" and self.plan.start != "lazy":
+            return  # it is the server host that ends it
         if self.is_used or self._exchange.is_in_use or not self.supervisor.life.is_up:
             self.is_used, self._used = False, now
         elif idle is not None and now - self._used >= idle:

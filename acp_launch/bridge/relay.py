@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge.conversation import ConversationState, Lost, ServerObserver
+from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, Lost, ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.process import ServerProcess, known_era
@@ -45,6 +45,7 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
 # What may differ between two plans of a server without an effect on a conversation that goes on.
 CARRIED = frozenset(
     {"command", "args", "cwd", "required", "restart", "missing", "url", "headers", "env", "env_headers", "oauth"}
+    | {"compared"}
 )
 
 
@@ -122,19 +123,25 @@ class Relay(LinkUser):
 
     def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
-        if self.plan.share:
-            self._share(shim)
+        if self.plan.share == "launch":
+            self.join(shim)
             return
         self.is_claimed = True
         self._connect(Link(shim.source, shim.sink, self, self._way(), max_line=self._max_line), shim)
 
-    def _share(self, shim: ShimConnection) -> None:
+    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None) -> LinkUser:
+        """Begin another session of a shared server, and return what takes its lines; `link` is its link, if it has one.
+
+        `launch` is the id of the launch that it belongs to, in the server host.
+        """
         from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
         if self._shared is None:
-            self._shared = SharedLink(self.name, self, self._way(), self._observer.note, max_line=self._max_line)
+            self._shared = SharedLink(
+                self.name, self, self._way(), self._observer.note, self.wedged, max_line=self._max_line
+            )
             self._connect(self._shared, None)
-        self._shared.join(shim)
+        return self._shared.join(shim, launch, link)
 
     def _way(self) -> QuickWay:
         return QuickWay(self.exchange.from_agent.passes, self.to_server)
@@ -249,7 +256,13 @@ class Relay(LinkUser):
         return self.process.refused(hello, refusal)
 
     def wedged(self, reason: str) -> None:
+        self.give_up()
         self.process.supervisor.condemn(reason)
+
+    def give_up(self) -> None:
+        """Tell the server host, if the process is there, that this launch has no more use for it as it is."""
+        if self.plan.share == "user" and self.process.link is not None:
+            self.process.link.send(GIVEN_UP)
 
     def now(self) -> float:
         return self._loop.time()

@@ -25,7 +25,7 @@ from acp_launch.bridge.relay import Relay, is_carried
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
-from acp_launch.plan.model import RemotePlan, ServerPlan
+from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
 
+ShareServer = Callable[[StdioPlan, str, Mapping[str, Secret], Sequence[Path]], Program]
 TICK = 1.0  # seconds between two checks of time-outs, unless a server has a shorter `timeouts.call`
 
 
@@ -50,7 +51,8 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
     `cache` is the directory of acp-launch's caches, if lazy servers may use it. `credentials` are those of
-    remote servers, by name; `called` is the profile's name in commands.
+    remote servers, by name; `called` is the profile's name in commands. `share` makes the program of a server that
+    launches share.
     """
 
     secrets: Mapping[str, Secret]
@@ -61,6 +63,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     cache: Path | None = None
     credentials: "Mapping[str, Credentials]" = field(default_factory=dict)
     called: str = ""
+    share: "ShareServer | None" = None
 
 
 class Servers:
@@ -153,7 +156,19 @@ class Servers:
         plan = self._plans[name]
         for relay in [] if self._is_stopping else self._of(plan):
             if not relay.left.is_set():
+                relay.give_up()
                 relay.process.supervisor.renew()
+
+    def add(self, plan: ServerPlan) -> Relay:
+        """Start another server, of which there is one process; for the server host."""
+        self._plans[plan.name] = plan
+        return self._ahead(plan)
+
+    def drop(self, relay: Relay) -> "asyncio.Task[None]":
+        """End such a server; return what ends with it."""
+        del self._plans[relay.plan.name]
+        relay.left.set()
+        return self._lives[relay]
 
     @property
     def names(self) -> "KeysView[str]":
@@ -255,6 +270,9 @@ class Servers:
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
         if not isinstance(plan, RemotePlan):
+            if plan.share == "user":
+                assert needs.share is not None
+                return needs.share(plan, name, needs.secrets, needs.directories)
             return LocalProgram.of(plan, name, needs.secrets)
         from acp_launch.mcp.remote import RemoteProgram
 

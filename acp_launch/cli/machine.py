@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.console.logs import LogWatch
-    from acp_launch.console.processes import Sessions
+    from acp_launch.console.processes import Sessions, SharedRow
     from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings
 
@@ -71,7 +71,15 @@ def ps(as_json: Json = False) -> None:
     state = load_settings().state
     families = [found for launch in read_all(state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
-    show_families(families, _sessions(families, state), home=str(Path.home()), as_json=as_json)
+    show_families(families, _sessions(families, state), _shared(state), home=str(Path.home()), as_json=as_json)
+
+
+def _shared(state: "Path") -> "Sequence[SharedRow]":
+    """Return the processes that launches share."""
+    from acp_launch.console.processes import SharedRow
+    from acp_launch.host.door import shared_servers
+
+    return [SharedRow(each.name, each.pid, {use.pid: use.label for use in each.uses}) for each in shared_servers(state)]
 
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":

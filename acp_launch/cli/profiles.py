@@ -5,17 +5,19 @@ They start nothing and work on every platform. Their imports stand in function b
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say
-from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
+from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from acp_launch.console.logins import State
+    from acp_launch.console.plans import SharedNow
     from acp_launch.console.profiles import Entry
     from acp_launch.plan.model import Need
     from acp_launch.plan.resolve import Resolved
@@ -73,7 +75,8 @@ def plan(
 
     settings = load_settings()
     try:
-        resolved = resolved_from(loaded_profile(name, settings), cwd=cwd)
+        loaded = loaded_profile(name, settings)
+        resolved = resolved_from(loaded, cwd=cwd)
         if resolved.plan is None and resolved.draft is None:
             raise MachineError(resolved.problems)
     except ProblemsError as error:
@@ -85,8 +88,40 @@ def plan(
 
     outcomes, unmet = _look_up(resolved.needs, settings) if secrets else (None, ())
     found, logins = replace(resolved, problems=(*resolved.problems, *unmet)), _logins(resolved, settings)
-    plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes, logins=logins)
+    shared = _compare_shared(loaded, resolved, settings, outcomes or {}) if verbose and not as_json else ()
+    plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes, logins=logins, shared=shared)
     return MachineError.exit_code if unmet or resolved.plan is None else 0
+
+
+def _compare_shared(
+    loaded: "Loaded", resolved: "Resolved", settings: "Settings", secrets: "Mapping[str, Outcome]"
+) -> "Sequence[SharedNow]":
+    """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
+    does not learn of any."""
+    from acp_launch.plan.model import StdioPlan
+
+    plan = resolved.plan
+    servers = [each for each in plan.servers if isinstance(each, StdioPlan) and each.share == "user"] if plan else []
+    if plan is None or not servers:
+        return ()
+    from acp_launch.console.plans import SharedNow
+    from acp_launch.host.door import compare_shared
+    from acp_launch.host.place import find_server_host
+    from acp_launch.plan.shared import leave_out_unknown, shared_server
+    from acp_launch.profile.trust import trust_state
+    from acp_launch.secret import lookup
+
+    note = find_server_host(settings.state)
+    if note is None or not trust_state(loaded, settings).is_trusted:
+        return ()
+    values, directories = lookup.secrets(secrets), (plan.cwd, *plan.additional_directories)
+    found = list[SharedNow]()
+    with suppress(StateError):  # it has just ended, or is stopped
+        for server in servers:
+            known, unknown = leave_out_unknown(server, values)
+            for each in compare_shared(note, shared_server(known, values, directories)):
+                found.append(SharedNow(server.name, each.pid, each.labels, each.differences, unknown))
+    return found
 
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":

@@ -166,7 +166,7 @@ class _Served:
 
     @contextmanager
     def _context(self) -> "Iterator[LaunchContext]":
-        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.cli.start import agent_log, server_logs, sharing, spawn_agent
         from acp_launch.launch.context import LaunchContext
         from acp_launch.process.child import HASTY
 
@@ -188,6 +188,7 @@ class _Served:
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
+                share=sharing(settings, plan, "serve"),
             )
 
     async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:

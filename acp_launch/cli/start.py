@@ -29,11 +29,12 @@ from acp_launch.process.tree import end_now
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.servers import ShareServer
     from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
-    from acp_launch.process.program import LocalProgram
+    from acp_launch.process.program import LocalProgram, Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
@@ -69,13 +70,7 @@ def guard(
 
             for each in ended:
                 report(sentence(each))
-    record = LaunchRecord(settings.state, report)
-    made = Guard(record, report)
-    try:
-        with deferred():  # a signal within `start` would lose what it has just started
-            record.begin(verb, plan.profile)
-            record.works_in(plan.cwd)
-            made.start()
+    with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
         if trace is None:
             yield made, None
             return
@@ -83,6 +78,19 @@ def guard(
 
         with tracing(trace, verb, plan.profile, report) as written:
             yield made, written
+
+
+@contextmanager
+def record_and_guard(settings: Settings, verb: str, profile: str, cwd: Path) -> Iterator[Guard]:
+    """Record a launch that works in `cwd`, and guard it; as `guard`."""
+    record = LaunchRecord(settings.state, report)
+    made = Guard(record, report)
+    try:
+        with deferred():  # a signal within `start` would lose what it has just started
+            record.begin(verb, profile)
+            record.works_in(cwd)
+            made.start()
+        yield made
     finally:
         with deferred():
             made.dismiss()
@@ -95,13 +103,16 @@ def report(text: str) -> None:
 
 
 @contextmanager
-def with_workdirs(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
+def with_workdirs(settings: Settings, plan: LaunchPlan, *, may_share: bool = True) -> Iterator[LaunchPlan]:
     """Give each server of the plan without a directory an empty one, which is removed when the block is left.
+
+    One that launches share has a directory of the server host, if it `may_share`.
 
     Raises:
         StateError: the directories cannot be made.
     """
-    lacking = [server.name for server in plan.servers if isinstance(server, StdioPlan) and server.cwd is None]
+    local = (each for each in plan.servers if isinstance(each, StdioPlan) and each.cwd is None)
+    lacking = [each.name for each in local if not (may_share and each.share == "user")]
     if not lacking:
         yield plan
         return
@@ -115,7 +126,7 @@ def with_workdirs(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
 @contextmanager
 def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
     """Do the same for a plan whose `agent` is the process of its only server."""
-    with with_workdirs(settings, plan) as given:
+    with with_workdirs(settings, plan, may_share=False) as given:
         (server,) = given.servers
         if isinstance(server, StdioPlan) and server.cwd is not None:
             given = replace(given, agent=replace(given.agent, cwd=server.cwd))
@@ -209,6 +220,7 @@ class Launched(Struct, frozen=True):
     guard: Guard
     spawned: Spawned
     trace: "Trace | None"
+    verb: str
 
     @property
     def plan(self) -> LaunchPlan:
@@ -239,7 +251,7 @@ def launch_agent(
     ):
         if tracing is not None:
             tracing.started(spawned.pid)
-        yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing)
+        yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing, verb)
 
 
 @contextmanager
@@ -348,8 +360,20 @@ def context_of(
             cache=settings.cache,
             credentials=credentials,
             trace=started.trace,
+            share=sharing(settings, plan, started.verb),
         )
         yield context, gate
+
+
+def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
+    """Return what makes the programs of servers that launches share; `verb` is the name in `ps`."""
+
+    def share(*given: Any) -> "Program":
+        from acp_launch.host.shared import share_server  # few launches need it
+
+        return share_server(settings.state, f"{verb} {plan.called or plan.profile}", settings.max_line, *given)
+
+    return share
 
 
 def logging_in(

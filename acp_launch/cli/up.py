@@ -75,7 +75,7 @@ def up(
     settings = load_settings()
     note = _present(settings, profile)
     if note and replace:
-        end(note, settings)
+        end(note, settings.state)
     elif note and note.socket and not (foreground or trace):
         _require_same(note, profile, settings)
         _tell_host(note, "is up")
@@ -98,6 +98,8 @@ def up(
 def down(
     profile: ProfileOfHost = None,
     everything: Annotated[bool, Option("--all -a", "End all hosts.")] = False,
+    servers: Annotated[bool, Option("--servers", "End the servers that launches share, if none uses them.")] = False,
+    force: Annotated[bool, Option("--force", "With --servers: also if launches use them.")] = False,
 ) -> None:
     """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
     from acp_launch.host.place import hosts
@@ -105,9 +107,33 @@ def down(
     settings = load_settings()
     if everything and profile:
         raise UsageError("--all cannot be combined with a profile")
+    if servers:
+        if everything or profile:
+            raise UsageError("--servers cannot be combined with a profile or --all")
+        _end_shared(settings, force=force)
+        return
+    if force:
+        raise UsageError("--force goes with --servers")
     for note in hosts(settings.state) if everything else [_find_host(settings, profile, otherwise=", or --all")]:
-        end(note, settings)
+        end(note, settings.state)
         tell(f"{note.called} is down", style=DIM)
+
+
+def _end_shared(settings: "Settings", *, force: bool) -> None:
+    from acp_launch.host.door import read_shared
+    from acp_launch.host.place import hosts, server_host_state
+
+    state = server_host_state(settings.state)
+    if not (notes := hosts(state)):
+        raise SessionError("launches share no servers at the moment")
+    for note in notes:
+        users = {} if force else {use.pid: use.label for each in read_shared(note) for use in each.uses}
+        if users:
+            named = ", ".join(f"{label} ({pid})" for pid, label in sorted(users.items()))
+            fix = f"end these first; or {ours('down', '--servers', '--force')}, and their next calls start them again"
+            raise StateError(harmless(f"the shared servers are in use: {named}", keep=""), fix=fix)
+        end(note, state)
+    tell("the shared servers are down", style=DIM)
 
 
 def reload(profile: ProfileOfHost = None) -> None:
@@ -178,15 +204,16 @@ def _tell_host(note: "HostNote", what: str) -> None:
         say(f"  mcp server: {stands(server)}")
 
 
-def end(note: "HostNote", settings: "Settings") -> None:
-    """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest."""
+def end(note: "HostNote", state: Path) -> None:
+    """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest. `state` has
+    its place."""
     from acp_launch.host.place import find
     from acp_launch.process import prepare
     from acp_launch.process.pidfd import block_until_gone
     from acp_launch.process.tree import send
 
     host = prepare.table().read(note.pid)
-    present = find(settings.state, note.project, note.profile)
+    present = find(state, note.project, note.profile)
     if host is None or present is None or present.pid != note.pid:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -17,7 +17,7 @@ from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import DIM, harmless, strip_colours, tell
 from acp_launch.console.stdout import cells, has_colours
 from acp_launch.errors import StateError
-from acp_launch.process.logs import LogName, LogReader, began, logs
+from acp_launch.process.logs import LogName, LogReader, SharedLogReader, began, logs, open_log
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
@@ -105,7 +105,7 @@ class LogWatch:
         self._profile, self._project, self._server = profile, project, server
         self._follow, self._is_enough = follow, is_enough
         self.since = ""  # the first launch whose logs are shown; empty if there is none
-        self.trails: dict[Path, tuple[LogName, LogReader]] = {}
+        self.trails: dict[Path, tuple[LogName, LogReader | SharedLogReader]] = {}
         self.has_lines = False
         self._is_through = False  # whether the last look reached the end, so that an incomplete line may be shown
         self._launches: set[str] = set()
@@ -141,7 +141,7 @@ class LogWatch:
             self._printer.prefix(map(label, now.values()))
         for file, name in now.items():
             if file not in self.trails:
-                self.trails[file] = name, LogReader(file)
+                self.trails[file] = name, open_log(file)
         for file, (name, trail) in list(self.trails.items()):
             self._announce(name)
             if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
@@ -161,7 +161,7 @@ class LogWatch:
             self._printer.line(name, line)
         return True
 
-    def _show_rest(self, name: LogName, trail: LogReader) -> None:
+    def _show_rest(self, name: LogName, trail: LogReader | SharedLogReader) -> None:
         if rest := trail.rest():
             self.has_lines = True
             self._printer.line(name, rest)
@@ -192,7 +192,7 @@ def _is_written(log: Path) -> bool:
         return True
 
 
-def _last(trail: LogReader, count: int) -> Iterable[bytes]:
+def _last(trail: LogReader | SharedLogReader, count: int) -> Iterable[bytes]:
     """Return the last lines. An incomplete line counts as one; it is shown later."""
     lines = deque(trail.lines(), min(count, sys.maxsize))
     if not count:

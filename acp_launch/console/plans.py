@@ -6,13 +6,14 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import asdict
 
 from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
+from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless_line
 from acp_launch.plan.model import (
     INHERITED,
@@ -27,12 +28,38 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import UNATTENDED_WAIT, Client, Match, RemoteRestart, RemoteTimeouts, Restart, Tools
+from acp_launch.profile.model import (
+    UNATTENDED_WAIT,
+    USER_IDLE,
+    Client,
+    Match,
+    RemoteRestart,
+    RemoteTimeouts,
+    Restart,
+    Tools,
+)
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
 if TYPE_CHECKING:
     from acp_launch.console.logins import State
+
+
+class SharedNow(NamedTuple):
+    """A process that launches share, beside a server of a plan; `differences` keep the two apart. What needs secrets
+    that were not looked up is `unknown`."""
+
+    server: str
+    pid: int | None
+    labels: Sequence[str]
+    differences: Sequence[str]
+    unknown: Sequence[str]
+
+    def __str__(self) -> str:
+        different = [each for each in self.differences if each not in self.unknown]
+        unless = f"; --secrets compares {', '.join(self.unknown)}, too" if self.unknown else ""
+        how = f"is another: {', '.join(different)}" if different else f"is the same{unless}"
+        return f"{self.server}: process {self.pid}, {describe_users(self.labels)}, {how}"
 
 
 TIMEOUTS = ("initialize", "session", "silence")
@@ -45,13 +72,14 @@ def show(
     verbose: bool = False,
     secrets: Mapping[str, Outcome] | None = None,
     logins: "Mapping[str, State] | None" = None,
+    shared: Sequence["SharedNow"] = (),
 ) -> None:
     """
     Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan, or a draft,
     in which commands that are not installed are marked.
 
     `secrets` are the outcomes of a lookup; None if the user did not ask for one. `logins` are what is known of those
-    that servers ask for.
+    that servers ask for. `shared` are the processes that launches share now.
     """
     plan = resolved.draft or resolved.plan
     assert plan is not None
@@ -65,6 +93,8 @@ def show(
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     stdout.line(as_text(plan, verbose=verbose, logins=said))
+    for index, each in enumerate(shared):
+        stdout.line(harmless_line(f"{'' if index else 'shared now':12} {each}"))
     for index, line in enumerate(state_lines(secrets) if secrets else ()):
         stdout.line(f"{'' if index else 'secrets':12} {line}")
 
@@ -188,7 +218,7 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "session_elevation": server.session_elevation,
         "start": server.start,
         "idle": server.idle,
-        "share": server.share,
+        "share": True if server.share == "launch" else server.share,
     }
 
 
@@ -268,12 +298,12 @@ def _server_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool, login: st
     yield f"mcp server {server.name} ({kind}{'' if server.required else ', not required'}){declared}"
     yield from lines
     if server.bridge:
-        yield from _bridged_lines(server, plan)
+        yield from _bridged_lines(server, plan, verbose)
     else:
         yield f"  bridge     none: the agent {given}{_at(plan, (*path, 'bridge'))}"
 
 
-def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
+def _bridged_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     path, limits = ("mcp_servers", server.name), server.timeouts
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
     download = "" if isinstance(limits, RemoteTimeouts) else f"download {limits.download}, "
@@ -281,11 +311,10 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.start == "lazy":
         yield f"  lazy       started at its first use{_at(plan, (*path, 'start'))}"
-    if server.idle:
-        yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
-    if server.share:
-        what = "process" if isinstance(server, StdioPlan) else "connection"
-        yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
+    if server.share == "user" and isinstance(server, StdioPlan):
+        yield from _shared_lines(server, plan, verbose)
+    else:
+        yield from _own_lines(server, plan)
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
@@ -294,6 +323,27 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
         yield f"  protocol   {server.protocol}{_at(plan, (*path, 'protocol'))}"
     if server.session_elevation != "off":
         yield f"  elevation  {server.session_elevation}{_at(plan, (*path, 'session_elevation'))}"
+
+
+def _own_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
+    path = ("mcp_servers", server.name)
+    if server.idle:
+        yield f"  idle       stopped after {server.idle} without use, until its next use{_at(plan, (*path, 'idle'))}"
+    if server.share:
+        what = "process" if isinstance(server, StdioPlan) else "connection"
+        yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
+
+
+def _shared_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    path, idle = ("mcp_servers", server.name), server.idle or USER_IDLE
+    is_bound = _chosen_by(server, plan) == "session"
+    where = " in this directory; with cwd in those of any" if is_bound else ""
+    yield f"  shared     one process for all your launches with this server{where}{_at(plan, (*path, 'share'))}"
+    if verbose:
+        roots = ", the session's directories" if server.roots == "session" else ""
+        yield f"             the same are command, arguments, directory{roots}, protocol, restart, timeouts.start,"
+        yield f"             and the variables {', '.join(server.compared) or 'none'}"
+    yield f"  idle       it ends {idle} after the last launch has left it{_at(plan, (*path, 'idle'))}"
 
 
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:

@@ -1,6 +1,6 @@
 """The output of `ps` and `reap`: names, pids and numbers. Of processes started by agents, only the program's name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,15 +31,25 @@ class SessionRow(NamedTuple):
     queued: int = 0
 
 
+class SharedRow(NamedTuple):
+    """A process of the server host: `users` are the launches that use it, by their pids."""
+
+    name: str
+    pid: int | None
+    users: Mapping[int, str]
+
+
 Sessions = Mapping[int, Sequence[SessionRow]]  # of launches by the pid of the launcher
 
 
-def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: str, as_json: bool) -> None:
+def show_families(
+    families: Sequence[LaunchTree], sessions: Sessions, shared: Sequence[SharedRow] = (), *, home: str, as_json: bool
+) -> None:
     """Print all launches of this user as trees."""
     if as_json:
-        stdout.put_json({"launches": [_family(family, sessions) for family in families]})
+        stdout.put_json({"launches": [_family(family, sessions, shared) for family in families]})
     elif families:
-        rows = [HEADINGS, *(row for family in families for row in _rows(family, sessions, home))]
+        rows = [HEADINGS, *(row for family in families for row in _rows(family, sessions, shared, home))]
         for line in columns(rows, width=terminal_width(), ends=[SESSION], starts=[DIRECTORY]):
             stdout.line(line)
     else:
@@ -78,7 +88,7 @@ def size(memory: int) -> str:
     return f"{memory / (1024 * 1024):.0f} MiB"
 
 
-def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[str, ...]]:
+def _rows(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow], home: str) -> Iterator[tuple[str, ...]]:
     launch = family.launch
     title, directory = f"{launch.profile} ({launch.verb})", tilde(launch.cwd, home)
     if family.root is None:
@@ -89,12 +99,26 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
         session = next((display_name(each.name, each.title) for each in held if not each.state), "")
         yield (title, str(root.pid), age(root.age), size(root.memory), "", session, directory, "")
         yield from (_session(each) for each in held if each.state)
+    users = {each.pid: describe_users(each.users.values()) for each in shared}
     for member in family.members:
-        yield from _branch(member, 1)
+        yield from _branch(member, 1, users)
+    for used in _used(family, shared):
+        yield (INDENT + used.name, "-", "", "", "", f"(shared, pid {used.pid})", "", "")
     for each in family.remote:
         yield (INDENT + each.name, "-", age(each.age), "", str(each.restarts or ""), f"(remote, {each.state})", "", "")
     for gone in family.ended:
         yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)", "", "")
+
+
+def describe_users(labels: Iterable[str]) -> str:
+    """Return `shared by 8 launches: serve claude, run review, up demo`."""
+    of = list(labels)
+    launches = f"{len(of)} launch{'es' if len(of) > 1 else ''}"
+    return f"shared by {launches}: {', '.join(sorted(set(of)))}" if of else "used by no launch"
+
+
+def _used(family: LaunchTree, shared: Sequence[SharedRow]) -> Iterator[SharedRow]:
+    return (each for each in shared if family.root is not None and family.root.pid in each.users)
 
 
 def _session(held: SessionRow) -> tuple[str, ...]:
@@ -104,15 +128,16 @@ def _session(held: SessionRow) -> tuple[str, ...]:
     return (f"{INDENT}session", "-", age(held.age), "", "", shown, "", "")
 
 
-def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
+def _branch(member: TreeProcess, depth: int, users: Mapping[int | None, str]) -> Iterator[tuple[str, ...]]:
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
-    yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "", "", "")
+    said = users.get(member.pid, "")
+    yield (name, str(member.pid), age(member.age), size(member.memory), restarts, said, "", "")
     for child in member.children:
-        yield from _branch(child, depth + 1)
+        yield from _branch(child, depth + 1, users)
 
 
-def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
+def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow]) -> Mapping[str, object]:
     held = sessions.get(family.root.pid if family.root else 0, ())
     name, title = held[0][:2] if len(held) == 1 else (None, None)
     return {
@@ -126,7 +151,8 @@ def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
         "pid": family.root.pid if family.root else None,
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
-        "processes": [_member(member) for member in family.members],
+        "processes": [_member(member, shared) for member in family.members],
+        "shared": [{"name": each.name, "pid": each.pid} for each in _used(family, shared)],
         "ended": [{"name": gone.name, "restarts": gone.restarts} for gone in family.ended],
         "remote": [
             {"name": each.name, "state": each.state, "age": round(each.age, 2), "restarts": each.restarts}
@@ -135,9 +161,15 @@ def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
     }
 
 
-def _member(member: TreeProcess) -> Mapping[str, object]:
-    children = [_member(child) for child in member.children]
-    return asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
+def _member(member: TreeProcess, shared: Sequence[SharedRow]) -> Mapping[str, object]:
+    children = [_member(child, shared) for child in member.children]
+    found = asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
+    users = [
+        [{"pid": pid, "launch": label} for pid, label in each.users.items()]
+        for each in shared
+        if each.pid == member.pid
+    ]
+    return found | ({"shared_by": users[0]} if users else {})
 
 
 def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:

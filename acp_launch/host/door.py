@@ -8,7 +8,7 @@ acp-launch than the host's does not connect, because what the two say to each ot
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -16,8 +16,18 @@ import msgspec
 
 from acp_launch import __version__
 from acp_launch.errors import StateError
-from acp_launch.host.place import HostNote
-from acp_launch.host.wire import STATUS, WELCOME, HostStatus, understood
+from acp_launch.host.place import HostNote, hosts, server_host_state
+from acp_launch.host.wire import (
+    COMPARE,
+    STATUS,
+    WELCOME,
+    HostStatus,
+    ServerHostStatus,
+    SharedLikeness,
+    SharedStanding,
+    understood,
+)
+from acp_launch.plan.shared import SharedServer, as_plain
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
@@ -67,7 +77,7 @@ def connect(note: HostNote) -> socket.socket:
     Raises:
         StateError: it is of another version, does not answer, or its socket is gone.
     """
-    down = ours("down", note.called)
+    down = _way_down(note)
     if note.version != __version__:
         what = f"the host of {note.called} is of version {note.version}, this acp-launch is {__version__}"
         raise StateError(what, fix=f"{down}, and up again")
@@ -88,6 +98,10 @@ def connect(note: HostNote) -> socket.socket:
     return line
 
 
+def _way_down(note: HostNote) -> str:
+    return ours("down", *([note.called] if note.project else ["--servers", "--force"]))
+
+
 def excuse(note: HostNote) -> StateError | None:
     """Return why a host is silent, if it is stopped."""
     from acp_launch.process import prepare
@@ -95,7 +109,7 @@ def excuse(note: HostNote) -> StateError | None:
     process = prepare.table().read(note.pid)
     if process is None or not process.is_stopped:
         return None
-    fix = f"kill -CONT {note.pid}; or end it: {ours('down', note.called)}"
+    fix = f"kill -CONT {note.pid}; or end it: {_way_down(note)}"
     return StateError(f"the host of {note.called} (pid {note.pid}) is stopped (SIGSTOP)", fix=fix)
 
 
@@ -106,6 +120,36 @@ def read_status(note: HostNote) -> HostStatus:
         StateError: it cannot be reached, or does not answer.
     """
     return msgspec.json.decode(call(note, STATUS, {}), type=HostStatus)
+
+
+def shared_servers(state: Path) -> list[SharedStanding]:
+    """Return the processes that this user's launches share, of hosts that answer."""
+    found: list[SharedStanding] = []
+    for note in hosts(server_host_state(state)):
+        with suppress(StateError):
+            found += read_shared(note)
+    return found
+
+
+def compare_shared(note: HostNote, server: SharedServer) -> Sequence[SharedLikeness]:
+    """Ask a server host what keeps its processes of this name, or with these words, apart from a server.
+
+    Raises:
+        StateError: as `read_status`.
+    """
+    import json  # variables need not be UTF-8
+
+    answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})
+    return msgspec.json.decode(answer, type=tuple[SharedLikeness, ...])
+
+
+def read_shared(note: HostNote) -> Sequence[SharedStanding]:
+    """Ask a server host for its processes.
+
+    Raises:
+        StateError: as `read_status`.
+    """
+    return msgspec.json.decode(call(note, STATUS, {}), type=ServerHostStatus).servers
 
 
 def call(note: HostNote, method: str, params: Mapping[str, object], *, within: float | None = None) -> msgspec.Raw:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from acp_launch import __version__
 from acp_launch.errors import StateError
 from acp_launch.private import make_digest, make_private, replace, take_lock
 
@@ -151,6 +152,16 @@ def hosts(state: Path) -> list[HostNote]:
     """Return the notes of all living hosts, the oldest first."""
     found = (_note(path) for path in sorted((state / FOLDER).glob("*.host")))
     return sorted((note for note in found if note is not None), key=lambda note: note.since)
+
+
+def server_host_state(state: Path) -> Path:
+    """Return where the place of the server host is, as `state` of the other functions; it is in no list of hosts."""
+    return state / "shared"
+
+
+def find_server_host(state: Path) -> HostNote | None:
+    """Return the note of the user's server host of this version, if it lives."""
+    return find(server_host_state(state), "", __version__)
 
 
 def _note(path: Path) -> HostNote | None:

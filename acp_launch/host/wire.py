@@ -42,6 +42,7 @@ JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{O
 SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
+COMPARE = f"{OURS}compare"  # of the server host: `SharedLikeness` of each process with the name of this server
 
 RELOADED = "more happened in this session than is kept; this is the agent's own history of it"
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
@@ -93,6 +94,44 @@ class HostStatus(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionStatus, ...]
     servers: tuple[Standing, ...]
     past: tuple[str, ...] = ()
+
+
+class SharedUse(Struct, frozen=True, kw_only=True):
+    """A launch that uses a process of the server host: "serve claude", its id and its pid."""
+
+    label: str
+    launch: str
+    pid: int
+
+
+class SharedStanding(Struct, frozen=True, kw_only=True):
+    """A process of the server host. `name` is `github#2` for a second server of that name; `since` is in Unix seconds.
+
+    `log` is the name of its log file; `uses` has each launch once, and is empty while nothing uses it.
+    """
+
+    name: str
+    state: str
+    since: float
+    pid: int | None
+    restarts: int
+    log: str
+    uses: tuple[SharedUse, ...]
+
+
+class SharedLikeness(Struct, frozen=True, kw_only=True):
+    """A process of the server host beside a server that a launch would ask it for: what keeps the two apart."""
+
+    pid: int | None
+    labels: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+class ServerHostStatus(Struct, frozen=True, kw_only=True):
+    """What the server host answers to `STATUS`."""
+
+    pid: int
+    servers: tuple[SharedStanding, ...]
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):

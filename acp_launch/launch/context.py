@@ -18,6 +18,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, Serve, Services
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.servers import ShareServer
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.guard import Guard
@@ -117,6 +118,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     log: Callable[[bytes], None]  # takes the agent's stderr
     server_logs: "ServerLogs | None" = None  # None for a front of a host, and a verb without servers
     cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
+    share: "ShareServer | None" = None  # makes the program of a server that launches share
     trace: "Trace | None" = None
     offers: Offers = Offers()
     gate: "Gate | None" = None  # of sessions that bring none; None for a front, as its host judges

@@ -356,6 +356,7 @@ async def launch_servers(
             cache=context.cache,
             credentials=context.credentials,
             called=plan.called,
+            share=context.share,
         )
         async with running(ours, needs, servers) as inner:
             servers.running(inner)

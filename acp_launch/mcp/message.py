@@ -177,12 +177,16 @@ _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\
 
 def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
     """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
-    from acp_launch.protocol.splice import at, replaced, with_id
+    from acp_launch.protocol.splice import at, with_id
 
-    found = at(line, TOKEN)
-    token = None if found is None else Raw(line[found[0] : found[1]])
-    ours = b"%d" % number
-    return with_id(line if token is None else replaced(line, TOKEN, ours), Raw(ours)), token
+    ours, token, is_plain = b"%d" % number, None, b"\\u00" not in line  # no key is hidden by an escape
+    found = None if is_plain and b'"progressToken"' not in line else at(line, TOKEN)
+    if found is not None:
+        token, line = Raw(line[found[0] : found[1]]), line[: found[0]] + ours + line[found[1] :]
+    begins = _BEGINNING.match(line)
+    if begins and is_plain and line.count(b'"id"') == 1:  # most are so, and need not be looked through
+        return line[: begins.start("id")] + ours + line[begins.end("id") :], token
+    return with_id(line, Raw(ours)), token
 
 
 def answer_to(line: bytes, id: Raw, number: int) -> bytes:

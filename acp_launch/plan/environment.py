@@ -81,3 +81,20 @@ def search_path(environ: Mapping[str, str], inherit: Inherit, *own: Mapping[str,
             return "".join(str(part) for part in layer["PATH"].parts)
     path = {name: environ[name] for name in ("PATH",) if name in environ}
     return inherited(path, inherit).get("PATH")
+
+
+_TELLING = regex(r"PATH|HOME|LANG|LANGUAGE|LC_.*|.*_PROXY", re.IGNORECASE)
+
+
+def compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
+    """Return the names of variables that make a server another one, if it is shared by launches: those that the profile
+    sets or names, what programs, files, languages and networks are found by, and credentials."""
+    named = {} if isinstance(inherit, str) else inherited(dict.fromkeys(env, ""), inherit)
+    return tuple(
+        name
+        for name, value in sorted(env.items())
+        if value.origin != INHERITED
+        or name in named
+        or _TELLING.fullmatch(name)
+        or is_withheld(name, value.display())
+    )

@@ -129,13 +129,15 @@ class StdioPlan(BridgedPlan, frozen=True, kw_only=True):
     With `bridge`, acp-launch starts it, and `env` is its whole environment. Without, the agent starts it in its own
     directory and adds its own environment; then `env` holds only what the profile sets, and the fields below `cwd` have
     no effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch creates.
-    `missing` is as in a `ProcessPlan`.
+    `missing` is as in a `ProcessPlan`. `compared` names the variables that make it another server where launches share
+    it.
     """
 
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path | None
+    compared: tuple[str, ...] = ()
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     missing: str = ""

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import UsageError
-from acp_launch.plan.environment import environment, search_path
+from acp_launch.plan.environment import compared, environment, search_path
 from acp_launch.plan.executable import (
     CannotRun,
     distinct,
@@ -287,12 +287,14 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
         return None
+    env = environment(machine.environ, server.inherit_env, own) if server.bridge else own
     return StdioPlan(
         name=name,
         command=command,
         args=args,
-        env=environment(machine.environ, server.inherit_env, own) if server.bridge else own,
+        env=env,
         cwd=cwd,
+        compared=compared(env, server.inherit_env) if server.share == "user" else (),
         missing=missing,
         **{key: getattr(server, key) for key in KEPT},
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from acp_launch.process import prepare
 from acp_launch.waits import stretch
 
-SHELL = ("/bin/sh", "-c", '"$@" &', "sh")
+BACKGROUND = '"$@" &'
 WITHIN = stretch(5.0)  # seconds; a shell takes milliseconds
 
 
@@ -28,7 +28,7 @@ def start(argv: Sequence[str], env: Mapping[str, str]) -> str:
     try:
         with prepare.without_subreaper():
             subprocess.run(
-                [*SHELL, *argv],
+                ["/bin/sh", "-c", prepare.limit_words() + BACKGROUND, "sh", *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -29,9 +29,10 @@ once a process held: it was READY for `min_uptime`, or it had answered something
 that long. Being alive is not enough: a server that dies in every slow handshake would be restarted for ever.
 
 Where only the connection to a remote server ended and not the server (a session that timed out), and it had held, the
-next is begun at once and not counted. Where every other would end the same way (a wrong password), the server is
-FAILED at once; so is one that has answered other requests but no handshake within `start`, as it had time to be busy.
-A remote server's restarts are not limited by default, as a network may be away for hours.
+next is begun at once and not counted; so is one to the server host, whether it had held or not. Where every other
+would end the same way (a wrong password), the server is FAILED at once; so is one that has answered other requests but
+no handshake within `start`, as it had time to be busy. A remote server's restarts are not limited by default, as a
+network may be away for hours.
 
 A server of which no process has ever answered is started at most three times, with the first pauses: a wrong command
 line is more likely than a bad moment, and the user who waits for it should know soon.
@@ -279,15 +280,17 @@ class Condemned(Event, frozen=True):
         return replace(life, verdict=life.verdict or self.why)
 
 
-Follows = Literal["judged", "again", "never"]
+Follows = Literal["judged", "again", "anew", "needed", "never"]
 
 
 class Ended(Event, frozen=True):
     """Its process has ended; `how` completes "the server …". Or it could not be started, and `reason` says why.
 
     `follows`: another process is started as its policy judges; again, because only the connection ended and not the
-    server; or never, because that would end the same way. The next start comes `pause` seconds later or more, and
-    `jitter` is how much longer any pause is, as a share of it. `fault` tells verbs why a remote server is of no use.
+    server, and it had held; anew, also if it had not, because the server host has ended; once it is needed, because the
+    user has ended it; or never, because that would end the same way. The next start comes `pause` seconds later or
+    more, and `jitter` is how much longer any pause is, as a share of it. `fault` tells verbs why a remote server is of
+    no use.
     """
 
     how: str = ""
@@ -415,13 +418,15 @@ def _held(life: Life, now: float) -> bool:
 
 
 def _judged(life: Life, end: Ended, now: float) -> Life:
-    if life.is_unused and not life.verdict:
-        return replace(life, state="asleep", since=now, pause=None, exit="", is_unused=False)
+    if (life.is_unused or end.follows == "needed") and not life.verdict:
+        exit = "" if life.is_unused else life.exit
+        return replace(life, state="asleep", since=now, pause=None, exit=exit, is_unused=False)
     policy, is_clean = life.restart.policy, end.is_clean and not life.verdict
     is_late = life.verdict.startswith(OVERDUE) and isinstance(life.restart, RemoteRestart)
     if end.follows == "never" or (is_late and life.is_proven and not life.is_met):
         return replace(life, state="failed", since=now)
-    if end.follows == "again" and not life.verdict and _held(life, now):
+    is_innocent = end.follows == "anew" or (end.follows == "again" and _held(life, now))
+    if is_innocent and not life.verdict:
         return replace(life, state="resting", since=now, pause=end.pause)
     if policy == "never" or (policy == "on-failure" and is_clean):
         reason = life.reason or f"its restart policy is {policy}"

@@ -15,6 +15,7 @@ from io import FileIO
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+import msgspec
 from msgspec import Struct
 
 from acp_launch.private import make_digest
@@ -25,6 +26,7 @@ from acp_launch.secret.redact import redactor
 #
 #     20261121T121300.123Z-4711+demo.log          an agent's
 #     20261121T121300.123Z-4711+demo+github.log   its server's; github#2 for a second process of it
+#     …+github.log.shared                         where the stderr of a process that launches share is kept
 #
 # Before the first `+` is the launch: when it began (UTC, so that names sort by age), its pid, and a digest of its
 # project, if it has one: 20261121T121300.123Z-4711-1a2b… Characters of the two names other than letters, digits and
@@ -33,6 +35,7 @@ from acp_launch.secret.redact import redactor
 
 SUFFIX = ".log"
 OLDER = ".1"  # after the suffix of a file that was full
+SHARED = ".shared"  # after the suffix of a file that only says where another one is
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
 _SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-[0-9a-f]{{32}})?)\+([^+]+)(?:\+([^+]+))?\.log")
@@ -112,15 +115,15 @@ def logs(directory: Path) -> dict[Path, LogName]:
     A path may not exist for a moment, while a full file is renamed.
     """
     found = {file.with_name(file.name.removesuffix(OLDER)) for file in _files(directory)}
-    names = {file: name for file in found if (name := read(file.name))}
-    return dict(sorted(names.items(), key=lambda item: (item[1].launch, item[1].profile, item[1].server)))
+    names = {file: name for file in found if (name := read(file.name.removesuffix(SHARED)))}
+    return dict(sorted(names.items(), key=lambda item: (item[1].launch, item[1].profile, item[1].server, item[0].name)))
 
 
 def forget_the_oldest(directory: Path, launch: str) -> None:
     """Make room for `launch`: remove all files of launches beyond the newest `KEPT`."""
     launches: dict[str, list[Path]] = {}
     for file in sorted(_files(directory)):
-        if name := read(file.name.removesuffix(OLDER)):
+        if name := read(file.name.removesuffix(OLDER).removesuffix(SHARED)):
             launches.setdefault(name.launch, []).append(file)
     launches.pop(launch, None)
     for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
@@ -133,7 +136,9 @@ def _files(directory: Path) -> Iterator[Path]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.name.endswith((SUFFIX, SUFFIX + OLDER)) and entry.is_file(follow_symlinks=False):
+                if entry.name.endswith((SUFFIX, SUFFIX + OLDER, SUFFIX + SHARED)) and entry.is_file(
+                    follow_symlinks=False
+                ):
                     yield directory / entry.name
     except OSError:
         return  # nothing was logged yet, or the directory cannot be read
@@ -186,6 +191,15 @@ class LogFile:
         self._begin()
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
+
+    def share(self, file: Path, offset: int) -> None:
+        """Say that `file` is this child's log from there on; that of a process which launches share is kept once."""
+        inode = file.stat().st_ino if offset else 0  # it may not be there before its first byte
+        place = Shared(str(file), inode, offset)
+        self._begin()
+        descriptor = os.open(f"{self._file}{SHARED}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "ab") as notes:
+            notes.write(msgspec.json.encode(place) + b"\n")
 
     def close(self) -> None:
         self._is_closed = True
@@ -272,11 +286,19 @@ class ServerLogs:
 CHUNK = 256 * 1024  # bytes
 
 
-class LogReader:
-    """Reads one log from its beginning, over every file it fills."""
+class Shared(Struct, frozen=True):
+    """A place in another log. `inode` is its file, 0 for the beginning of whatever is there."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: str
+    inode: int = 0
+    offset: int = 0
+
+
+class LogReader:
+    """Reads one log from its beginning, or from a place in it, over every file it fills."""
+
+    def __init__(self, file: Path, place: Shared | None = None) -> None:
+        self._file, self._place = file, place
         self._older = Path(f"{file}{OLDER}")
         self._sources: list[FileIO] = []  # the last one is the one that grows
         self._open: list[bytes] = []  # pieces of the line without an end so far
@@ -322,7 +344,18 @@ class LogReader:
         current = self._new(self._file)
         if current or not self._sources:
             older = self._new(self._older, current)
-            self._sources += [source for source in (older, current) if source]
+            self._sources += self._from_place([source for source in (older, current) if source])
+
+    def _from_place(self, found: list[FileIO]) -> list[FileIO]:
+        place, self._place = self._place, None
+        for index, source in enumerate(found):
+            seen = os.fstat(source.fileno())
+            if place is not None and seen.st_ino == place.inode and seen.st_size >= place.offset:
+                source.seek(place.offset)
+                for before in found[:index]:
+                    before.close()
+                return found[index:]
+        return found
 
     def _new(self, file: Path, *known: FileIO | None) -> FileIO | None:
         """Open the file, unless it is gone, not a regular file, `known`, or already open."""
@@ -337,6 +370,38 @@ class LogReader:
             found.close()
             return None
         return found
+
+
+class SharedLogReader:
+    """Reads the logs that a file with places names, one after the other."""
+
+    def __init__(self, file: Path) -> None:
+        self._places, self._trails = LogReader(file), list[LogReader]()
+
+    @property
+    def is_within_a_line(self) -> bool:
+        return any(trail.is_within_a_line for trail in self._trails)
+
+    def lines(self) -> Iterator[bytes]:
+        """As of a `LogReader`."""
+        for line in self._places.lines():
+            with suppress(msgspec.MsgspecError):
+                place = msgspec.json.decode(line, type=Shared)
+                self._trails.append(LogReader(Path(place.file), place))
+        for trail in self._trails:
+            yield from trail.lines()
+
+    def rest(self) -> bytes:
+        return b"\n".join(filter(None, [trail.rest() for trail in self._trails]))
+
+    def close(self) -> None:
+        for trail in (self._places, *self._trails):
+            trail.close()
+
+
+def open_log(file: Path) -> LogReader | SharedLogReader:
+    """Return what reads a log of `logs`."""
+    return SharedLogReader(file) if file.name.endswith(SHARED) else LogReader(file)
 
 
 def _without_waiting(file: str, flags: int) -> int:

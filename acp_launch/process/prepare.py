@@ -98,6 +98,11 @@ def give_back_limit(pid: int) -> None:
         return  # it is gone, or runs as another user: neither needs it
 
 
+def limit_words() -> str:
+    """Return what gives a shell our original limit, and what it starts; empty if ours is that."""
+    return "" if _soft_limit_before is None else f"ulimit -S -n {_soft_limit_before}; "
+
+
 def _children_now() -> frozenset[Process]:
     listing = table()
     return frozenset(seen for pid in listing.children(os.getpid()) if (seen := listing.read(pid)))

@@ -23,6 +23,7 @@ from acp_launch.profile.values import (
     PORT,
     REGISTERED,
     SETTING,
+    SHARED,
     SWITCHED,
     TRUTH,
     UNATTENDED,
@@ -40,6 +41,7 @@ Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 Inherit = Literal["all", "minimal"] | Sequence[str]
 Start = Literal["eager", "lazy"]
+Share = Literal[False, "launch", "user"]  # `true` is read as `launch`
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
     "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -47,6 +49,7 @@ ProtocolPin = Literal[
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
 _DOWNLOAD, _LONGEST_REMOTE_PAUSE = Duration(600), Duration(30)  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE, _MIN_UPTIME, _START = Duration(0.2), Duration(10), Duration(10), Duration(30)  # seconds
+USER_IDLE = Duration(120)  # `idle` of a server with `share: user` that sets none
 
 
 class Timeouts(Shape, frozen=True, kw_only=True):
@@ -196,9 +199,11 @@ class Server(Shape, frozen=True, kw_only=True):
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""
     idle: Duration | None = None
-    """After how long without use it is stopped, until its next use. Default: never."""
-    share: Annotated[bool, TRUTH] = False
-    """Whether all sessions of the agent use one process of it, or one connection to it."""
+    """After how long without use it is stopped, until its next use. Default: never; with `share: user` 2m after the
+    last launch has left it."""
+    share: Annotated[Share, SHARED] = False
+    """Who uses one process of it, or one connection to it: all sessions of the agent (`launch`, or `true`), or all
+    launches of yours with the same server (`user`)."""
 
 
 class StdioServer(Server, frozen=True, kw_only=True):

@@ -216,17 +216,26 @@ def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         for where, glob in _items((*path, "tools", key), tools.get(key)):
             if not glob.strip():
                 yield Fault(where, "the tool's name is empty", "write a name, or a glob: get_*")
-    if server.get("share") is True and server.get("session_elevation", "off") != "off":
-        what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
-        yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)
+    yield from _sharing(server, path)
     if server.get("bridge") is False:
         yield from _idle_supervision(server, path)
+
+
+def _sharing(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    share = server.get("share")
+    if share in (True, "launch", "user") and server.get("session_elevation", "off") != "off":
+        what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
+        yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)
+    if share == "user" and "url" in server:
+        what = "only a server that acp-launch starts has one process for all launches"
+        yield Fault((*path, "share"), what, "write launch: one connection for all sessions of the agent")
 
 
 def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Report supervision keys of a server that the agent starts or connects to itself.
 
-    Hidden tools are an error, since the restriction would not be enforced. Other keys are only without effect.
+    Hidden tools are an error, since the restriction would not be enforced; so is a process for all launches. Other keys
+    are only without effect.
     """
     for key in SUPERVISION:
         if key not in server:
@@ -237,6 +246,8 @@ def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fa
             yield Fault(
                 (*path, key), what + "acp-launch cannot hide its tools", "remove tools, or bridge: false", at_key=True
             )
+        elif server[key] == "user":
+            yield Fault((*path, key), what + "launches cannot share it", "remove share, or bridge: false", at_key=True)
         else:
             yield Fault((*path, key), what + f'"{key}" has no effect', "remove it", at_key=True, severity="warning")
 

@@ -33,19 +33,20 @@ MOST = 100  # the largest factor; a larger number is most likely a mistake
 class Scalar(Struct, frozen=True):
     """An annotation for one kind of value, as in `Annotated[int, COUNT]`.
 
-    `accepts` decides, `schema` is the same for editors. Values are not converted: `"5"` is text, and `1` is not a truth
-    value.
+    `accepts` decides, `schema` is the same for editors. `"5"` is text, and `1` is not a truth value. `read` says what a
+    value stands for.
     """
 
     expected: str
     fix: str
     accepts: Callable[[Any], bool]
     schema: Mapping[str, Any]
+    read: Callable[[Any], Any] = lambda value: value
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Return the value; raise Refused if it is not accepted."""
+        """Return what the value stands for; raise Refused if it is not accepted."""
         if self.accepts(value):
-            return value
+            return self.read(value)
         raise Refused(self.expected, value, self.fix)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -102,6 +103,13 @@ FILES = Scalar(
     "write true, false or read",
     lambda value: isinstance(value, bool) or value == "read",
     {"enum": [True, False, "read"]},
+)
+SHARED = Scalar(
+    "false, launch or user",
+    "write false, launch or user",
+    lambda value: isinstance(value, bool) or value in ("launch", "user"),
+    {"enum": [False, "launch", "user", True]},
+    lambda value: "launch" if value is True else value,
 )
 
 

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acp_launch.bridge.multiplexer import LEVELS, STATELESS, UNANSWERED, USUAL, Multiplexer
+from acp_launch.bridge.conversation import GIVEN_UP
+from acp_launch.bridge.multiplexer import LEVELS, STATELESS, UNANSWERED, UNCLEAR, USUAL, Multiplexer
 from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, answer, ask, call, line, tell
 
 UPDATED, SAID = "notifications/resources/updated", "notifications/message"
@@ -23,6 +24,10 @@ class Sides:
         self.server: list[Json] = []
         self.sessions: dict[int, list[Json]] = {}
         self.multiplexer = Multiplexer(self)
+        self.has_given_up = False
+
+    def give_up(self) -> None:
+        self.has_given_up = True
 
     def to_server(self, line: bytes) -> None:
         self.server.append(json.loads(line))
@@ -30,14 +35,14 @@ class Sides:
     def to_session(self, session: int, line: bytes) -> None:
         self.sessions[session].append(json.loads(line))
 
-    def join(self) -> int:
-        session = self.multiplexer.joins()
+    def join(self, launch: str = "") -> int:
+        session = self.multiplexer.joins(launch)
         self.sessions[session] = []
         return session
 
-    def opened(self, **capabilities: Any) -> int:
+    def opened(self, launch: str = "", **capabilities: Any) -> int:
         """Another session, whose handshake is done."""
-        session = self.join()
+        session = self.join(launch)
         self.says(session, hello(**capabilities), INITIALIZED)
         if self.server and self.server[0].get("method") == "initialize":
             self.hears(answer(self.server[0]["id"], HELLO))
@@ -142,6 +147,55 @@ def test_a_question_is_for_the_first_that_can_answer_it_and_never_about_a_call_o
     sides.hears(ask(4, "sampling/createMessage"))
     assert sides.session_hears(able) == sides.session_hears(unable) == []
     assert sides.server_hears()[-1]["error"]["message"] == UNANSWERED
+
+
+def test_a_question_goes_to_the_launch_with_open_calls_if_exactly_one_has_any() -> None:
+    sides = Sides()
+    one, two = sides.opened("a", sampling={}), sides.opened("b", sampling={})
+    sides.hears(ask(1, "sampling/createMessage"))
+    sides.says(one, call(1))
+    sides.hears(ask(2, "sampling/createMessage"))
+    assert sides.session_hears(one) == [ask(2, "sampling/createMessage")]
+    sides.says(two, call(1))
+    sides.hears(ask(3, "sampling/createMessage"))
+    refused = [each["error"]["message"] for each in sides.server_hears() if "error" in each]
+    assert refused == [UNCLEAR, UNCLEAR]
+    assert (sides.session_hears(one), sides.session_hears(two)) == ([], [])
+
+
+def test_every_launch_may_say_the_roots_as_all_have_the_same() -> None:
+    sides = Sides()
+    one, two = sides.opened("a", roots={}), sides.opened("b", roots={})
+    sides.hears(ask(1, "roots/list"))
+    assert [*sides.session_hears(one), *sides.session_hears(two)] == [ask(1, "roots/list")]
+
+
+def test_log_messages_go_to_the_launches_that_asked_for_them() -> None:
+    sides = Sides()
+    one, two = sides.opened("a"), sides.opened("b")
+    said = tell(SAID, level="error", data="x")
+    sides.hears(said)
+    assert (sides.session_hears(one), sides.session_hears(two)) == ([], [])
+    sides.says(two, ask(1, "logging/setLevel", level="warning"))
+    sides.hears(said, tell(SAID, level="info", data="y"))
+    assert (sides.session_hears(one), sides.session_hears(two)) == ([], [said])
+
+
+@pytest.mark.parametrize(("launch", "is_over"), [("a", False), ("b", True)])
+def test_a_server_is_given_up_unless_another_launch_has_a_call(launch: str, is_over: bool) -> None:
+    sides = Sides()
+    one, two = sides.opened(launch), sides.opened("b")
+    sides.says(one, call(1))
+    sides.multiplexer.says(two, GIVEN_UP)
+    assert sides.has_given_up is is_over
+
+
+def test_no_agent_gives_a_server_up() -> None:
+    sides = Sides()
+    one = sides.opened()
+    sides.multiplexer.says(one, GIVEN_UP)
+    assert not sides.has_given_up
+    assert [each["error"]["code"] for each in sides.session_hears(one)] == [-32700]
 
 
 def test_a_question_that_the_server_takes_back_is_taken_back_where_it_was() -> None:

@@ -16,7 +16,7 @@ from tests.bridge.test_servers import Told, plan
 from tests.looped import looped
 from tests.patience import PATIENCE
 
-SHARED = replace(plan("polite"), share=True)
+SHARED = replace(plan("polite"), share="launch")
 
 
 def needs() -> ServerNeeds:

@@ -394,3 +394,37 @@ def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: 
         "callback_port": 8976,
     }
     assert wiki["oauth"] == {**dict.fromkeys(docs["oauth"]), "scopes": []}
+
+
+def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        'version: 1\nagent: {command: "${python}"}\nmcp_servers:\n'
+        '  here: {command: "${python}", share: user}\n'
+        '  apart: {command: "${python}", share: user, cwd: "${project}", idle: 5m, env: {TOKEN: "${secret:t}"}}\n'
+        '  session: {command: "${python}", share: user, roots: session, inherit_env: [LANG, AWS_*]}\n'
+    )
+    environ = {"PATH": "/bin", "LANG": "C", "TERM": "xterm", "AWS_PROFILE": "dev"}
+    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ=environ)
+    assert made.plan is not None and not made.problems
+    lines = as_text(made.plan, verbose=True).replace(f"{tmp_path}/", "").splitlines()
+    same = "             the same are command, arguments, directory{}, protocol, restart, timeouts.start,"
+    shared = [line for at, line in enumerate(lines) if "  shared  " in "".join(lines[max(0, at - 2) : at + 1])]
+    assert shared == [
+        "  shared     one process for all your launches with this server in this directory; with cwd in those of any"
+        "  p.yaml:4:39",
+        same.format(""),
+        "             and the variables LANG, PATH",
+        "  shared     one process for all your launches with this server  p.yaml:5:40",
+        same.format(""),
+        "             and the variables LANG, PATH, TOKEN",
+        "  shared     one process for all your launches with this server in this directory; with cwd in those of any"
+        "  p.yaml:6:42",
+        same.format(", the session's directories"),
+        "             and the variables AWS_PROFILE, LANG",
+    ]
+    assert [line.strip() for line in lines if "  idle  " in line] == [
+        "idle       it ends 2m after the last launch has left it",
+        "idle       it ends 5m after the last launch has left it  p.yaml:5:71",
+        "idle       it ends 2m after the last launch has left it",
+    ]
+    assert [server["share"] for server in plan_json(made.plan)["mcp_servers"]] == ["user"] * 3

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import read_result
-from acp_launch.mcp.message import VERSIONS, read_server, read_tools
+from acp_launch.mcp.message import VERSIONS, read_server, read_tools, renumber
 
 LABEL = 'the MCP server "x"'
 
@@ -84,3 +84,31 @@ def test_structured_content_is_shown_where_no_text_says_the_same() -> None:
 @pytest.mark.parametrize(("said", "is_error"), [(True, True), (False, False), ("yes", False), (None, False)])
 def test_only_true_marks_an_error(said: object, is_error: bool) -> None:
     assert read_result(Raw(b""), {"isError": said}).is_error is is_error
+
+
+@pytest.mark.parametrize(
+    ("line", "ours", "token"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"x"}', b'{"jsonrpc":"2.0","id":77,"method":"x"}', None),
+        (b'{"id":"a","method":"x"}', b'{"id":77,"method":"x"}', None),
+        (b'{"id":5,"method":"x","id":6}', b'{"id":5,"method":"x","id":77}', None),
+        (b'{"id":5,"method":"x","\\u0069d":6}', b'{"id":5,"method":"x","\\u0069d":77}', None),
+        (b'{"id":5,"params":{"a":{"id":1}}}', b'{"id":77,"params":{"a":{"id":1}}}', None),
+        (
+            b'{"id":5,"params":{"_meta":{"progressToken":"t"}}}',
+            b'{"id":77,"params":{"_meta":{"progressToken":77}}}',
+            b'"t"',
+        ),
+        (
+            b'{"id":5,"params":{"_meta":{"\\u0070rogressToken":3}}}',
+            b'{"id":77,"params":{"_meta":{"\\u0070rogressToken":77}}}',
+            b"3",
+        ),
+        (b'{"id":5,"params":{"progressToken":3}}', b'{"id":77,"params":{"progressToken":3}}', None),
+    ],
+)
+def test_a_request_gets_an_id_and_a_token_of_ours_however_it_is_written(
+    line: bytes, ours: bytes, token: bytes | None
+) -> None:
+    given, own = renumber(line, 77)
+    assert (given, None if own is None else bytes(own)) == (ours, token)

@@ -550,6 +550,17 @@ def test_connections_that_end_at_once_again_and_again_are_judged_like_crashes() 
     assert (now.pause, now.used) == (0.4, 2)
 
 
+def test_the_end_of_the_server_host_is_not_the_server_s_whenever_it_comes() -> None:
+    now = after([(0, Started()), (0, Ready()), (1, Ended("lost its server host", follows="anew"))])
+    assert (now.state, now.pause, now.used) == ("resting", 0.0, 0)
+
+
+def test_a_process_that_the_user_has_ended_is_started_once_it_is_needed() -> None:
+    now = after([(0, Started()), (0, Ready()), (1, Ended("was ended", follows="needed"))])
+    assert (now.state, now.exit) == ("asleep", "was ended")
+    assert step(now, Needed(), 2).state == "resting"
+
+
 @pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
 def test_what_every_other_process_would_suffer_too_fails_the_server_at_once(policy: RestartPolicy) -> None:
     now = after([(0, Started()), (1, Ready()), (50, REFUSED)], Restart(policy=policy))

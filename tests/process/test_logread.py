@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.process import logs
-from acp_launch.process.logs import LogFile, LogReader
+from acp_launch.process.logs import LogFile, LogReader, SharedLogReader, open_log
 
 LAUNCH = "20200101T000000.000Z-1"
 
@@ -132,3 +133,62 @@ def test_what_is_no_file_has_no_lines_and_is_not_waited_for(trail: LogReader, tm
     os.mkfifo(tmp_path / f"{LAUNCH}+p.log")
     (tmp_path / f"{LAUNCH}+p.log.1").symlink_to("/dev/null")
     assert read(trail) == []
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[LogFile]:
+    """The log of a launch's server, whose process is shared."""
+    made = LogFile(tmp_path, "p", "s", launch=LAUNCH)
+    yield made
+    made.close()
+
+
+def share(own: LogFile, file: Path) -> None:
+    own.share(file, file.stat().st_size if file.exists() else 0)
+
+
+@contextmanager
+def shared(directory: Path) -> Iterator[SharedLogReader]:
+    (file,) = [file for file in logs.logs(directory) if file.name.endswith(logs.SHARED)]
+    with closing(open_log(file)) as found:
+        assert isinstance(found, SharedLogReader)
+        yield found
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 9])
+@pytest.mark.parametrize("after", [0, 1, 4, 5])
+def test_a_shared_log_is_seen_from_when_the_launch_joined(
+    before: int, after: int, tmp_path: Path, log: LogFile, own: LogFile
+) -> None:
+    """Also if it was full before, or is afterwards."""
+    say(log, *range(before))
+    share(own, tmp_path / f"{LAUNCH}+p.log")
+    say(log, *range(before, before + after))
+    with shared(tmp_path) as found:
+        assert [int(line) for line in found.lines()] == [*range(before, before + after)]
+        say(log, 1000)
+        assert [int(line) for line in found.lines()] == [1000]
+
+
+def test_a_launch_that_joins_again_sees_both(tmp_path: Path, log: LogFile, own: LogFile) -> None:
+    say(log, 1)
+    share(own, tmp_path / f"{LAUNCH}+p.log")
+    say(log, 2)
+    with shared(tmp_path) as found, closing(LogFile(tmp_path, "q", launch=LAUNCH)) as other:
+        assert list(found.lines()) == [b"0002"]
+        share(own, tmp_path / f"{LAUNCH}+q.log")  # which is there with its first byte
+        assert list(found.lines()) == []
+        other(b"again\nincomplete")
+        assert list(found.lines()) == [b"again"]
+        assert found.is_within_a_line
+        assert found.rest() == b"incomplete"
+
+
+def test_a_place_is_for_the_user_alone_and_goes_with_its_launch(tmp_path: Path, log: LogFile, own: LogFile) -> None:
+    share(own, tmp_path / f"{LAUNCH}+p.log")
+    (place,) = tmp_path.glob("*.shared")
+    assert place.stat().st_mode & 0o777 == 0o600
+    for number in range(logs.KEPT):
+        with closing(LogFile(tmp_path, "p", launch=f"20210101T000000.{number:03}Z-1")) as newer:
+            newer(b"x")
+    assert list(tmp_path.glob("*.shared")) == []

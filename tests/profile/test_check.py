@@ -137,6 +137,29 @@ def test_a_good_profile_becomes_typed_values() -> None:
                 "with it, which none of them can resume alone\n    fix: remove it, or share"
             ],
         ),
+        ("share: launch", []),
+        ("share: user, idle: 5m", []),
+        (
+            "share: user, session_elevation: probe",
+            [
+                "f.yaml:4:32: mcp_servers.s.session_elevation: the sessions of a shared server have one conversation "
+                "with it, which none of them can resume alone\n    fix: remove it, or share"
+            ],
+        ),
+        (
+            "share: user, bridge: false",
+            [
+                "f.yaml:4:19: mcp_servers.s.share: the agent starts this server itself (bridge: false), so launches "
+                "cannot share it\n    fix: remove share, or bridge: false"
+            ],
+        ),
+        (
+            "share: team",
+            [
+                'f.yaml:4:26: mcp_servers.s.share: expected false, launch or user, found the text "team"'
+                "\n    fix: write false, launch or user"
+            ],
+        ),
         (
             "start: late",
             [
@@ -155,6 +178,22 @@ def test_a_good_profile_becomes_typed_values() -> None:
 )
 def test_a_server_may_be_lazy_or_shared(keys: str, expected: list[str]) -> None:
     assert complaints(with_server(f"{{command: x, {keys}}}")) == expected
+
+
+def test_a_remote_server_is_shared_within_a_launch_only() -> None:
+    assert complaints(with_server("{type: http, url: https://x, share: user}")) == [
+        "f.yaml:4:42: mcp_servers.s.share: only a server that acp-launch starts has one process for all launches\n"
+        "    fix: write launch: one connection for all sessions of the agent"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [("false", False), ("true", "launch"), ("launch", "launch"), ("user",) * 2]
+)
+def test_true_shares_within_a_launch(written: str, read: str | bool) -> None:
+    profile = checked(with_server(f"{{command: x, share: {written}}}")).profile
+    assert profile is not None
+    assert profile.mcp_servers["s"].share == read
 
 
 def test_a_server_of_one_word_has_the_documented_defaults() -> None:

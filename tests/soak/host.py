@@ -11,18 +11,22 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
+from acp_launch.host.shared import share_server
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
 from acp_launch.process.lifecycle import Change
-from acp_launch.profile.model import Backoff, Restart, ServerTimeouts
+from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Share
+from acp_launch.settings.load import directory
 from tests.bridge.observing import Silent
 
 SERVER = Path(__file__).with_name("server.py")
@@ -37,6 +41,8 @@ class Wished(Struct, kw_only=True):
     pause: float = 0.001
     call: float | None = None
     start: float = 30.0
+    share: Share = False
+    file: str = str(SERVER)
 
 
 class Wish(Struct, kw_only=True):
@@ -51,13 +57,15 @@ def plan(wished: Wished) -> StdioPlan:
     return StdioPlan(
         name=wished.name,
         command=Path(sys.executable),
-        args=tuple(Value((arg,), Origin("soak")) for arg in ("-I", "-S", str(SERVER), *wished.args)),
+        args=tuple(Value((arg,), Origin("soak")) for arg in ("-I", "-S", wished.file, *wished.args)),
         env={},
         cwd=Path("/"),
         restart=Restart(max=wished.restarts, backoff=Backoff(initial=pause, max=pause), min_uptime=Duration(3600)),
         timeouts=ServerTimeouts(
             start=Duration(wished.start), call=None if wished.call is None else Duration(wished.call)
         ),
+        share=wished.share,
+        idle=Duration(0.1) if wished.share == "user" else None,
     )
 
 
@@ -105,7 +113,9 @@ class Telling(Silent):
 
 
 def needs(wish: Wish) -> ServerNeeds:
-    return ServerNeeds(secrets={}, directories=(Path("/"),), max_line=wish.max_line, hurry=asyncio.Event())
+    share = partial(share_server, directory("STATE"), "soak", wish.max_line)
+    needs = ServerNeeds(secrets={}, directories=(Path("/"),), max_line=wish.max_line, hurry=asyncio.Event())
+    return replace(needs, share=share)
 
 
 async def until_stdin_ends() -> None:

@@ -1,0 +1,254 @@
+"""
+A server that launches share (`share: user`), as one launch sees it: the connection to its process in the server host.
+
+    launch   !share SharedRequest     once; then lines of MCP, both ways
+             !given-up                before it leaves: a call took too long
+    host     !joined Joined           once the process was started
+             !ended SharedEnd         it will not be started again
+
+No agent and no server can send a line that begins with `!`, as only messages pass an exchange. The host is started by
+the first launch that needs it. If it is killed, the launches' connections end, and each begins again as it began.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.bridge.link import Link, LinkEnd, LinkUser
+from acp_launch.errors import AgentError, StateError
+from acp_launch.host.place import find_server_host, hold_place, server_host_state
+from acp_launch.plan.model import StdioPlan
+from acp_launch.plan.shared import SharedServer, as_plain, shared_server
+from acp_launch.process import detached, prepare
+from acp_launch.process.lifecycle import Ended
+from acp_launch.process.logs import LogFile
+from acp_launch.process.program import may_fetch
+from acp_launch.process.tree import StopOutcome
+from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.regex import regex
+from acp_launch.secret.value import Secret
+from acp_launch.waits import stretch
+
+SHARE, JOINED, ENDED = b"!share ", b"!joined ", b"!ended "
+STARTING = "starting"  # the place of the launch that starts the host
+LONGEST = stretch(10.0)  # seconds for the host to start
+AGAIN = stretch(3.0)  # seconds until it is started once more
+LOOK = 0.02  # seconds between two looks for it
+REST = 0.2  # seconds before a launch looks for another host
+# The host's environment. Variables of servers come from the launches.
+INHERITED = regex(
+    r"HOME|PATH|USER|LOGNAME|LANG|LC_ALL|TMPDIR|XDG_RUNTIME_DIR|XDG_(CONFIG|STATE|CACHE)_HOME"
+    r"|ACP_LAUNCH_((CONFIG|STATE|CACHE)_DIR|TEST_PATIENCE)"
+)
+
+
+class SharedRequest(Struct, frozen=True, kw_only=True):
+    """What a launch asks for, beside the server. `directories` are its roots, if its agent declares any."""
+
+    label: str
+    launch: str
+    pid: int
+    directories: tuple[str, ...]
+
+
+class Joined(Struct, frozen=True, kw_only=True):
+    """The process that it has got. Its stderr is in the file `log`, for this launch from `offset` on."""
+
+    pid: int | None
+    log: str
+    offset: int
+
+
+class SharedEnd(Struct, frozen=True, kw_only=True):
+    """How a process has ended for good, and the last lines of its stderr."""
+
+    ended: Ended
+    detail: tuple[str, ...] = ()
+
+
+class SharedProgram(Struct, frozen=True, kw_only=True):
+    """A server that is started in the server host, with its secrets revealed. Its repr shows only the name.
+
+    `state` is the user's state directory.
+    """
+
+    name: str
+    server: SharedServer
+    request: SharedRequest
+    state: Path
+    max_line: int
+
+    @property
+    def may_fetch(self) -> bool:
+        return may_fetch(self.server.argv)
+
+    @asynccontextmanager
+    async def begin(self, *, restarts: int, log: Callable[[bytes], None] | None) -> "AsyncIterator[SharedProcess]":
+        try:
+            line = await _reach(self.state)
+        except StateError as error:
+            raise AgentError(error.message, fix=error.fix) from error
+        with line:
+            process = SharedProcess(line, self, log)
+            try:
+                yield process
+            finally:
+                process.close()
+
+    def __repr__(self) -> str:
+        return f"SharedProgram({self.name!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
+        return [("name", self.name)]
+
+
+def share_server(
+    state: Path,
+    label: str,
+    max_line: int,
+    plan: StdioPlan,
+    name: str,
+    secrets: Mapping[str, Secret],
+    directories: Sequence[Path],
+) -> SharedProgram:
+    """Return the program of a server that launches share."""
+    request = SharedRequest(
+        label=label, launch=prepare.launch_id(), pid=os.getpid(), directories=tuple(map(str, directories))
+    )
+    server = shared_server(plan, secrets, directories)
+    return SharedProgram(name=name, server=server, request=request, state=state, max_line=max_line)
+
+
+class SharedProcess(Link, LinkUser):
+    """A process of the server host at work for this launch; both a `Running` and its `Lines`."""
+
+    def __init__(self, line: socket.socket, program: SharedProgram, log: Callable[[bytes], None] | None) -> None:
+        self.hurry = asyncio.Event()
+        self.pid: int | None = None
+        self.end: Ended | None = None
+        self._log, self._detail = log, list[str]()
+        self._over = asyncio.Event()
+        self._line: Callable[[bytes, Envelope | None], None] = lambda line, message: None
+        self._make_room: Callable[[], None] = lambda: None
+        self._tell_burst: Callable[[bool], None] = lambda is_on: None
+        super().__init__(line.fileno(), line.fileno(), self, max_line=program.max_line)
+        asked = {"server": as_plain(program.server), "request": msgspec.to_builtins(program.request)}
+        self.send(SHARE + json.dumps(asked).encode())
+
+    # The interface of a process.
+
+    @property
+    def lines(self) -> "SharedProcess":
+        return self
+
+    @property
+    def is_dead(self) -> bool:
+        return self.end is not None
+
+    @property
+    def unsent(self) -> Sequence[bytes]:
+        return ()
+
+    async def wait(self) -> None:
+        await self._over.wait()
+
+    async def stop(self, *, grace: float) -> StopOutcome:
+        """Leave the process, which goes on for others."""
+        self.close()
+        self._finish(Ended("was left", is_clean=True))
+        return StopOutcome(None, (), ())
+
+    def stderr_tail(self) -> list[str]:
+        return self._detail
+
+    def listen(
+        self,
+        line: Callable[[bytes, Envelope | None], None],
+        room: Callable[[], None] = lambda: None,
+        burst: Callable[[bool], None] = lambda is_on: None,
+    ) -> None:
+        self._line, self._make_room, self._tell_burst = line, room, burst
+
+    # Its own link.
+
+    def receive(self, line: bytes) -> None:
+        if line[:1] in b"{[":
+            self._line(line, None)
+        elif line.startswith(JOINED):
+            joined = msgspec.json.decode(line[len(JOINED) :], type=Joined)
+            self.pid = joined.pid
+            if isinstance(self._log, LogFile):
+                with suppress(OSError, ValueError):  # as for its own output, which is not written then
+                    self._log.share(Path(joined.log), joined.offset)
+        elif line.startswith(ENDED):
+            end = msgspec.json.decode(line[len(ENDED) :], type=SharedEnd)
+            self._detail = list(end.detail)
+            self._finish(end.ended)
+
+    def over(self, end: LinkEnd) -> None:
+        lost = Ended("lost its server host", follows="anew", pause=REST)
+        self._finish(Ended(end.why) if end.is_fault else lost)
+
+    def room(self) -> None:
+        self._make_room()
+
+    def burst(self, is_on: bool) -> None:
+        self._tell_burst(is_on)
+
+    def fail(self, error: Exception) -> None:
+        self._finish(Ended(reason=f"its server host does not speak as it should: {error}"))
+
+    def _finish(self, end: Ended) -> None:
+        self.end = self.end or end
+        self._over.set()
+
+
+async def _reach(state: Path) -> socket.socket:
+    """Connect to the server host, and start it if there is none; of launches that find none, one starts it.
+
+    Raises:
+        AgentError: it cannot be reached.
+    """
+    now = asyncio.get_running_loop().time
+    begun, again, is_ours = now(), 0.0, False
+    with ExitStack() as held:
+        while (line := _knock(state)) is None:
+            is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
+            if is_ours and now() >= again:
+                again = now() + AGAIN
+                if why := _start():
+                    raise AgentError(f"the server host could not be started: {why}")
+            if now() > begun + LONGEST:
+                note = find_server_host(state)
+                fix = f"it may be stopped: kill -CONT {note.pid}" if note else ""
+                raise AgentError(f"the server host did not start within {LONGEST:g} s", fix=fix)
+            await asyncio.sleep(LOOK)
+    return line
+
+
+def _knock(state: Path) -> socket.socket | None:
+    note = find_server_host(state)
+    if note is None:
+        return None
+    line = socket.socket(socket.AF_UNIX)
+    line.setblocking(False)
+    try:
+        line.connect(note.socket)
+    except OSError:  # it has just ended, or is busy
+        line.close()
+        return None
+    return line
+
+
+def _start() -> str:
+    """Start the host, which nothing of this launch ends; return why it could not be started."""
+    env = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
+    return detached.start([sys.executable, "-P", "-m", "acp_launch.cli.serverhost"], env)

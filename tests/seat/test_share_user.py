@@ -1,0 +1,290 @@
+"""Launches of one user that share a server (docs/profiles.md "Shared servers")."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.host.door import read_shared
+from acp_launch.host.place import HostNote, find_server_host
+from tests.cli.launcher import AGENTS
+from tests.patience import PATIENCE
+from tests.seat.stage import Json, Play, Stage
+from tests.seat.test_restart import AT_ONCE
+
+IDLE = "100ms"
+
+
+def shared(stage: Stage, temper: str = "polite", **keys: Any) -> Json:
+    return {temper: stage.server(temper, **{"share": "user", "idle": IDLE, **keys})}
+
+
+def play(stage: Stage, temper: str = "polite", *options: str, **keys: Any) -> AbstractContextManager[Play]:
+    """A launch; not of the fork server, which would hold the server host for a process that it leaves."""
+    return stage.play(*options, servers=shared(stage, temper, **keys), apart=True)
+
+
+def host(stage: Stage) -> HostNote:
+    note = find_server_host(stage.launch.state)
+    assert note is not None
+    return note
+
+
+@pytest.fixture(autouse=True)
+def the_host_ends(stage: Stage) -> Iterator[None]:
+    """Nothing is left once the last launch has ended."""
+    yield
+    note = find_server_host(stage.launch.state)
+    if note is not None:
+        ends(note.pid)
+    stage.roll.all_die()
+
+
+def ends(pid: int) -> None:
+    """Return once this process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], PATIENCE)[0], f"{pid} does not end"
+    finally:
+        os.close(descriptor)
+
+
+def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        assert one.call("polite", "pid") == two.call("polite", "pid")
+        one.ask("polite", "resources/subscribe", uri="test://one")
+        one.ask("polite", "logging/setLevel", level="info")
+        assert two.call("polite", "touch", uri="test://one") == "touched"
+        assert two.call("polite", "log", level="error", text="hello") == "logged"
+        one.expect("polite", "notifications/resources/updated")
+        one.expect("polite", "notifications/message")
+        assert two.do("heard", "polite") == []
+        assert {use.label for each in read_shared(host(stage)) for use in each.uses} == {"run p"}
+        assert second.end().code == 0
+        assert one.call("polite", "add", a=1, b=2) == 3
+        done = first.end()
+    assert done.code == 0, done.err
+    assert len(stage.roll.heard("polite")) == 1
+
+
+def test_a_crash_is_told_to_each_launch_and_the_sessions_go_on(stage: Stage) -> None:
+    with play(stage, "crasher", restart=AT_ONCE) as first, play(stage, "crasher", restart=AT_ONCE) as second:
+        one, two = first.agent, second.agent
+        two.ask("crasher", "resources/subscribe", uri="test://two")
+        one.start("crasher", "wait", path=stage.fifo("never"))
+        stage.roll.hear("crasher").says("waiting")
+        assert two.refused("crasher", "crash")["code"] == -32010
+        assert [answer["error"]["code"] for answer in one.awaits()] == [-32010]
+        assert one.call("crasher", "touch", uri="test://two") == "touched"
+        two.expect("crasher", "notifications/resources/updated")
+        assert one.call("crasher", "pid") == two.call("crasher", "pid")
+        assert (first.end().code, second.end().code) == (0, 0)
+    assert len(stage.roll.heard("crasher")) == 2
+
+
+def test_a_killed_host_is_started_again_and_the_sessions_go_on(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        one.ask("polite", "resources/subscribe", uri="test://one")
+        before = one.call("polite", "pid")
+        two.start("polite", "wait", path=stage.fifo("never"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        os.kill(host(stage).pid, signal.SIGKILL)
+        server.dies()
+        assert [answer["error"]["code"] for answer in two.awaits()] == [-32010]
+        assert one.call("polite", "pid") == two.call("polite", "pid") != before
+        assert two.call("polite", "touch", uri="test://one") == "touched"
+        one.expect("polite", "notifications/resources/updated")
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_launch_that_is_killed_in_a_call_leaves_the_process_to_the_others(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        one.start("polite", "wait", path=stage.fifo("never"))
+        stage.roll.hear("polite").says("waiting")
+        first.running.kill(signal.SIGKILL)
+        assert two.call("polite", "add", a=1, b=2) == 3
+        assert second.end().code == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"env": {"WORD": "b"}},
+        {"args": True},
+        {"cwd": "${project}/sub"},
+        {"restart": {"policy": "always"}},
+        {"timeouts": {"start": "29s"}},
+        {"roots": "session"},
+    ],
+    ids=str,
+)
+def test_what_differs_is_another_process(stage: Stage, other: dict[str, Any]) -> None:
+    (stage.launch.project / "sub").mkdir()
+    given = ["more"] if other.pop("args", False) else []
+    with play(stage, env={"WORD": "a"}) as first:
+        servers = {"polite": stage.server("polite", *given, share="user", idle=IDLE, **{"env": {"WORD": "a"}, **other})}
+        with stage.play(servers=servers, apart=True) as second:
+            assert first.agent.call("polite", "pid") != second.agent.call("polite", "pid")
+            assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_call_that_takes_too_long_ends_no_process_on_which_another_launch_has_a_call(stage: Stage) -> None:
+    limit: Json = {"timeouts": {"call": "300ms"}}
+    with play(stage) as first, stage.play(servers=shared(stage, **limit), apart=True) as second:
+        one, two = first.agent, second.agent
+        one.start("polite", "wait", path=stage.fifo("one"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        assert two.refused("polite", "wait", path=stage.fifo("two"))["code"] == -32011
+        stage.release("one", "done")
+        assert [answer["result"]["content"][0]["text"] for answer in one.awaits()] == ["done"]
+        assert one.call("polite", "pid") == two.call("polite", "pid") == server.pid
+        stage.release("two", "late")
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_launches_with_the_same_secret_share_and_nothing_shows_it(stage: Stage) -> None:
+    secret, other = f"canary-{os.urandom(8).hex()}", f"canary-{os.urandom(8).hex()}"
+    keyed: Json = {"env": {"KEY": "${secret:key}"}}
+    with ExitStack() as launches:
+        plays = []
+        for value in (secret, secret, other):
+            stage.launch.env["ACP_LAUNCH_SECRET_KEY"] = value
+            plays.append(launches.enter_context(play(stage, **keyed)))
+        one, two, three = (each.agent for each in plays)
+        assert one.call("polite", "env_digest", name="KEY") == two.call("polite", "env_digest", name="KEY")
+        assert one.call("polite", "pid") == two.call("polite", "pid") != three.call("polite", "pid")
+        servers = {str(each.pid) for each in stage.roll.heard("polite")}
+        launchers = {str(each.running.process.pid) for each in plays}
+        for value in (secret, other):
+            shown = {pid for pid, said in told() if value.encode() in said}
+            assert shown <= servers | launchers, "only who is given it by the user, and the server"
+        ended = [each.end() for each in plays]
+    for done in ended:
+        assert secret not in done.err + done.out.decode()
+    for file in (each for each in stage.launch.project.parent.rglob("*") if each.is_file()):
+        assert secret.encode() not in file.read_bytes()
+    for file in (each for each in stage.launch.state.parent.rglob("*") if each.is_file()):
+        assert secret.encode() not in file.read_bytes()
+
+
+def told() -> Iterator[tuple[str, bytes]]:
+    """The words and variables of each process that we may read."""
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            with suppress(OSError):
+                yield process.name, (process / name).read_bytes()
+
+
+def test_a_profile_that_is_not_trusted_joins_nothing(stage: Stage) -> None:
+    with play(stage) as first:
+        pid = first.agent.call("polite", "pid")
+        words = [sys.executable, "-m", "acp_launch", "run", "p", "hello"]
+        env = {**stage.launch.env, "ACP_LAUNCH_CONFIG_DIR": str(stage.scratch / "config")}
+        refused = subprocess.run(words, cwd=stage.launch.project, env=env, capture_output=True, text=True, check=False)
+        assert refused.returncode == 7
+        assert str(pid) not in refused.stderr
+        assert [len(each.uses) for each in read_shared(host(stage))] == [1]
+        assert first.end().code == 0
+
+
+def test_agents_that_declare_roots_share_with_those_of_the_same_directories(stage: Stage) -> None:
+    with play(stage, "polite", "roots=/a") as first, play(stage) as second, play(stage, "polite", "roots=/a") as third:
+        one, two, three = first.agent, second.agent, third.agent
+        asked = one.call("polite", "ask", method="roots/list", id=1)
+        assert [root["uri"] for root in asked["result"]["roots"]] == ["file:///a"]
+        assert one.call("polite", "pid") == three.call("polite", "pid") != two.call("polite", "pid")
+        assert [each.end().code for each in (first, second, third)] == [0, 0, 0]
+
+
+def test_a_question_goes_to_the_launch_that_has_a_call_open(stage: Stage) -> None:
+    with play(stage, "polite", "sampling") as first, play(stage, "polite", "sampling") as second:
+        one, two = first.agent, second.agent
+        assert "result" in one.call("polite", "ask", method="sampling/createMessage", id="a")
+        two.start("polite", "wait", path=stage.fifo("one"))
+        stage.roll.hear("polite").says("waiting")
+        refused = one.call("polite", "ask", method="sampling/createMessage", id="b")
+        assert "launches share this server" in refused["error"]["message"]
+        stage.release("one", "done")
+        assert len(two.awaits()) == 1
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_a_server_that_cannot_start_fails_each_launch_as_if_it_were_its_own(stage: Stage) -> None:
+    for _ in range(2):
+        stage.launch.profile("mcp_client", mcp_servers=stage.servers(**shared(stage, "absent")))
+        done = stage.launch.apart("run", "--trust", "p", "obey")
+        assert done.code == 8
+        assert 'the MCP server "absent" failed' in done.err
+
+
+def test_servers_that_the_user_has_ended_are_started_again_with_the_next_call(stage: Stage) -> None:
+    with play(stage) as first:
+        before = first.agent.call("polite", "pid")
+        refused = stage.launch.apart("down", "--servers")
+        assert (refused.code, "run p" in refused.err) == (3, True)
+        assert stage.launch.apart("down", "--servers", "--force").code == 0
+        stage.roll.hear("polite").dies()
+        assert find_server_host(stage.launch.state) is None
+        assert first.agent.call("polite", "pid") != before
+        assert first.end().code == 0
+
+
+def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
+    stage.launch.config.joinpath("profiles").mkdir(parents=True)
+    servers = stage.servers(**shared(stage))
+    places = set()
+    with ExitStack() as launches:
+        for _ in range(2):
+            file = stage.launch.config / "profiles" / "own.yaml"
+            agent = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "mcp_client.py")]}
+            file.write_text(json.dumps({"version": 1, "agent": agent, "mcp_servers": servers}))
+            running = launches.enter_context(
+                stage.launch.start("run", "own", "obey", apart=True, LIVENESS=stage.roll.port)
+            )
+            own = launches.enter_context(stage.enter(running))
+            places.add((own.agent.call("polite", "cwd"), own.agent.call("polite", "pid")))
+            launches.callback(own.end)
+    assert len(places) == 1
+    assert "workdir" in places.pop()[0]
+
+
+def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
+    lazy: Json = {"start": "lazy", "idle": "1m"}
+    for starts in (1, 2):
+        with play(stage, **lazy) as first, play(stage, **lazy) as second:
+            one, two = first.agent, second.agent
+            assert one.tools("polite") == two.tools("polite")
+            assert one.call("polite", "pid") == two.call("polite", "pid")
+            assert (first.end().code, second.end().code) == (0, 0)
+        assert stage.launch.apart("down", "--servers").code == 0
+        assert len(stage.roll.heard("polite")) == starts
+
+
+def test_a_server_that_hangs_for_its_only_launch_is_started_again_for_all(stage: Stage) -> None:
+    limit: Json = {"timeouts": {"call": "300ms"}}
+    with play(stage, **limit) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        before = two.call("polite", "pid")
+        one.tools("polite")
+        server = stage.roll.hear("polite")
+        server.kill(signal.SIGSTOP)
+        assert one.refused("polite", "echo", text="x")["code"] == -32011
+        server.dies()
+        assert one.call("polite", "pid") == two.call("polite", "pid") != before
+        assert (first.end().code, second.end().code) == (0, 0)
