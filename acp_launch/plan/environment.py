@@ -93,8 +93,5 @@ def compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
     return tuple(
         name
         for name, value in sorted(env.items())
-        if value.origin != INHERITED
-        or name in named
-        or _TELLING.fullmatch(name)
-        or is_withheld(name, value.display())
+        if value.origin != INHERITED or name in named or _TELLING.fullmatch(name) or is_withheld(name, value.display())
     )

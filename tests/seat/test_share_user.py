@@ -99,12 +99,14 @@ def test_a_killed_host_is_started_again_and_the_sessions_go_on(stage: Stage) -> 
         one, two = first.agent, second.agent
         one.ask("polite", "resources/subscribe", uri="test://one")
         before = one.call("polite", "pid")
-        two.start("polite", "wait", path=stage.fifo("never"))
         server = stage.roll.hear("polite")
-        server.says("waiting")
+        for agent in (one, two):  # each hears from its call that the host is gone
+            agent.start("polite", "wait", path=stage.fifo(f"never for {agent is one}"))
+            server.says("waiting")
         os.kill(host(stage).pid, signal.SIGKILL)
         server.dies()
-        assert [answer["error"]["code"] for answer in two.awaits()] == [-32010]
+        for agent in (one, two):
+            assert [answer["error"]["code"] for answer in agent.awaits()] == [-32010]
         assert one.call("polite", "pid") == two.call("polite", "pid") != before
         assert two.call("polite", "touch", uri="test://one") == "touched"
         one.expect("polite", "notifications/resources/updated")
