@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,10 +28,12 @@ from acp_launch.host.wire import (
     SharedStanding,
     understood,
 )
-from acp_launch.plan.shared import SharedServer, as_plain
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
+
+if TYPE_CHECKING:
+    from acp_launch.plan.shared import SharedServer
 
 PATIENCE = stretch(3.0)  # seconds for the host to greet a front, and to answer one request
 BACKLOG = 256
@@ -131,13 +134,15 @@ def shared_servers(state: Path) -> list[SharedStanding]:
     return found
 
 
-def compare_shared(note: HostNote, server: SharedServer) -> Sequence[SharedLikeness]:
+def compare_shared(note: HostNote, server: "SharedServer") -> Sequence[SharedLikeness]:
     """Ask a server host what keeps its processes of this name, or with these words, apart from a server.
 
     Raises:
         StateError: as `read_status`.
     """
     import json  # variables need not be UTF-8
+
+    from acp_launch.plan.shared import as_plain
 
     answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})
     return msgspec.json.decode(answer, type=tuple[SharedLikeness, ...])
