@@ -50,6 +50,7 @@ class LaunchError(Exception):
 
     exit_code = 1
     reply: "tuple[int, str, object] | None" = None  # the JSON-RPC error that it tells of: code, message, data
+    cause: "tuple[int, str, object] | None" = None  # the agent's error behind it, if it says something of its own
 
     def __init__(self, message: str, *, fix: str = "", detail: Sequence[str] = ()) -> None:
         super().__init__(message)

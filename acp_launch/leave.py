@@ -5,6 +5,8 @@ The end of this process: after its work, or by a signal at any moment from its f
                          runs, its listener receives the signal instead and decides.
     a second signal, or work that does not end within `PATIENCE` of the first one
                          exits at once. The guards end all processes that were started, and the terminal is restored.
+    the end of file of `--lifeline`
+                         is SIGTERM: a parent that is killed can send no signal.
 
 Both ways end in `os._exit`: the interpreter's own shutdown takes longer than many runs, and a signal during it prints
 a traceback. Imports little, because signals are handled before the first heavy import.
@@ -56,6 +58,47 @@ def listen() -> None:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle_signal)
     sys.unraisablehook = _unraisable
+
+
+def watch_lifeline(descriptor: int) -> None:
+    """Take the end of file of a pipe or socket as SIGTERM, also if SIGTERM was ignored. No child inherits it.
+
+    A thread reads it, because the main thread may wait in any call; the signal interrupts that call.
+    """
+    import fcntl
+    import select
+    from _thread import get_ident, start_new_thread
+
+    held = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+
+    def close_in_child() -> None:
+        nonlocal held
+        if held:
+            os.close(held)
+            held = 0  # the guards fork again, and then the number may be of another file
+
+    def watch() -> None:
+        while True:
+            poll.poll()  # the descriptor may be non-blocking
+            try:
+                if not os.read(held, 1 << 16):
+                    break
+            except BlockingIOError:
+                continue
+            except OSError:  # a socket was reset
+                break
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    os.register_at_fork(after_in_child=close_in_child)
+    signal.signal(signal.SIGTERM, _handle_signal)
+    main, poll = get_ident(), select.poll()
+    poll.register(held, select.POLLIN)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the thread must not take any
+    start_new_thread(watch, ())
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def code() -> int:

@@ -42,6 +42,11 @@ def seconds(amount: float) -> str:
     return f"{amount:.3g} s"
 
 
+def format_time(moment: float) -> str:
+    """Format a Unix time as UTC with milliseconds: `2026-11-27T08:30:00.250Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment * 1000) % 1000:03d}Z"
+
+
 def to_beat(now: float, every: float) -> float:
     """Return the seconds from `now` to the next multiple of `every`: what looks again and again wakes us together."""
     return every - now % every

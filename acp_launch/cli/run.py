@@ -100,6 +100,7 @@ def carry_out(request: RunRequest) -> int:
 
 
 def _carry_out(request: RunRequest, screen: Screen) -> int:
+    request.watch_lifeline()
     from acp_launch.host.place import any_host
 
     settings = load_settings()

@@ -1,6 +1,7 @@
 """The request of `run`, its prompt, and its output. The output is made when there is something to show."""
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -46,6 +47,7 @@ ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
 NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
 WAYS = "give it after the profile, with --file FILE, or on stdin"
+LIFELINE = "give it a pipe that ends with the caller, in a shell: --lifeline 3 3< PIPE"
 LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
 Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
@@ -61,6 +63,17 @@ def read_limit(text: str) -> Limit:
         fix = f"give a DURATION for the whole run, or {NAMED}"
         raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
     return wait, read_duration(length)
+
+
+def read_descriptor(text: str) -> int:
+    """Parse the value of `--lifeline`.
+
+    Raises:
+        UsageError: it is not a number.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f'--lifeline: expected the number of a descriptor, found "{text}"', fix=LIFELINE)
+    return int(text)
 
 
 class RunRequest(NamedTuple):
@@ -93,6 +106,10 @@ class RunRequest(NamedTuple):
     detach: Annotated[bool, Option("--detach -d", "Start the turn in a host; `session wait` waits.")] = False
     keep: Annotated[
         Duration | None, Option("--keep", "How long a host stays up after its last use.", "DURATION", read_keep)
+    ] = None
+    lifeline: Annotated[
+        int | None,
+        Option("--lifeline", "End as by SIGTERM at the end of file of this descriptor.", "FD", read_descriptor),
     ] = None
     attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
@@ -133,6 +150,29 @@ class RunRequest(NamedTuple):
     def wants_host(self) -> bool:
         """Whether a host is brought up if there is none."""
         return self.detach or self.keep is not None
+
+    def watch_lifeline(self) -> None:
+        """Let the end of file of `--lifeline` end this process. Call it before anything is opened under its number.
+
+        Raises:
+            UsageError: it is not open, not a pipe or socket to read from, or the prompt is read from it.
+        """
+        if self.lifeline is None:
+            return
+        import fcntl
+
+        try:
+            mode = os.fstat(self.lifeline).st_mode
+            access = fcntl.fcntl(self.lifeline, fcntl.F_GETFL) & os.O_ACCMODE
+        except (OSError, OverflowError):
+            raise UsageError(f"--lifeline: descriptor {self.lifeline} is not open", fix=LIFELINE) from None
+        is_ours = self.lifeline in (1, 2) or access == os.O_WRONLY
+        if is_ours or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            what = f"descriptor {self.lifeline} is not a pipe or socket to read from"
+            raise UsageError(f"--lifeline: {what}", fix=LIFELINE)
+        if self.lifeline == 0 and (str(self.file) == "-" or not (self.prompt_words or self.file)):
+            raise UsageError("--lifeline 0 cannot be combined with a prompt on stdin", fix=LIFELINE)
+        leave.watch_lifeline(self.lifeline)
 
     def check(self) -> None:
         """Raise UsageError for options that do not go together."""

@@ -158,13 +158,16 @@ class HostFault(Struct, frozen=True, kw_only=True):
     message: str
     fix: str = ""
     detail: tuple[str, ...] = ()
+    cause: tuple[int, str, Any] | None = None
 
 
 def as_fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data; what the agent answered goes on as it was."""
     if error.reply is not None:
         return error.reply
-    told = HostFault(kind=type(error).__name__, message=error.message, fix=error.fix, detail=error.detail)
+    told = HostFault(
+        kind=type(error).__name__, message=error.message, fix=error.fix, detail=error.detail, cause=error.cause
+    )
     return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(told)}
 
 
@@ -179,7 +182,9 @@ def understood(fault: Fault) -> LaunchError | None:
     kind = getattr(errors, told.kind, None)
     is_plain = isinstance(kind, type) and issubclass(kind, LaunchError) and kind.__init__ is LaunchError.__init__
     made: type[LaunchError] = kind if is_plain and kind else errors.AgentError
-    return made(told.message, fix=told.fix, detail=told.detail)
+    error = made(told.message, fix=told.fix, detail=told.detail)
+    error.cause = told.cause
+    return error
 
 
 def member(params: Mapping[str, Any]) -> object:

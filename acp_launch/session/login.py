@@ -300,9 +300,9 @@ async def authenticate(connection: Connection, method: AuthMethod, context: Logi
         async with context.adviser.waiting(method) if context.adviser else nullcontext():
             await connection.call(call, what=f'end of the login "{_one_line(method.name)}"', limit=LIMIT)
     except (AuthRequired, AgentRefused) as error:
-        raise _failure(
-            method, error.message, context, error.detail if isinstance(error, AgentRefused) else ()
-        ) from error
+        failure = _failure(method, error.message, context, error.detail if isinstance(error, AgentRefused) else ())
+        failure.cause = error.reply
+        raise failure from error
     except WaitExpired as error:
         error.fix = f"try again: {context.advice.login(method)}"
         raise

@@ -119,11 +119,12 @@ def _afresh(name: str) -> str:
 def _unknown_session(error: AgentRefused, name: str) -> Exception:
     """Return the error for an unknown session: -32002; codex, gemini and
     opencode send -32603, so their text is kept."""
+    message, detail = f'the session "{name}" cannot be continued: {error.message}', error.detail
     if error.code == jsonrpc.NOT_FOUND:
-        return SessionError(f'the agent has forgotten the session "{name}"', fix=_afresh(name))
-    return SessionError(
-        f'the session "{name}" cannot be continued: {error.message}', fix=_afresh(name), detail=error.detail
-    )
+        message, detail = f'the agent has forgotten the session "{name}"', ()
+    unknown = SessionError(message, fix=_afresh(name), detail=detail)
+    unknown.cause = error.reply
+    return unknown
 
 
 async def _is_late(connection: Connection, client: Client) -> bool:
@@ -294,7 +295,9 @@ async def fulfil(
     try:
         result = await connection.call(call, what=f"answer to {call.method} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:
-        raise SessionError(f"{wish.origin}: {error.message}", fix=error.fix, detail=error.detail) from None
+        refused = SessionError(f"{wish.origin}: {error.message}", fix=error.fix, detail=error.detail)
+        refused.cause = error.reply
+        raise refused from None
     state.answered(option, value, acp.decoded(result), lists=lists)
     return Fulfilled(option, value, call, result)
 

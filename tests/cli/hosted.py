@@ -67,13 +67,15 @@ def up(launcher: Launcher, *arguments: str, name: str = "p", is_killed: bool = F
     return brought_up(launcher, "up", name, *arguments, name=name, is_killed=is_killed)
 
 
-def marked(launcher: Launcher, mark: str, transcript: Path, *words: str) -> "subprocess.CompletedProcess[bytes]":
+def marked(
+    launcher: Launcher, mark: str, transcript: Path, *words: str, stdin: int = subprocess.DEVNULL
+) -> "subprocess.CompletedProcess[bytes]":
     """Run a command whose processes have this mark, and whose agent writes this transcript."""
     return subprocess.run(
         command(*words),
         env={**launcher.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript)},
         cwd=launcher.project,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         capture_output=True,
         timeout=PATIENCE,
         check=False,
@@ -81,12 +83,14 @@ def marked(launcher: Launcher, mark: str, transcript: Path, *words: str) -> "sub
 
 
 @contextmanager
-def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool = False) -> Iterator[Host]:
+def brought_up(
+    launcher: Launcher, *words: str, name: str = "p", is_killed: bool = False, stdin: int = subprocess.DEVNULL
+) -> Iterator[Host]:
     """The same by another command."""
     mark = uuid.uuid4().hex
     transcript = launcher.project.parent / f"transcript-{mark}"
     try:
-        began = marked(launcher, mark, transcript, *words)
+        began = marked(launcher, mark, transcript, *words, stdin=stdin)
         assert began.returncode == 0, began.stderr.decode()
         yield Host(launcher, mark, transcript, began.stderr.decode(), name)
         ended = launcher("down", "--all")

@@ -10,6 +10,7 @@ the environment, which agents inherit; and each command that a fix advised is on
 import fcntl
 import json
 import os
+import re
 import select
 import shlex
 import signal
@@ -33,6 +34,7 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).parents[2]
 AGENTS, SERVERS = ROOT / "tests" / "agents", ROOT / "tests" / "servers"
 MARK = "ACP_TEST_MARK"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 GUARD = "acp_launch-guard "
 FULL = 65536 - 2 * 4096  # bytes a pipe holds when it takes no more: it counts in pages, and they need not be full
 Json = dict[str, Any]
@@ -51,9 +53,9 @@ class Ended:
 
     @property
     def events(self) -> list[Json]:
-        """stdout of `--output json`; every line is an object with a type."""
+        """stdout of `--output json`; every line is an object with a type and a time."""
         events = [json.loads(line) for line in self.out.splitlines()]
-        assert all(isinstance(event["type"], str) for event in events)
+        assert all(isinstance(event["type"], str) and TIME.fullmatch(event["time"]) for event in events)
         return events
 
     def event(self, type: str) -> Json:

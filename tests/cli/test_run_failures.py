@@ -1,11 +1,14 @@
 """The agent fails: whose fault it is, its last words, and an exit code that means something (docs/scripting.md)."""
 
+import json
 import shlex
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
@@ -153,3 +156,34 @@ def test_every_verb_names_the_command_of_an_agent_that_dies(launch: Launcher) ->
         done = launch(*verb)
         named = shlex.split((done.out.decode() + done.err).partition("command: ")[2].partition("\n")[0])
         assert [Path(word).name for word in named][-2:] == ["crasher.py", moment], verb
+
+
+LIMITED = {"errorKind": "rate_limit", "retryAfter": 30, "key": "s3cret-of-mine"}
+SHOWN = {"errorKind": "rate_limit", "retryAfter": 30, "key": "***"}
+
+
+@pytest.mark.parametrize("is_hosted", [False, True])
+def test_what_the_agent_adds_to_its_error_is_data_for_a_script(launch: Launcher, is_hosted: bool) -> None:
+    """Without secrets, also through a host."""
+    refusing = {"env": {"KEY": "${secret:github}"}}
+    launch.profile("refuser", "error", "429", "too fast", json.dumps(LIMITED), agent=refusing)
+    launch.env["ACP_LAUNCH_SECRET_GITHUB"] = "s3cret-of-mine"
+    with up(launch) if is_hosted else nullcontext():
+        done = launch("run", "p", "hi", "-o", "json")
+    error = done.event("error")
+    assert (done.code, error["exitCode"], error["code"], error["data"]) == (4, 4, 429, SHOWN)
+    assert "s3cret" not in done.out.decode() + done.err
+
+
+@pytest.mark.parametrize("is_hosted", [False, True])
+def test_so_it_is_if_a_session_cannot_be_continued_for_it(launch: Launcher, is_hosted: bool) -> None:
+    launch.profile("replayer")
+    assert launch("run", "p", "hi", "-s", "work").code == 0
+    launch.scripted(
+        "script.serve({'initialize': lambda request: script.initialize(request, loadSession=True),"
+        " 'session/load': lambda request: script.refuse(request, 529, 'busy', wait=[1])})"
+    )
+    with up(launch) if is_hosted else nullcontext():
+        done = launch("run", "p", "hi", "-s", "work", "-o", "json")
+    error = done.event("error")
+    assert (done.code, error["exitCode"], error["code"], error["data"]) == (3, 3, 529, {"wait": [1]})

@@ -1,8 +1,8 @@
 """stdout carries the answer, stderr everything else; three ways to have it (docs/scripting.md)."""
 
-from tests.cli.launcher import Ended, Json, Launcher
+from tests.cli.launcher import TIME, Ended, Json, Launcher
 
-UPDATE = '{"type":"update","sessionId":"session-1","update":%s}'
+UPDATE = '{"type":"update","time":"T","sessionId":"session-1","update":%s}'
 
 
 def test_text_into_a_pipe_is_the_agents_words_alone(launch: Launcher) -> None:
@@ -27,23 +27,25 @@ def test_json_keeps_every_update_byte_for_byte(launch: Launcher) -> None:
     types = ["initialized", "session", "update", "permission", "update", "update", "result"]
     assert [event["type"] for event in done.events] == types
     sent = '{"sessionUpdate": "tool_call_update", "toolCallId": "call-0", "status": "completed"}'
-    assert UPDATE % sent in done.out.decode().splitlines()
+    assert UPDATE % sent in TIME.sub("T", done.out.decode()).splitlines()
     assert done.event("initialized")["result"]["agentInfo"] == {"name": "test-agent", "version": "1.0.0"}
     session = done.event("session")
     assert (session["sessionId"], session["how"], session["replayed"]) == ("session-1", "new", 0)
     call = {"toolCallId": "call-0", "title": "Change a file", "kind": "edit", "status": "pending"}
     kinds = ["allow_always", "allow_once", "reject_always", "reject_once"]
     options = [{"optionId": f"{kind}-{n}", "name": f"Option {kind}", "kind": kind} for n, kind in enumerate(kinds)]
-    assert done.event("permission") == {
+    assert done.event("permission") | {"time": "T"} == {
         "type": "permission",
+        "time": "T",
         "toolCall": call,
         "options": options,
         "allowed": True,
         "optionId": "allow_once-1",
         "by": "--approve all",
     }
-    assert done.event("result") == {
+    assert done.event("result") | {"time": "T"} == {
         "type": "result",
+        "time": "T",
         "stopReason": "end_turn",
         "text": "outcomes: allow_once-1",
         "usage": None,

@@ -200,6 +200,7 @@ def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
                 "message": "not here",
                 "fix": "go there",
                 "detail": [],
+                "cause": None,
             }
             assert (answers[2]["error"]["code"], answers[3]["error"]["code"]) == (-32603, -32601)
             await other.sends({"jsonrpc": "2.0", "method": "session/cancel"})

@@ -214,7 +214,7 @@ async def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, mess
         await agent.refuses(await agent.hears("session/load"), code, "gone")
         with pytest.raises(SessionError) as caught:
             await ready
-        assert caught.value.message == message
+        assert (caught.value.message, caught.value.cause) == (message, (code, "gone", None))
         assert caught.value.fix == "start afresh under this name: --session n --new"
 
 

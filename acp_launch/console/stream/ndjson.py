@@ -5,7 +5,8 @@ An update keeps its bytes: it is never decoded and encoded again, so unknown mem
 characters become escapes, which mean the same.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acp_launch.console.draw.outside import Halves
@@ -20,6 +21,7 @@ from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written
 from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 from acp_launch.session.state import KINDS
+from acp_launch.waits import format_time
 
 
 class _FinalMessage:
@@ -49,15 +51,18 @@ class _FinalMessage:
 class Ndjson:
     """Writes events to `outlet`."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: Outlet, clock: Callable[[], float] = time.time) -> None:
         self._outlet = outlet
+        self._clock = clock
         self._message = _FinalMessage()
         self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
-        self._session = ""
+        self._session: str | None = None  # that `_heads` are for; None: the next update has another time
         self._heads: dict[str, bytes] = {}
 
     def emit(self, type: str, members: Mapping[str, object]) -> None:
-        self._outlet.write(*visible_bytes(written({"type": type, **members})), b"\n")
+        self._session = None
+        event = {"type": type, "time": format_time(self._clock()), **members}
+        self._outlet.write(*visible_bytes(written(event)), b"\n")
 
     def negotiated(self, negotiated: Negotiated) -> None:
         self.emit("initialized", {"result": negotiated.raw})
@@ -78,10 +83,11 @@ class Ndjson:
             self._denied = None if is_completed else self._denied
 
     def _address(self, session_id: str) -> None:
-        """Prepare the part of an update's line that is the same for a whole session."""
+        """Prepare the part of an update's line that is the same for a session in a batch, which was read at once."""
         self._session = session_id
+        time = format_time(self._clock())
         for type in ("update", "replay", "outside"):
-            head = b"".join(visible_bytes(written({"type": type, "sessionId": session_id})))
+            head = b"".join(visible_bytes(written({"type": type, "time": time, "sessionId": session_id})))
             self._heads[type] = head[:-1] + b',"update":'
 
     def permission(self, permission: Permission) -> None:
@@ -125,13 +131,15 @@ class Ndjson:
         if isinstance(error, ProblemsError):
             message = "".join(summary(error.problems, error.outcome))
             problems = [problem.as_json() for problem in error.problems]
+        code, _, data = error.reply or error.cause or (None, "", None)
         members = {"message": message, "fix": error.fix, "detail": error.detail, "problems": problems}
-        self.emit("error", {"exitCode": error.exit_code, **members})
+        self.emit("error", {"exitCode": error.exit_code, **members, "code": code, "data": data})
 
     def pause(self) -> None:
         """Do nothing: a question is asked on stderr, so stdout may go on."""
 
     async def drain(self) -> None:
+        self._session = None
         await self._outlet.drain()
 
 

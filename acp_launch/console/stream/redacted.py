@@ -306,4 +306,6 @@ def _without_secrets(error: E, source: Redactor) -> E:
         return copy
     copy.message, copy.fix = source.text(error.message), source.text(error.fix)
     copy.detail = tuple(map(source.text, error.detail))
+    if told := error.reply or error.cause:
+        copy.reply = source.tree(told[0]), source.text(told[1]), source.tree(told[2])
     return copy

@@ -27,6 +27,7 @@ from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Way
 from acp_launch.session.permission.subject import subject
+from acp_launch.waits import format_time
 
 # The name of a profile as a part of a file's name: readable and unique.
 
@@ -143,7 +144,7 @@ class Audit:
             self._write({**dict(zip(COUNTED_BY, about, strict=True)), "title": title, "count": count})
 
     def _write(self, entry: dict[str, Any]) -> None:
-        line = _line(redactor.tree({"time": _stamp(self._clock()), **self._always, **entry}))
+        line = _line(redactor.tree({"time": format_time(self._clock()), **self._always, **entry}))
         self._room -= len(line)
         try:
             self._append(line)
@@ -218,10 +219,6 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
         "command": about.command,
         "input": call.get("rawInput"),
     }
-
-
-def _stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds * 1000) % 1000:03d}Z"
 
 
 def _line(entry: dict[str, Any]) -> bytes:

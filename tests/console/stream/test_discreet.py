@@ -160,9 +160,13 @@ def test_a_failure_is_shown_as_a_copy_of_its_own_kind() -> None:
         Stopped(TOKEN, signal_number=15),
         MachineError([Problem("p.yaml", 3, 4, "agent", f"no {TOKEN}", f"set {TOKEN}")]),
     ]
+    errors[0].reply = -5, f"no {TOKEN}", {"why": [f"not {TOKEN}"], "wait": 30}
+    errors[1].cause = -6, "no", TOKEN
     for error in errors:
         quiet.failed(error)
     refused, stopped, machine = shown.told
+    assert refused.reply == (-5, "no ***", {"why": ["not ***"], "wait": 30})
+    assert (stopped.reply or stopped.cause)[2] == "***"
     assert isinstance(refused, AgentRefused)
     assert (str(refused), refused.message, refused.fix, refused.detail) == ("no ***", "no ***", "use ***", ("a", "***"))
     assert (refused.code, refused.exit_code) == (-5, 4)
@@ -170,7 +174,7 @@ def test_a_failure_is_shown_as_a_copy_of_its_own_kind() -> None:
     assert isinstance(machine, MachineError)
     assert machine.problems == (Problem("p.yaml", 3, 4, "agent", "no ***", "set ***"),)
     assert str(machine) == "p.yaml:3:4: agent: no ***\n    fix: set ***"
-    assert errors[0].message == f"no {TOKEN}"
+    assert (errors[0].message, errors[0].reply[1]) == (f"no {TOKEN}", f"no {TOKEN}")
 
 
 # chunks that say it together

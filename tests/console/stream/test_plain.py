@@ -14,11 +14,13 @@ from acp_launch.console.problems import show_error
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
 from acp_launch.console.stream.text import Messages, Plain, Quiet
-from acp_launch.errors import LaunchError, MachineError, ProfileError, SessionError, SettingsError
+from acp_launch.errors import AgentRefused, LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission
 from tests.console.updates import chunk, end, tool, update
+
+NOON = 1_795_780_800.25  # 2026-11-27T12:00:00.250Z
 
 
 def written(tmp_path: Path, story: Callable[[Outlet], Plain | Quiet | Ndjson]) -> bytes:
@@ -128,24 +130,66 @@ def test_an_event_holds_the_update_byte_for_byte(tmp_path: Path) -> None:
     raw = b'{ "b":1.0e3,"sessionUpdate":"x","a" :"\\u00e9 \xc3\xa9" }'
 
     def story(outlet: Outlet) -> Ndjson:
-        observer = Ndjson(outlet)
+        observer = Ndjson(outlet, clock=lambda: NOON)
         for session, replay in (("s1", False), ("s1", True), ('s"2', False)):
             observer.update(Updated(session, "x", Raw(raw), replay))
         return observer
 
     lines = written(tmp_path, story).splitlines()
     assert lines == [
-        b'{"type":"update","sessionId":"s1","update":' + raw + b"}",
-        b'{"type":"replay","sessionId":"s1","update":' + raw + b"}",
-        b'{"type":"update","sessionId":"s\\"2","update":' + raw + b"}",
+        b'{"type":"update","time":"2026-11-27T12:00:00.250Z","sessionId":"s1","update":' + raw + b"}",
+        b'{"type":"replay","time":"2026-11-27T12:00:00.250Z","sessionId":"s1","update":' + raw + b"}",
+        b'{"type":"update","time":"2026-11-27T12:00:00.250Z","sessionId":"s\\"2","update":' + raw + b"}",
     ]
 
 
-def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
-    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
+def test_events_have_the_time_at_which_their_batch_was_read(tmp_path: Path) -> None:
+    """One for all updates of a batch, since there may be 100,000; never before that of the line above."""
+    moments = iter(NOON + 0.1 * number for number in range(9))
+    file = tmp_path / "stdout"
+
+    async def story(outlet: Outlet) -> None:
+        observer = Ndjson(outlet, clock=lambda: next(moments))
+        for _ in range(2):
+            for each in (chunk("a"), chunk("b", replay=True), chunk("c", outside=True)):
+                observer.update(each)
+            await observer.drain()
+        observer.update(chunk("d"))
+        observer.note("e")
+        observer.update(chunk("f"))
+        await observer.drain()
+
+    with file.open("wb") as stdout:
+        asyncio.run(story(Outlet(stdout.fileno())))
+    times = [json.loads(line)["time"] for line in file.read_bytes().splitlines()]
+    assert times == [
+        *["2026-11-27T12:00:00.250Z"] * 3,
+        *["2026-11-27T12:00:00.350Z"] * 3,
+        *(f"2026-11-27T12:00:00.{part}Z" for part in (450, 550, 650)),
+    ]
+
+
+def test_an_error_of_the_agent_has_its_code_and_its_data(tmp_path: Path) -> None:
+    """Also if it says something of its own, as that of a session which cannot be continued."""
+    data = {"errorKind": "rate_limit", "retryAfter": 30}
+    refused, unknown = AgentRefused("busy", code=429), SessionError("gone")
+    refused.reply = unknown.cause = 429, "busy", data
 
     def story(outlet: Outlet) -> Ndjson:
         observer = Ndjson(outlet)
+        for error in (refused, unknown, SessionError("gone")):
+            observer.failed(error)
+        return observer
+
+    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
+    assert [(each["code"], each["data"]) for each in events] == [(429, data), (429, data), (None, None)]
+
+
+def test_every_event_is_a_line_of_json_with_a_type_and_a_time(tmp_path: Path) -> None:
+    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet, clock=lambda: NOON)
         observer.permission(Permission("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"))
         observer.waiting("answer", 3.0, 60.0)
         observer.note("a\nb")
@@ -156,6 +200,7 @@ def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
 
     events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
     assert [event["type"] for event in events] == ["permission", "waiting", "note", "result", "error", "error"]
+    assert {event.pop("time") for event in events} == {"2026-11-27T12:00:00.250Z"}
     assert events[0]["optionId"] is None
     assert events[3] == {
         "type": "result",
@@ -166,7 +211,7 @@ def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
         "deniedBy": "policy",
         "result": {"stopReason": "refusal", "usage": {"totalTokens": 1}},
     }
-    gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": []}
+    gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": [], "code": None, "data": None}
     assert events[4] == {"type": "error", "exitCode": 3, **gone}
     assert (events[5]["exitCode"], events[5]["problems"]) == (2, [problem.as_json()])
 
@@ -197,7 +242,15 @@ def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
     show_error(failure)
     assert capsys.readouterr().err.splitlines()[-1] == message
     said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
-    assert json.loads(written(tmp_path, story)) == {"type": "error", "exitCode": failure.exit_code, **said}
+    event = json.loads(written(tmp_path, story))
+    assert event == {
+        "type": "error",
+        "time": event["time"],
+        "exitCode": failure.exit_code,
+        **said,
+        "code": None,
+        "data": None,
+    }
 
 
 def test_a_result_has_the_final_message_and_the_denial_after_which_no_work_was_done(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
 
 def test_every_step_is_an_event(tmp_path: Path) -> None:
     def story(outlet: Outlet) -> Ndjson:
-        events = Ndjson(outlet)
+        events = Ndjson(outlet, clock=lambda: 0.25)
         events.server(Change(server="github", state="starting", required=False, pid=12))
         events.server(CRASH)
         ready = Standing(server="github", state="ready", after=0.5, tools=2, opened=True, restarts=1)
@@ -234,14 +234,16 @@ def test_every_step_is_an_event(tmp_path: Path) -> None:
         return events
 
     starting, crash, servers, after = map(json.loads, written(tmp_path, story).splitlines())
+    at = {"time": "1970-01-01T00:00:00.250Z"}
     nothing: dict[str, Any] = {"seconds": None, "exit": None, "reason": None, "retry": None, "detail": []}
-    github = {"type": "server", "name": "github", "pid": 12}
+    github = {**at, "type": "server", "name": "github", "pid": 12}
     assert starting == {**github, **nothing, "state": "starting", "required": False, "restarts": 0}
     ended = {"exit": "exited with status 1", "retry": 0.2, "detail": ["Traceback", "TypeError: \x1b[31mno"]}
     assert crash == {**github, **nothing, **ended, "state": "resting", "required": True, "restarts": 1, "seconds": 3.25}
     github = {"name": "github", "state": "ready", "required": True, "opened": True, "unread": False}
     docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "unread": False}
     assert servers == {
+        **at,
         "type": "servers",
         "when": "opened",
         "servers": [
@@ -249,4 +251,4 @@ def test_every_step_is_an_event(tmp_path: Path) -> None:
             {**docs, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
         ],
     }
-    assert after == {"type": "servers", "when": "turn", "servers": []}
+    assert after == {**at, "type": "servers", "when": "turn", "servers": []}

@@ -1,0 +1,283 @@
+"""`--lifeline`: the end of file of a descriptor is as SIGTERM, so that a run does not outlive its parent."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+import pytest
+
+from acp_launch.cli.run_request import LIFELINE, RunRequest, read_descriptor
+from acp_launch.errors import UsageError
+from tests.cli.hosted import brought_up, up
+from tests.cli.launcher import MARK, ROOT, Json, Launcher, alive, command, kill_all, left_by_guards
+from tests.patience import PATIENCE
+
+FIX = f"    fix: {LIFELINE}\n"
+SERVER = [sys.executable, "-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]
+PARENT = str(ROOT / "tests" / "children" / "parent.py")
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[int, BinaryIO]]:
+    """A pipe: its reading end, and the file of its writing end."""
+    ours, theirs = os.pipe()
+    try:
+        with os.fdopen(theirs, "wb") as end:
+            yield ours, end
+    finally:
+        os.close(ours)
+
+
+# The value and the descriptor
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "3.0", "٣", "²"])
+def test_only_a_number_is_a_descriptor(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--lifeline: expected the number of a descriptor, found"):
+        read_descriptor(text)
+    assert read_descriptor("03") == 3
+
+
+def test_a_run_without_a_lifeline_watches_nothing() -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    RunRequest().watch_lifeline()
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hi", "--lifeline", "9999"], "--lifeline: descriptor 9999 is not open"),
+        (["hi", "--lifeline", "9" * 30], f"--lifeline: descriptor {'9' * 30} is not open"),
+        (["hi", "--lifeline", "0"], "--lifeline: descriptor 0 is not a pipe or socket to read from"),  # /dev/null
+        (["hi", "--lifeline", "1"], "--lifeline: descriptor 1 is not a pipe or socket to read from"),
+    ],
+)
+def test_a_descriptor_that_cannot_be_a_lifeline_is_refused(launch: Launcher, words: list[str], said: str) -> None:
+    launch.profile("polite")
+    done = launch.within("run", "p", *words)
+    assert (done.code, done.out, done.err) == (2, b"", f"acp-launch: {said}\n{FIX}")
+    done = launch.within("run", "p", *words, "-o", "json")
+    assert (done.code, done.event("error")["message"], done.event("error")["exitCode"]) == (2, said, 2)
+
+
+def test_a_text_that_is_not_a_descriptor_is_refused(launch: Launcher) -> None:
+    launch.profile("polite")
+    done = launch.within("run", "p", "hi", "--lifeline", "three")
+    assert done.code == 2
+    assert '--lifeline: expected the number of a descriptor, found "three"' in done.err
+
+
+def test_the_writing_end_of_a_pipe_is_refused() -> None:
+    ours, theirs = os.pipe()
+    try:
+        with pytest.raises(UsageError, match=f"descriptor {theirs} is not a pipe or socket to read from"):
+            RunRequest(words=("p", "hi"), lifeline=theirs).watch_lifeline()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("words", [["p"], ["p", "hi", "--file", "-"], ["p", "--file", "-"]])
+def test_stdin_is_not_both_the_prompt_and_the_lifeline(launch: Launcher, words: list[str]) -> None:
+    launch.profile("polite")
+    done = launch.within("run", *words, "--lifeline", "0", stdin=b"hi")
+    said = "acp-launch: --lifeline 0 cannot be combined with a prompt on stdin\n"
+    assert (done.code, done.out, done.err, done.heard) == (2, b"", said + FIX, [])
+
+
+# The watch, in a process that does nothing else
+
+WATCHING = """
+import os, signal, sys
+from acp_launch import leave
+
+descriptor = int(sys.argv[1])
+leave.listen()
+{before}
+leave.watch_lifeline(descriptor)
+{after}
+print("watching", flush=True)
+try:
+    with leave.undoing():
+        os.read(0, 1)
+except KeyboardInterrupt:
+    leave.finish(1)
+"""
+
+
+def ending(
+    descriptor: int, end: BinaryIO | socket.socket, *, before: str = "", after: str = ""
+) -> tuple[int, list[str]]:
+    """How a process ends that watches `descriptor`, whose other `end` is closed once it does; and what it said."""
+    waiting, never = os.pipe()
+    watching = subprocess.Popen(
+        [sys.executable, "-c", WATCHING.format(before=before, after=after), str(descriptor)],
+        pass_fds=[descriptor],
+        stdin=waiting,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    )
+    with watching:
+        assert watching.stdout is not None
+        said = []
+        while "watching" not in said:
+            said.append(watching.stdout.readline().strip())
+        end.close()
+        said += watching.communicate(timeout=PATIENCE)[0].split()
+    os.close(waiting)
+    os.close(never)
+    return watching.returncode, said
+
+
+@pytest.mark.parametrize(
+    "before", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.set_blocking(descriptor, False)"]
+)
+def test_the_end_of_a_pipe_interrupts_what_the_process_waits_for(before: str) -> None:
+    with pipe() as (ours, end):
+        os.write(end.fileno(), b"what is written means nothing")
+        assert ending(ours, end, before=before) == (143, ["watching"])
+
+
+def test_the_end_of_a_socket_does_too() -> None:
+    ours, end = socket.socketpair()
+    with closing(ours):
+        assert ending(ours.fileno(), end) == (143, ["watching"])
+
+
+def test_stdin_can_be_the_lifeline(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with pipe() as (ours, end), launch.start("run", "p", "hi", "-o", "json", "--lifeline", "0", stdin=ours) as running:
+        for text in ("initialized", "session", "tool_call", "working"):
+            running.shows(text)
+        end.close()
+        done = running.end()
+    assert (done.code, done.event("error")["exitCode"], done.err) == (143, 143, "acp-launch: stopped\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_process_that_is_forked_does_not_have_it_and_closes_nothing_else() -> None:
+    forked = """
+before = set(os.listdir("/proc/self/fd"))
+if not os.fork():
+    pipes = [os.readlink(f"/proc/self/fd/{each}") for each in range(3, 20) if os.path.lexists(f"/proc/self/fd/{each}")]
+    print("pipes:", sum("pipe:" in each for each in pipes), flush=True)
+    mine = os.pipe()
+    if not os.fork():
+        print("mine:", all(os.path.lexists(f"/proc/self/fd/{each}") for each in mine), flush=True)
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+os.wait()
+"""
+    with pipe() as (ours, end):
+        assert ending(ours, end, after=forked) == (143, ["pipes: 0", "mine: True", "watching"])
+
+
+# A whole run
+
+
+@contextmanager
+def parent_of(launch: Launcher, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """A parent that has started acp-launch with a lifeline, and the mark of all that; they share stdout and stderr."""
+    mark = uuid.uuid4().hex
+    transcript = launch.project.parent / f"transcript-{mark}"
+    parent = subprocess.Popen(
+        [sys.executable, "-I", "-S", PARENT, *command(*words)],
+        env={**launch.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript)},
+        cwd=launch.project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with parent:
+        try:
+            yield parent, mark
+        finally:
+            kill_all(mark)
+
+
+def events(parent: "subprocess.Popen[bytes]", until: str = "") -> list[Json]:
+    """The next events, up to one that holds `until`, or to the last one."""
+    assert parent.stdout is not None
+    found: list[Json] = []
+    for line in parent.stdout:
+        found.append(json.loads(line))
+        if until and until.encode() in line:
+            break
+    return found
+
+
+def pipes_of(pid: int) -> set[str]:
+    """The pipes that a process has open beside its standard streams."""
+    ends = (str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if int(each.name) > 2)
+    return {end for end in ends if end.startswith("pipe:")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_run_and_its_tree_end_with_a_parent_that_is_killed(launch: Launcher) -> None:
+    """The lifeline is the launcher's alone: agent, server and guards could hold it open, or read it."""
+    launch.profile("cancellable", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
+    with parent_of(launch, "run", "p", "hi", "-o", "json") as (parent, mark):
+        events(parent, until="working")
+        launcher, *others = psutil.Process(parent.pid).children(recursive=True)
+        lifeline = pipes_of(parent.pid)
+        assert (len(lifeline), lifeline <= pipes_of(launcher.pid)) == (1, True)
+        assert len(others) >= 4  # two guards, the agent, the server
+        assert [each.cmdline() for each in others if lifeline & pipes_of(each.pid)] == []
+        parent.kill()
+        last = events(parent)[-1]
+        assert (last["type"], last["exitCode"], last["message"]) == ("error", 143, "stopped")
+        assert left_by_guards(mark) == []
+        _, left = psutil.wait_procs(others, PATIENCE)
+        assert left == []
+
+
+def test_a_prompt_to_a_host_ends_too_and_its_turn_goes_on(launch: Launcher) -> None:
+    """As by SIGTERM: the turn is the host's."""
+    launch.profile("cancellable")
+    with up(launch) as host:
+        with parent_of(launch, "run", "p", "hi", "-s", "work", "-o", "json") as (parent, mark):
+            events(parent, until="working")
+            parent.kill()
+            assert events(parent)[-1]["exitCode"] == 143
+            assert alive(mark) == []
+        (session,) = host.status.sessions
+        assert (session.state, host.methods[-1]) == ("works", "session/prompt")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_host_that_a_run_brings_up_does_not_have_it(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with pipe() as (ours, end):
+        lifeline = str(Path(f"/proc/self/fd/{ours}").readlink())
+        words = ("run", "p", "hi", "-d", "--lifeline", "0")
+        with brought_up(launch, *words, stdin=ours) as host:
+            end.close()
+            tree = [psutil.Process(host.pid), *psutil.Process(host.pid).children(recursive=True)]
+            assert [each.cmdline() for each in tree if lifeline in pipes_of(each.pid)] == []
+            assert host.status.sessions[0].state == "works"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_a_shell_gives_a_lifeline(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    script = f'exec {sys.executable} -m acp_launch run --trust p hi -o json --lifeline 3 3< <(read -r go < "$1")'
+    os.mkfifo(go := launch.project / "go")
+    with launch.start(prefix=["bash", "-c", script, "bash", str(go)]) as running:
+        for text in ("initialized", "session", "tool_call", "working"):
+            running.shows(text)
+        go.write_text("now\n")
+        done = running.end()
+    assert (done.code, done.event("error")["exitCode"]) == (143, 143)
