@@ -163,8 +163,6 @@ class ServerHost:
         process = next((each for each in same if each.roots == line.server.roots or not each.is_introduced), None)
         process = process or next(iter(same), None) or self._start(line.server)
         self._use(process, line)
-        process.joining.append(line)
-        self._tell_joined(process)
 
     def bind(self, line: LaunchLine, *, has_roots: bool, hello: bytes) -> None:
         """Make a connection a session of a process: of one with the same roots, or of one without a handshake."""
@@ -203,7 +201,9 @@ class ServerHost:
             line.process.lines.remove(line)
         line.process, process.unused = process, None
         process.lines.append(line)
+        process.joining.append(line)
         process.idle = max(process.idle, line.server.idle)
+        self._tell_joined(process)
 
     def _tell_joined(self, process: HostedProcess) -> None:
         """Tell launches of the process once it was started."""
@@ -223,7 +223,7 @@ class ServerHost:
     # Processes.
 
     def _start(self, server: SharedServer) -> HostedProcess:
-        taken = {each.plan.name for each in self._processes}
+        taken = {each.plan.name for each in self._processes} | {each.get_name() for each in self._ending}
         numbered = (f"{server.name}#{number}" if number > 1 else server.name for number in range(1, len(taken) + 2))
         name = next(each for each in numbered if each not in taken)
         ending = ExitStack()
@@ -244,7 +244,7 @@ class ServerHost:
 
     def _end(self, process: HostedProcess) -> None:
         self._processes.remove(process)
-        ending = self._tasks.create_task(self._see_off(process))
+        ending = self._tasks.create_task(self._see_off(process), name=process.plan.name)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
