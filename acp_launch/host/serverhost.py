@@ -145,6 +145,7 @@ class ServerHost:
         self._processes: list[HostedProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
         self._lines: list[LaunchLine] = []
+        self._is_closing = False
         self._now = asyncio.get_running_loop().time
         self._until = self._now() + FIRST
         self._ticking = tasks.create_task(self._servers.tick())
@@ -152,6 +153,9 @@ class ServerHost:
     # Connections.
 
     def attach(self, line: socket.socket) -> None:
+        if self._is_closing:
+            line.close()  # the launch looks for another host
+            return
         self._lines = [each for each in self._lines if each.is_open]
         self._lines.append(LaunchLine(self, line, self._max_line))
 
@@ -283,6 +287,7 @@ class ServerHost:
 
     async def close(self) -> None:
         """End all processes; launches that use them start others when they need them."""
+        self._is_closing = True
         self._ticking.cancel()
         ended = Ended("was ended with all shared servers", follows="needed")
         for line in self._lines:

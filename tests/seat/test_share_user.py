@@ -320,3 +320,26 @@ def test_a_launch_logs_the_process_that_its_roots_led_to(stage: Stage) -> None:
     shown = stage.launch.apart("logs", "p", "polite").out.decode()
     assert ("of the second" in shown, "of the first" in shown) == (True, False)
     assert f"polite ready (pid {pid})" in shown
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_a_host_that_ends_takes_no_launch(stage: Stage, again: int) -> None:
+    """The next call comes while its processes still end."""
+    with play(stage, restart={"policy": "never"}) as first:
+        first.agent.start("polite", "wait", path=stage.fifo("never"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        os.kill(host(stage).pid, signal.SIGTERM)
+        assert [answer["error"]["code"] for answer in first.agent.awaits()] == [-32010]
+        assert first.agent.call("polite", "pid") != server.pid
+        done = first.end()
+    assert (done.code, "could not be started" in done.out.decode()) == (0, False)
+
+
+def test_a_launch_goes_on_without_a_place_for_the_host(stage: Stage) -> None:
+    stage.launch.state.mkdir(parents=True, exist_ok=True)
+    (stage.launch.state / "shared").write_text("")
+    stage.launch.profile("minimal", mcp_servers=stage.servers(**shared(stage, required=False)))
+    done = stage.launch.apart("run", "--trust", "p", "hello")
+    assert done.code == 0
+    assert "there is no place for a host" in done.err
