@@ -267,7 +267,7 @@ def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
 
 def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
     for starts in (1, 2):
-        with play(stage, start="lazy") as first, play(stage, start="lazy") as second:
+        with play(stage, start="lazy", idle="1s") as first, play(stage, start="lazy", idle="1s") as second:
             one, two = first.agent, second.agent
             assert one.tools("polite") == two.tools("polite")
             assert one.call("polite", "pid") == two.call("polite", "pid")
