@@ -145,6 +145,7 @@ class ServerHost:
         self._processes: list[HostedProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
         self._lines: list[LaunchLine] = []
+        self._is_closing = False
         self._now = asyncio.get_running_loop().time
         self._until = self._now() + FIRST
         self._ticking = tasks.create_task(self._servers.tick())
@@ -152,6 +153,9 @@ class ServerHost:
     # Connections.
 
     def attach(self, line: socket.socket) -> None:
+        if self._is_closing:
+            line.close()  # the launch looks for another host
+            return
         self._lines = [each for each in self._lines if each.is_open]
         self._lines.append(LaunchLine(self, line, self._max_line))
 
@@ -163,8 +167,6 @@ class ServerHost:
         process = next((each for each in same if each.roots == line.server.roots or not each.is_introduced), None)
         process = process or next(iter(same), None) or self._start(line.server)
         self._use(process, line)
-        process.joining.append(line)
-        self._tell_joined(process)
 
     def bind(self, line: LaunchLine, *, has_roots: bool, hello: bytes) -> None:
         """Make a connection a session of a process: of one with the same roots, or of one without a handshake."""
@@ -203,7 +205,9 @@ class ServerHost:
             line.process.lines.remove(line)
         line.process, process.unused = process, None
         process.lines.append(line)
+        process.joining.append(line)
         process.idle = max(process.idle, line.server.idle)
+        self._tell_joined(process)
 
     def _tell_joined(self, process: HostedProcess) -> None:
         """Tell launches of the process once it was started."""
@@ -223,7 +227,7 @@ class ServerHost:
     # Processes.
 
     def _start(self, server: SharedServer) -> HostedProcess:
-        taken = {each.plan.name for each in self._processes}
+        taken = {each.plan.name for each in self._processes} | {each.get_name() for each in self._ending}
         numbered = (f"{server.name}#{number}" if number > 1 else server.name for number in range(1, len(taken) + 2))
         name = next(each for each in numbered if each not in taken)
         ending = ExitStack()
@@ -244,7 +248,7 @@ class ServerHost:
 
     def _end(self, process: HostedProcess) -> None:
         self._processes.remove(process)
-        ending = self._tasks.create_task(self._see_off(process))
+        ending = self._tasks.create_task(self._see_off(process), name=process.plan.name)
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
@@ -283,6 +287,7 @@ class ServerHost:
 
     async def close(self) -> None:
         """End all processes; launches that use them start others when they need them."""
+        self._is_closing = True
         self._ticking.cancel()
         ended = Ended("was ended with all shared servers", follows="needed")
         for line in self._lines:

@@ -27,6 +27,7 @@ from acp_launch.errors import AgentError, StateError
 from acp_launch.host.place import find_server_host, hold_place, server_host_state
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
+from acp_launch.problem import ours
 from acp_launch.process import detached, prepare
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.logs import LogFile
@@ -221,15 +222,18 @@ async def _reach(state: Path) -> socket.socket:
     begun, again, is_ours = now(), 0.0, False
     with ExitStack() as held:
         while (line := _knock(state)) is None:
-            is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
+            try:
+                is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
+            except StateError as error:
+                raise AgentError(error.message, fix=error.fix) from None
             if is_ours and now() >= again:
                 again = now() + AGAIN
                 if why := _start():
                     raise AgentError(f"the server host could not be started: {why}")
             if now() > begun + LONGEST:
                 note = find_server_host(state)
-                fix = f"it may be stopped: kill -CONT {note.pid}" if note else ""
-                raise AgentError(f"the server host did not start within {LONGEST:g} s", fix=fix)
+                what = f"cannot be reached (pid {note.pid})" if note else f"did not start within {LONGEST:g} s"
+                raise AgentError(f"the server host {what}", fix=ours("down", "--servers", "--force") if note else "")
             await asyncio.sleep(LOOK)
     return line
 

@@ -16,6 +16,7 @@ import pytest
 from acp_launch.host.door import read_shared
 from acp_launch.host.place import HostNote, find_server_host
 from tests.cli.launcher import AGENTS
+from tests.cli.test_up_kills import until
 from tests.patience import PATIENCE
 from tests.seat.stage import Json, Play, Stage
 from tests.seat.test_restart import AT_ONCE
@@ -290,3 +291,57 @@ def test_a_server_that_hangs_for_its_only_launch_is_started_again_for_all(stage:
         server.dies()
         assert one.call("polite", "pid") == two.call("polite", "pid") != before
         assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_the_end_of_a_process_is_not_that_of_the_next_one_with_its_name(stage: Stage) -> None:
+    with play(stage, "stubborn", env={"WORD": "other"}) as other:
+        other.agent.call("stubborn", "pid")
+        with play(stage, "stubborn") as first:
+            before = first.agent.call("stubborn", "pid")
+            assert first.end().code == 0
+        until(lambda: before not in [each.pid for each in read_shared(host(stage))])
+        with play(stage, "stubborn") as second:
+            second.agent.start("stubborn", "wait", path=stage.fifo("one"))
+            server = next(each for each in stage.roll.heard("stubborn") if each.pid == before)
+            server.kill(signal.SIGKILL)
+            server.dies()
+            assert second.agent.call("stubborn", "add", a=1, b=2) == 3
+            until(lambda: [each.state for each in read_shared(host(stage))] == ["ready", "ready"])
+            stage.release("one", "done")
+            assert [answer["result"]["content"][0]["text"] for answer in second.agent.awaits()] == ["done"]
+            assert second.end().code == 0
+        assert other.end().code == 0
+
+
+def test_a_launch_logs_the_process_that_its_roots_led_to(stage: Stage) -> None:
+    with play(stage, "polite", "roots=/a") as first, play(stage) as second:
+        first.agent.call("polite", "complain", text="of the first")
+        pid = second.agent.call("polite", "pid")
+        second.agent.call("polite", "complain", text="of the second")
+        assert [each.end().code for each in (first, second)] == [0, 0]
+    shown = stage.launch.apart("logs", "p", "polite").out.decode()
+    assert ("of the second" in shown, "of the first" in shown) == (True, False)
+    assert f"polite ready (pid {pid})" in shown
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_a_host_that_ends_takes_no_launch(stage: Stage, again: int) -> None:
+    """The next call comes while its processes still end."""
+    with play(stage, restart={"policy": "never"}) as first:
+        first.agent.start("polite", "wait", path=stage.fifo("never"))
+        server = stage.roll.hear("polite")
+        server.says("waiting")
+        os.kill(host(stage).pid, signal.SIGTERM)
+        assert [answer["error"]["code"] for answer in first.agent.awaits()] == [-32010]
+        assert first.agent.call("polite", "pid") != server.pid
+        done = first.end()
+    assert (done.code, "could not be started" in done.out.decode()) == (0, False)
+
+
+def test_a_launch_goes_on_without_a_place_for_the_host(stage: Stage) -> None:
+    stage.launch.state.mkdir(parents=True, exist_ok=True)
+    (stage.launch.state / "shared").write_text("")
+    stage.launch.profile("minimal", mcp_servers=stage.servers(**shared(stage, required=False)))
+    done = stage.launch.apart("run", "--trust", "p", "hello")
+    assert done.code == 0
+    assert "there is no place for a host" in done.err
