@@ -1,0 +1,312 @@
+"""
+The agent of a trace, for `replay`: it says again what the recorded agent said, and checks what the client sends.
+
+It speaks ACP on stdin and stdout, like the agent that it plays, so a profile and its rules are tested without a model.
+What may differ from run to run is not compared (docs/troubleshooting.md "Replay a trace"). An answer of the client is
+compared when it comes; a request or a notification with the next one of the trace; and each is waited for where it
+stands in the trace. So calls of the client that cross each other may come in another order.
+"""
+
+import json
+import os
+import re
+import select
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from acp_launch.cli.verb import Argument
+from acp_launch.errors import RemoteProtocolError, UsageError
+
+VERSION = 1  # of the traces that can be played, as `acp_launch.trace` writes them
+SILENCE = 30.0  # seconds; within a turn that asks nothing, only a user who repeats an interruption needs time
+SHOWN = 200  # characters of a value in a message
+MASK = "***"
+RECORD = "record it again: acp-launch run PROFILE PROMPT --trace FILE"
+# What is not compared, by method: members of params, and of the answer to a request of the agent.
+FREE = {"initialize": {"clientInfo"}, "$/cancel_request": {"requestId"}}
+FREE_OF_ANSWER = {"terminal/output": {"output", "truncated", "exitStatus"}}  # as far as the command is at that moment
+ACTING = {"fs/write_text_file", "terminal/create"}  # requests that would do something else with a masked secret
+IDS = {"sessionId", "terminalId"}
+Message = dict[str, Any]
+
+
+class Replay(NamedTuple):
+    """Be the agent of a trace: say what it said, and check what the client sends."""
+
+    file: Annotated[Path, Argument("TRACE", "A file that --trace of one run has written.")]
+
+    def carry_out(self) -> int:
+        """Play the trace; return the status with which its agent died, or 0."""
+        return Player(self.file, read_script(self.file)).play()
+
+
+# The trace.
+
+
+class Step(NamedTuple):
+    """A message of the agent's connection. `line` is its place in the trace; `text` is what is not JSON."""
+
+    line: int
+    is_expected: bool
+    message: Message
+    is_cut: bool = False
+    text: str = ""
+
+
+class Script(NamedTuple):
+    """The steps of an agent's life, and the status with which it ended."""
+
+    steps: list[Step]
+    status: int
+
+
+def read_script(file: Path) -> Script:
+    """Read a trace; raise UsageError if it cannot be played."""
+    entries = [(line, entry) for line, entry in _read_entries(file) if not entry.get("server")]
+    starts = [str(line) for line, entry in entries if entry.get("type") == "start"]
+    if not entries or entries[-1][1].get("type") != "end":
+        raise _unfit(str(file), "the trace is cut: its run was killed, is still running, or could not write it")
+    if len(starts) > 1:
+        raise _unfit(str(file), f"it has {len(starts)} lives of its agent (lines {', '.join(starts)}); one can be played")
+    found = [step for line, entry in entries if entry.get("type") == "message" for step in _read_steps(file, line, entry)]
+    if not found:
+        raise _unfit(str(file), "it has no message of an agent")
+    hows = [str(entry.get("how")) for _, entry in entries if entry.get("type") == "exit"]
+    return Script(found, int(*re.findall(r"^exited with status (\d+)$", hows[-1] if hows else "")))
+
+
+def _read_entries(file: Path) -> Iterator[tuple[int, Message]]:
+    try:
+        with file.open("rb") as source:
+            for line, written in enumerate(source, 1):
+                entry = _decode(written)
+                if line == 1 and entry.get("type") != "trace":
+                    raise _unfit(str(file), "not a trace")
+                if line == 1 and entry.get("version") != VERSION:
+                    what = f"a trace of version {_show(entry.get('version'))}; this acp-launch plays version {VERSION}"
+                    raise _unfit(str(file), what)
+                if not entry:
+                    raise _unfit(f"{file}:{line}", "the trace is cut or damaged: this line cannot be read")
+                yield line, entry
+    except OSError as error:
+        raise _unfit(str(file), f"cannot read it: {str(error.strerror).lower()}") from None
+
+
+def _decode(written: bytes) -> Message:
+    """Return the object on a line, empty if there is none."""
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_steps(file: Path, line: int, entry: Message) -> list[Step]:
+    """Read what was said; a JSON-RPC batch is several messages."""
+    is_expected, place = entry.get("from") != "agent", f"{file}:{line}"
+    if entry.get("size"):
+        if not is_expected:
+            raise _unfit(place, f"a message of the agent is cut in the trace ({entry['size']:,} bytes)")
+        return [Step(line, True, {name: entry[name] for name in ("id", "method") if name in entry}, is_cut=True)]
+    said = entry.get("message")
+    messages = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
+    for each in messages if not is_expected else ():
+        if each.get("method") in ACTING and MASK in json.dumps(each):
+            raise _unfit(place, f"{each['method']} has a masked secret ({MASK}), so it cannot be repeated")
+    if not messages:
+        return [Step(line, is_expected, {}, text=str(entry.get("text", "")))]
+    return [Step(line, is_expected, each) for each in messages]
+
+
+def _unfit(place: str, reason: str) -> UsageError:
+    return UsageError(f"{place}: {reason}", fix=RECORD)
+
+
+# The comparison.
+
+
+class Comparison:
+    """Compares what came with the trace, and knows what stands for the ids and directories of the trace now."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+        self._directories: dict[str, str] = {}
+
+    def translate(self, value: Any, name: str = "") -> Any:
+        """Return a part of a recorded message as it would be in this run."""
+        if isinstance(value, dict):
+            return {key: self.translate(each, key) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.translate(each, name) for each in value]
+        if not isinstance(value, str):
+            return value
+        if name in IDS:
+            return self._ids.setdefault(value, value)
+        for recorded, now in self._directories.items():
+            value = now.join(re.split(rf"(?<![\w.~-]){re.escape(recorded)}(?![\w.-])", value))
+        return value
+
+    def find_difference(self, recorded: Any, came: Any, free: set[str], place: str) -> str:
+        """Return where and how a value differs from the recorded one; empty if it fits."""
+        name = place.rpartition(".")[2]
+        if name in free or (self._stands_for(name, recorded, came) if isinstance(recorded, str) else False):
+            return ""
+        if name == "mcpServers":
+            recorded, came = _shorten_servers(recorded), _shorten_servers(came)
+        if isinstance(recorded, dict) and isinstance(came, dict):
+            more = () if "clientCapabilities" in place else came  # a later version may offer more
+            pairs = {key: (recorded.get(key), came.get(key)) for key in (*recorded, *more)}
+            return self._find_first({f"{place}.{key}": pair for key, pair in pairs.items()}, free)
+        if isinstance(recorded, list) and isinstance(came, list) and len(recorded) == len(came):
+            pairs = {str(at): pair for at, pair in enumerate(zip(recorded, came, strict=True))}
+            return self._find_first({f"{place}[{at}]": pair for at, pair in pairs.items()}, free)
+        expected = self.translate(recorded, name)
+        if recorded == came or expected == came or _fits_mask(expected, came):
+            return ""
+        return f"{place}: {_show(expected)} in the trace, {_show(came)} now"
+
+    def _find_first(self, pairs: dict[str, tuple[Any, Any]], free: set[str]) -> str:
+        found = (self.find_difference(recorded, came, free, place) for place, (recorded, came) in pairs.items())
+        return next(filter(None, found), "")
+
+    def _stands_for(self, name: str, recorded: str, came: object) -> bool:
+        """Whether an id or the session's directory stands for the recorded one, from its first appearance on."""
+        if not isinstance(came, str) or name not in {*IDS, "cwd"}:
+            return False
+        if name in IDS:
+            return self._ids.setdefault(recorded, came) == came
+        if len(recorded) > 1:  # the root is in every path
+            return self._directories.setdefault(recorded, came) == came
+        return recorded == came
+
+
+def _shorten_servers(entries: Any) -> Any:
+    """Keep what a shim, a port or a token does not change."""
+    if not isinstance(entries, list):
+        return entries
+    return [{key: each.get(key) for key in ("name", "type")} for each in entries if isinstance(each, dict)]
+
+
+def _fits_mask(recorded: object, came: object) -> bool:
+    """Whether a text fits one with masked secrets: a mask stands for any text."""
+    if not isinstance(recorded, str) or not isinstance(came, str) or MASK not in recorded:
+        return False
+    first, *middle, last = map(re.escape, recorded.split(MASK))
+    pattern = first + "".join(f"(?>.*?{each})" for each in middle) + ".*" + last
+    return re.fullmatch(pattern, came, re.DOTALL) is not None
+
+
+def _show(value: object) -> str:
+    shown = "nothing" if value is None else json.dumps(value)
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+# The play.
+
+
+class Player:
+    """Plays a script on stdin and stdout."""
+
+    def __init__(self, file: Path, script: Script) -> None:
+        self._file, self._script = file, script
+        self._comparison = Comparison()
+        self._calls: deque[Step] = deque()  # of the client, in order
+        self._answers: dict[str, deque[Step]] = {}  # of the client, by the id of the question
+        for step in script.steps:
+            if step.is_expected and "method" in step.message:
+                self._calls.append(step)
+            elif step.is_expected:
+                self._answers.setdefault(_show(step.message.get("id")), deque()).append(step)
+        self._open: dict[str, Any] = {}  # requests without an answer: the client's id of each, by the recorded one
+        self._asked: dict[str, str] = {}  # questions of the agent without an answer: the method of each, by its id
+        self._came: set[int] = set()  # lines of the trace
+        self._heard = b""
+
+    def play(self) -> int:
+        """Play it to the end of stdin; return the exit code."""
+        with open(1, "wb", closefd=False) as stdout:
+            for step in self._script.steps:
+                if not step.is_expected:
+                    stdout.write(self._make_line(step))
+                    continue
+                stdout.flush()
+                while step.line not in self._came:
+                    self._receive(step)
+        if self._script.status and self._open:
+            return self._script.status
+        last = self._script.steps[-1]._replace(message={})
+        while self._receive(last):
+            pass
+        return 0
+
+    def _make_line(self, step: Step) -> bytes:
+        if step.text:
+            return step.text.encode() + b"\n"
+        message: Message = self._comparison.translate(step.message)
+        id = _show(message.get("id"))
+        if "id" in message and "method" in message:
+            self._asked[id] = message["method"]
+        elif "id" in message:
+            message["id"] = self._open.pop(id, message["id"])
+        return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+    def _receive(self, step: Step) -> bool:
+        """Take the next message, of which `step` is the one that is waited for; False at the end of stdin.
+
+        Raises:
+            RemoteProtocolError: it is not what the trace has; or nothing came and the trace goes on.
+        """
+        while b"\n" not in self._heard:
+            if self._open and not self._asked and not select.select([0], [], [], SILENCE)[0]:
+                raise self._differ(step, f"nothing came for {SILENCE:.0f} s, but the trace has {_name(step.message)}")
+            if not (chunk := os.read(0, 1 << 16)):
+                if step.message:
+                    raise self._differ(step, f"the client left, but the trace has {_name(step.message)}")
+                return False
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        if line.strip():
+            self._check(_decode(line), step)
+        return True
+
+    def _check(self, came: Message, step: Step) -> None:
+        """Compare a message with the one of the trace that it should be."""
+        if "method" in came:
+            expected = self._calls.popleft() if self._calls else None
+        else:
+            waiting = self._answers.get(_show(came.get("id")))
+            expected = waiting.popleft() if waiting else None
+        if expected is None:
+            raise self._differ(step, f"{_name(came)} came, and the trace has no more of that")
+        self._came.add(expected.line)
+        recorded = expected.message
+        if "method" in came:
+            if recorded["method"] != came["method"] or ("id" in recorded) != ("id" in came):
+                raise self._differ(expected, f"{_name(came)} came, but the trace has {_name(recorded)}")
+            if "id" in came:
+                self._open[_show(recorded["id"])] = came["id"]
+            method, name, parts = came["method"], _name(came), ("params",)
+            free = FREE.get(method, set())
+        else:
+            method = self._asked.pop(_show(came.get("id")), "")
+            free, name, parts = FREE_OF_ANSWER.get(method, set()), f"the answer to {method}", ("error", "result")
+            recorded, came = _keep_code(recorded), _keep_code(came)
+        for part in parts if not expected.is_cut else ():
+            if difference := self._comparison.find_difference(recorded.get(part), came.get(part), free, part):
+                raise self._differ(expected, f"{name} differs from the trace", difference)
+
+    def _differ(self, step: Step, what: str, *detail: str) -> RemoteProtocolError:
+        fix = f"undo what has changed since, or {RECORD}"
+        return RemoteProtocolError(f"{self._file}:{step.line}: {what}", detail=detail, fix=fix)
+
+
+def _name(message: Message) -> str:
+    return str(message.get("method") or f"an answer to request {_show(message.get('id'))}")
+
+
+def _keep_code(answer: Message) -> Message:
+    """Leave out the text of an error, which is for users and differs between versions."""
+    error = answer.get("error")
+    return {**answer, "error": {"code": error.get("code")}} if isinstance(error, dict) else answer
