@@ -69,8 +69,12 @@ def read_script(file: Path) -> Script:
     if not entries or entries[-1][1].get("type") != "end":
         raise _unfit(str(file), "the trace is cut: its run was killed, is still running, or could not write it")
     if len(starts) > 1:
-        raise _unfit(str(file), f"it has {len(starts)} lives of its agent (lines {', '.join(starts)}); one can be played")
-    found = [step for line, entry in entries if entry.get("type") == "message" for step in _read_steps(file, line, entry)]
+        raise _unfit(
+            str(file), f"it has {len(starts)} lives of its agent (lines {', '.join(starts)}); one can be played"
+        )
+    found = [
+        step for line, entry in entries if entry.get("type") == "message" for step in _read_steps(file, line, entry)
+    ]
     if not found:
         raise _unfit(str(file), "it has no message of an agent")
     hows = [str(entry.get("how")) for _, entry in entries if entry.get("type") == "exit"]
@@ -115,6 +119,8 @@ def _read_steps(file: Path, line: int, entry: Message) -> list[Step]:
     for each in messages if not is_expected else ():
         if each.get("method") in ACTING and MASK in json.dumps(each):
             raise _unfit(place, f"{each['method']} has a masked secret ({MASK}), so it cannot be repeated")
+    if not messages and is_expected:
+        raise _unfit(place, "a message of the client that is not JSON")
     if not messages:
         return [Step(line, is_expected, {}, text=str(entry.get("text", "")))]
     return [Step(line, is_expected, each) for each in messages]
@@ -157,11 +163,11 @@ class Comparison:
             recorded, came = _shorten_servers(recorded), _shorten_servers(came)
         if isinstance(recorded, dict) and isinstance(came, dict):
             more = () if "clientCapabilities" in place else came  # a later version may offer more
-            pairs = {key: (recorded.get(key), came.get(key)) for key in (*recorded, *more)}
-            return self._find_first({f"{place}.{key}": pair for key, pair in pairs.items()}, free)
+            pairs = {f"{place}.{key}": (recorded.get(key), came.get(key)) for key in (*recorded, *more)}
+            return self._find_first(pairs, free)
         if isinstance(recorded, list) and isinstance(came, list) and len(recorded) == len(came):
-            pairs = {str(at): pair for at, pair in enumerate(zip(recorded, came, strict=True))}
-            return self._find_first({f"{place}[{at}]": pair for at, pair in pairs.items()}, free)
+            items = enumerate(zip(recorded, came, strict=True))
+            return self._find_first({f"{place}[{at}]": pair for at, pair in items}, free)
         expected = self.translate(recorded, name)
         if recorded == came or expected == came or _fits_mask(expected, came):
             return ""
@@ -236,8 +242,7 @@ class Player:
                     self._receive(step)
         if self._script.status and self._open:
             return self._script.status
-        last = self._script.steps[-1]._replace(message={})
-        while self._receive(last):
+        while self._receive(None):
             pass
         return 0
 
@@ -252,54 +257,53 @@ class Player:
             message["id"] = self._open.pop(id, message["id"])
         return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
-    def _receive(self, step: Step) -> bool:
-        """Take the next message, of which `step` is the one that is waited for; False at the end of stdin.
+    def _receive(self, wanted: Step | None) -> bool:
+        """Take the next message; False at the end of stdin. `wanted` is the step of the trace that waits for it.
 
         Raises:
-            RemoteProtocolError: it is not what the trace has; or nothing came and the trace goes on.
+            RemoteProtocolError: it is not what the trace has, or nothing comes although the trace goes on.
         """
+        rest = f"the trace has {_name(wanted.message)}" if wanted else "the trace ends here"
         while b"\n" not in self._heard:
             if self._open and not self._asked and not select.select([0], [], [], SILENCE)[0]:
-                raise self._differ(step, f"nothing came for {SILENCE:.0f} s, but the trace has {_name(step.message)}")
+                raise self._differ(wanted, f"nothing came for {SILENCE:.0f} s, but {rest}")
             if not (chunk := os.read(0, 1 << 16)):
-                if step.message:
-                    raise self._differ(step, f"the client left, but the trace has {_name(step.message)}")
+                if wanted:
+                    raise self._differ(wanted, f"the client left, but {rest}")
                 return False
             self._heard += chunk
         line, _, self._heard = self._heard.partition(b"\n")
-        if line.strip():
-            self._check(_decode(line), step)
+        if came := _decode(line):
+            self._check(came, wanted)
         return True
 
-    def _check(self, came: Message, step: Step) -> None:
+    def _check(self, came: Message, wanted: Step | None) -> None:
         """Compare a message with the one of the trace that it should be."""
+        id = _show(came.get("id"))
+        steps = self._calls if "method" in came else self._answers.get(id)
+        if not steps:
+            raise self._differ(wanted, f"{_name(came)} came, and the trace has no more of that")
+        step = steps.popleft()
+        self._came.add(step.line)
+        recorded, name = step.message, _name(came)
         if "method" in came:
-            expected = self._calls.popleft() if self._calls else None
-        else:
-            waiting = self._answers.get(_show(came.get("id")))
-            expected = waiting.popleft() if waiting else None
-        if expected is None:
-            raise self._differ(step, f"{_name(came)} came, and the trace has no more of that")
-        self._came.add(expected.line)
-        recorded = expected.message
-        if "method" in came:
-            if recorded["method"] != came["method"] or ("id" in recorded) != ("id" in came):
-                raise self._differ(expected, f"{_name(came)} came, but the trace has {_name(recorded)}")
+            if name != _name(recorded) or ("id" in recorded) != ("id" in came):
+                raise self._differ(step, f"{name} came, but the trace has {_name(recorded)}")
             if "id" in came:
                 self._open[_show(recorded["id"])] = came["id"]
-            method, name, parts = came["method"], _name(came), ("params",)
-            free = FREE.get(method, set())
+            free = FREE.get(name, set())
         else:
-            method = self._asked.pop(_show(came.get("id")), "")
-            free, name, parts = FREE_OF_ANSWER.get(method, set()), f"the answer to {method}", ("error", "result")
+            method = self._asked.pop(id, "")
+            free, name = FREE_OF_ANSWER.get(method, set()), f"the answer to {method}"
             recorded, came = _keep_code(recorded), _keep_code(came)
-        for part in parts if not expected.is_cut else ():
+        for part in ("params", "error", "result") if not step.is_cut else ():
             if difference := self._comparison.find_difference(recorded.get(part), came.get(part), free, part):
-                raise self._differ(expected, f"{name} differs from the trace", difference)
+                raise self._differ(step, f"{name} differs from the trace", difference)
 
-    def _differ(self, step: Step, what: str, *detail: str) -> RemoteProtocolError:
+    def _differ(self, step: Step | None, what: str, *detail: str) -> RemoteProtocolError:
+        line = (step or self._script.steps[-1]).line
         fix = f"undo what has changed since, or {RECORD}"
-        return RemoteProtocolError(f"{self._file}:{step.line}: {what}", detail=detail, fix=fix)
+        return RemoteProtocolError(f"{self._file}:{line}: {what}", detail=detail, fix=fix)
 
 
 def _name(message: Message) -> str:
