@@ -69,16 +69,13 @@ def read_script(file: Path) -> Script:
     if not entries or entries[-1][1].get("type") != "end":
         raise _unfit(str(file), "the trace is cut: its run was killed, is still running, or could not write it")
     if len(starts) > 1:
-        raise _unfit(
-            str(file), f"it has {len(starts)} lives of its agent (lines {', '.join(starts)}); one can be played"
-        )
-    found = [
-        step for line, entry in entries if entry.get("type") == "message" for step in _read_steps(file, line, entry)
-    ]
-    if not found:
+        lives = f"{len(starts)} lives of its agent (lines {', '.join(starts)})"
+        raise _unfit(str(file), f"it has {lives}; one can be played")
+    steps = [_read_step(file, line, entry) for line, entry in entries if entry.get("type") == "message"]
+    if not steps:
         raise _unfit(str(file), "it has no message of an agent")
     hows = [str(entry.get("how")) for _, entry in entries if entry.get("type") == "exit"]
-    return Script(found, int(*re.findall(r"^exited with status (\d+)$", hows[-1] if hows else "")))
+    return Script(steps, int(*re.findall(r"^exited with status (\d+)$", hows[-1] if hows else "")))
 
 
 def _read_entries(file: Path) -> Iterator[tuple[int, Message]]:
@@ -107,23 +104,19 @@ def _decode(written: bytes) -> Message:
     return found if isinstance(found, dict) else {}
 
 
-def _read_steps(file: Path, line: int, entry: Message) -> list[Step]:
-    """Read what was said; a JSON-RPC batch is several messages."""
-    is_expected, place = entry.get("from") != "agent", f"{file}:{line}"
+def _read_step(file: Path, line: int, entry: Message) -> Step:
+    is_expected, message, place = entry.get("from") != "agent", entry.get("message"), f"{file}:{line}"
+    if entry.get("size") and is_expected:
+        return Step(line, True, {name: entry[name] for name in ("id", "method") if name in entry}, is_cut=True)
     if entry.get("size"):
-        if not is_expected:
-            raise _unfit(place, f"a message of the agent is cut in the trace ({entry['size']:,} bytes)")
-        return [Step(line, True, {name: entry[name] for name in ("id", "method") if name in entry}, is_cut=True)]
-    said = entry.get("message")
-    messages = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
-    for each in messages if not is_expected else ():
-        if each.get("method") in ACTING and MASK in json.dumps(each):
-            raise _unfit(place, f"{each['method']} has a masked secret ({MASK}), so it cannot be repeated")
-    if not messages and is_expected:
-        raise _unfit(place, "a message of the client that is not JSON")
-    if not messages:
-        return [Step(line, is_expected, {}, text=str(entry.get("text", "")))]
-    return [Step(line, is_expected, each) for each in messages]
+        raise _unfit(place, f"a message of the agent is cut in the trace ({entry['size']:,} bytes)")
+    if not isinstance(message, dict):  # junk, or a list
+        if is_expected:
+            raise _unfit(place, "a message of the client that is not JSON")
+        return Step(line, False, {}, text=str(entry.get("text") or json.dumps(message)))
+    if not is_expected and message.get("method") in ACTING and MASK in json.dumps(message):
+        raise _unfit(place, f"{message['method']} has a masked secret ({MASK}), so it cannot be repeated")
+    return Step(line, is_expected, message)
 
 
 def _unfit(place: str, reason: str) -> UsageError:
@@ -151,13 +144,14 @@ class Comparison:
         if name in IDS:
             return self._ids.setdefault(value, value)
         for recorded, now in self._directories.items():
-            value = now.join(re.split(rf"(?<![\w.~-]){re.escape(recorded)}(?![\w.-])", value))
+            if recorded != os.sep:  # which is in every path
+                value = now.join(re.split(rf"(?<![\w.~-]){re.escape(recorded)}(?![\w.-])", value))
         return value
 
     def find_difference(self, recorded: Any, came: Any, free: set[str], place: str) -> str:
         """Return where and how a value differs from the recorded one; empty if it fits."""
         name = place.rpartition(".")[2]
-        if name in free or (self._stands_for(name, recorded, came) if isinstance(recorded, str) else False):
+        if name in free or self._stands_for(name, recorded, came):
             return ""
         if name == "mcpServers":
             recorded, came = _shorten_servers(recorded), _shorten_servers(came)
@@ -177,15 +171,12 @@ class Comparison:
         found = (self.find_difference(recorded, came, free, place) for place, (recorded, came) in pairs.items())
         return next(filter(None, found), "")
 
-    def _stands_for(self, name: str, recorded: str, came: object) -> bool:
+    def _stands_for(self, name: str, recorded: object, came: object) -> bool:
         """Whether an id or the session's directory stands for the recorded one, from its first appearance on."""
-        if not isinstance(came, str) or name not in {*IDS, "cwd"}:
+        if name not in {*IDS, "cwd"} or not isinstance(recorded, str) or not isinstance(came, str):
             return False
-        if name in IDS:
-            return self._ids.setdefault(recorded, came) == came
-        if len(recorded) > 1:  # the root is in every path
-            return self._directories.setdefault(recorded, came) == came
-        return recorded == came
+        known = self._ids if name in IDS else self._directories
+        return known.setdefault(recorded, came) == came
 
 
 def _shorten_servers(entries: Any) -> Any:
@@ -287,10 +278,10 @@ class Player:
         self._came.add(step.line)
         recorded, name = step.message, _name(came)
         if "method" in came:
-            if name != _name(recorded) or ("id" in recorded) != ("id" in came):
+            if name != _name(recorded):
                 raise self._differ(step, f"{name} came, but the trace has {_name(recorded)}")
             if "id" in came:
-                self._open[_show(recorded["id"])] = came["id"]
+                self._open[_show(recorded.get("id"))] = came["id"]
             free = FREE.get(name, set())
         else:
             method = self._asked.pop(id, "")
