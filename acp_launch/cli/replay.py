@@ -86,7 +86,7 @@ def _read_entries(file: Path) -> Iterator[tuple[int, Message]]:
                 if line == 1 and entry.get("type") != "trace":
                     raise _unfit(str(file), "not a trace")
                 if line == 1 and entry.get("version") != VERSION:
-                    what = f"a trace of version {_show(entry.get('version'))}; this acp-launch plays version {VERSION}"
+                    what = f"a trace of version {_show(entry.get('version'))}; version {VERSION} can be played"
                     raise _unfit(str(file), what)
                 if not entry:
                     raise _unfit(f"{file}:{line}", "the trace is cut or damaged: this line cannot be read")

@@ -146,7 +146,7 @@ START, END = {"type": "start", "pid": 1}, {"type": "end"}
 WRITE = {"id": 1, "method": "fs/write_text_file", "params": {"path": "/x", "content": "a *** b"}}
 UNFIT = {
     "not a trace": [{"type": "other"}],
-    "a trace of version 2; this acp-launch plays version 1": [head(version=2), END],
+    "a trace of version 2; version 1 can be played": [head(version=2), END],
     "the trace is cut: its run was killed, is still running, or could not write it": [head(), START],
     "it has 2 lives of its agent (lines 2, 3); one can be played": [head(), START, START, END],
     "it has no message of an agent": [head(), {"type": "start", "server": "s"}, said("server", {}, server="s"), END],
@@ -154,6 +154,12 @@ UNFIT = {
     ":2: fs/write_text_file has a masked secret (***), so it cannot be repeated": [head(), said("agent", WRITE), END],
     ":2: a message of the client that is not JSON": [head(), said("acp-launch", text="x"), END],
 }
+
+
+def test_the_version_that_is_played_is_the_one_that_is_written() -> None:
+    from acp_launch import trace
+
+    assert replay.VERSION == trace.VERSION
 
 
 def write_trace(launch: Launcher, *entries: Json) -> Path:
