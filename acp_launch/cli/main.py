@@ -22,7 +22,8 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("trace", "--json"): "read the file itself: it has one JSON object per line",
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
-PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema"}  # verbs that can be read without typer
+# Verbs that can be read without typer.
+PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay"}
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -71,7 +71,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Secrets": {"secret": "secrets.app"},
     "Sessions": {"session": "sessions.app"},
     "Servers": {"mcp": "mcp.app"},
-    "Agents": {"agents": "agents.app"},
+    "Agents": {"agents": "agents.app", "replay": "replay.Replay"},
     "This machine": {
         "doctor": "machine.doctor",
         "config": "config.app",
