@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
 
-ShareServer = Callable[[StdioPlan, str, Mapping[str, Secret], Sequence[Path]], Program]
+ShareServer = Callable[
+    [StdioPlan, str, Mapping[str, Secret], Sequence[Path], Callable[[str], None]], Program
+]  # the last shows a line to the user
 TICK = 1.0  # seconds between two checks of time-outs, unless a server has a shorter `timeouts.call`
 
 
@@ -272,7 +274,7 @@ class Servers:
         if not isinstance(plan, RemotePlan):
             if plan.share == "user":
                 assert needs.share is not None
-                return needs.share(plan, name, needs.secrets, needs.directories)
+                return needs.share(plan, name, needs.secrets, needs.directories, self._observer.note)
             return LocalProgram.of(plan, name, needs.secrets)
         from acp_launch.mcp.remote import RemoteProgram
 

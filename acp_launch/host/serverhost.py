@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.multiplexer import STATELESS
@@ -63,6 +64,7 @@ class HostedProcess(Struct, eq=False, kw_only=True):
     lines: "list[LaunchLine]" = field(default_factory=list)
     joining: "list[LaunchLine]" = field(default_factory=list)  # they wait for its start
     unused: float | None = None  # since when, in seconds of the loop
+    gone: str = ""  # how its latest process has ended, until the next is started
 
     @property
     def users(self) -> "list[LaunchLine]":
@@ -162,6 +164,7 @@ class ServerHost:
     def admit(self, line: LaunchLine) -> None:
         """Give a connection a process of its server, which is started if there is none."""
         assert line.server is not None
+        self._until = 0.0
         redactor.register(*map(Secret, line.server.secrets))
         same = self._same(line.server)
         process = next((each for each in same if each.roots == line.server.roots or not each.is_introduced), None)
@@ -209,8 +212,8 @@ class ServerHost:
         process.idle = max(process.idle, line.server.idle)
         self._tell_joined(process)
 
-    def _tell_joined(self, process: HostedProcess) -> None:
-        """Tell launches of the process once it was started."""
+    def _tell_joined(self, process: HostedProcess, why: str = "") -> None:
+        """Tell launches of the process once it was started; all of them, and `why`, if it was started again."""
         if process.relay.process.standing is None:
             return
         log = self._directory / self._log_name(process)
@@ -219,10 +222,11 @@ class ServerHost:
             log=str(log),
             offset=log.stat().st_size if log.exists() else 0,
         )
+        again = replace(joined, why=why)
         waiting, process.joining = process.joining, []
-        for line in waiting:
+        for line in process.users if why else waiting:
             if line.is_open:
-                line.link.send(JOINED + msgspec.json.encode(joined))
+                line.link.send(JOINED + msgspec.json.encode(joined if line in waiting else again))
 
     # Processes.
 
@@ -280,8 +284,7 @@ class ServerHost:
                     self._end(process)
 
     def _is_over(self) -> bool:
-        if self._processes or self._ending or any(line.is_open for line in self._lines):
-            self._until = 0.0
+        if self._processes or self._ending or any(line.is_open and line.request for line in self._lines):
             return False
         return self._now() >= self._until
 
@@ -347,8 +350,11 @@ class ServerHost:
         loop = asyncio.get_running_loop()
         if change.state in OVER:
             loop.call_soon(self._fail, process, change)  # after the answers to the calls that it leaves behind
+        elif change.state == "resting":
+            process.gone = change.exit or "has ended"
         else:
-            loop.call_soon(self._tell_joined, process)
+            gone, process.gone = process.gone, ""
+            loop.call_soon(self._tell_joined, process, gone)
 
     def listed(self) -> None:
         """Do nothing: the launches know."""

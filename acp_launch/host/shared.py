@@ -24,7 +24,9 @@ from msgspec import Struct
 
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.errors import AgentError, StateError
+from acp_launch.host.door import PATIENCE, excuse
 from acp_launch.host.place import find_server_host, hold_place, server_host_state
+from acp_launch.host.wire import WELCOME
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
 from acp_launch.problem import ours
@@ -47,7 +49,7 @@ REST = 0.2  # seconds before a launch looks for another host
 # The host's environment. Variables of servers come from the launches.
 INHERITED = regex(
     r"HOME|PATH|USER|LOGNAME|LANG|LC_ALL|TMPDIR|XDG_RUNTIME_DIR|XDG_(CONFIG|STATE|CACHE)_HOME"
-    r"|ACP_LAUNCH_((CONFIG|STATE|CACHE)_DIR|TEST_PATIENCE)"
+    r"|ACP_LAUNCH_((CONFIG|STATE|CACHE)_DIR|MAX_LINE|TEST_PATIENCE)"
 )
 
 
@@ -61,11 +63,15 @@ class SharedRequest(Struct, frozen=True, kw_only=True):
 
 
 class Joined(Struct, frozen=True, kw_only=True):
-    """The process that it has got. Its stderr is in the file `log`, for this launch from `offset` on."""
+    """The process that it has got. Its stderr is in the file `log`, for this launch from `offset` on.
+
+    `why` says what became of the one before, if it has been started again.
+    """
 
     pid: int | None
     log: str
     offset: int
+    why: str = ""
 
 
 class SharedEnd(Struct, frozen=True, kw_only=True):
@@ -78,7 +84,7 @@ class SharedEnd(Struct, frozen=True, kw_only=True):
 class SharedProgram(Struct, frozen=True, kw_only=True):
     """A server that is started in the server host, with its secrets revealed. Its repr shows only the name.
 
-    `state` is the user's state directory.
+    `state` is the user's state directory. `note` shows a line to the user.
     """
 
     name: str
@@ -86,6 +92,7 @@ class SharedProgram(Struct, frozen=True, kw_only=True):
     request: SharedRequest
     state: Path
     max_line: int
+    note: Callable[[str], None]
 
     @property
     def may_fetch(self) -> bool:
@@ -119,13 +126,14 @@ def share_server(
     name: str,
     secrets: Mapping[str, Secret],
     directories: Sequence[Path],
+    note: Callable[[str], None],
 ) -> SharedProgram:
     """Return the program of a server that launches share."""
     request = SharedRequest(
         label=label, launch=prepare.launch_id(), pid=os.getpid(), directories=tuple(map(str, directories))
     )
     server = shared_server(plan, secrets, directories)
-    return SharedProgram(name=name, server=server, request=request, state=state, max_line=max_line)
+    return SharedProgram(name=name, server=server, request=request, state=state, max_line=max_line, note=note)
 
 
 class SharedProcess(Link, LinkUser):
@@ -135,6 +143,7 @@ class SharedProcess(Link, LinkUser):
         self.hurry = asyncio.Event()
         self.pid: int | None = None
         self.end: Ended | None = None
+        self._name, self._note = program.name, program.note
         self._log, self._detail = log, list[str]()
         self._over = asyncio.Event()
         self._line: Callable[[bytes, Envelope | None], None] = lambda line, message: None
@@ -186,7 +195,9 @@ class SharedProcess(Link, LinkUser):
         elif line.startswith(JOINED):
             joined = msgspec.json.decode(line[len(JOINED) :], type=Joined)
             self.pid = joined.pid
-            if isinstance(self._log, LogFile):
+            if joined.why:
+                self._note(f"{self._name}, which launches share, {joined.why}; it was started again (pid {joined.pid})")
+            elif isinstance(self._log, LogFile):
                 with suppress(OSError, ValueError):  # as for its own output, which is not written then
                     self._log.share(Path(joined.log), joined.offset)
         elif line.startswith(ENDED):
@@ -221,7 +232,7 @@ async def _reach(state: Path) -> socket.socket:
     now = asyncio.get_running_loop().time
     begun, again, is_ours = now(), 0.0, False
     with ExitStack() as held:
-        while (line := _knock(state)) is None:
+        while (line := await _knock(state)) is None:
             try:
                 is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
             except StateError as error:
@@ -238,7 +249,12 @@ async def _reach(state: Path) -> socket.socket:
     return line
 
 
-def _knock(state: Path) -> socket.socket | None:
+async def _knock(state: Path) -> socket.socket | None:
+    """Connect to a host, and wait until it greets, as a stopped one does not; None if there is none, or it ends.
+
+    Raises:
+        AgentError: it is stopped, or silent.
+    """
     note = find_server_host(state)
     if note is None:
         return None
@@ -246,10 +262,18 @@ def _knock(state: Path) -> socket.socket | None:
     line.setblocking(False)
     try:
         line.connect(note.socket)
-    except OSError:  # it has just ended, or is busy
+        async with asyncio.timeout(PATIENCE):
+            if await asyncio.get_running_loop().sock_recv(line, len(WELCOME)) == WELCOME:
+                return line
+    except TimeoutError:
+        stopped = excuse(note)
+        what = stopped.message if stopped else f"the server host (pid {note.pid}) does not answer"
         line.close()
-        return None
-    return line
+        raise AgentError(what, fix=stopped.fix if stopped else ours("down", "--servers", "--force")) from None
+    except OSError:  # it has just ended, or is busy
+        pass
+    line.close()
+    return None
 
 
 def _start() -> str:
