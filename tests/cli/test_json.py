@@ -14,7 +14,7 @@ from tests.test_readme import ROOT
 WITHOUT = {
     "": "where the user stands, for a user; each part of it has a command with --json",
     "run": "events, with --output json",
-    "serve": "messages of ACP",
+    **dict.fromkeys(("serve", "replay"), "messages of ACP"),
     "show": "a file",
     "schema": "a JSON Schema",
     "completion": "a script",

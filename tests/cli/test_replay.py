@@ -45,6 +45,7 @@ def comparable(done: Ended) -> tuple[list[Json], list[Json]]:
     and each launch names its session and its agent's command."""
     kept = [event for event in done.events if event["type"] not in {"server", "servers"}]
     for event in kept:
+        del event["time"]
         event.pop("name" if event["type"] == "session" else "detail", None)
     commands = [event for event in kept if event["type"] == "terminal"]
     output = "".join(event["output"] for event in commands)
