@@ -30,6 +30,7 @@ from acp_launch.problem import ours
 from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.process.program import LocalProgram, Program
+from acp_launch.profile.values import free_name
 from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
@@ -243,7 +244,7 @@ class Servers:
                 relay.tick()
 
     def _ahead(self, plan: ServerPlan) -> Relay:
-        name = self._free_name(plan.name)
+        name = free_name(plan.name, {each.name for each in self._relays}, "#")
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
         if plan.start == "lazy" and plan.name not in self._presentations:
@@ -321,11 +322,6 @@ class Servers:
         if seated is not None and not seated.left.is_set():
             return seated
         return next((relay for relay in self._of(plan) if relay.is_connected and not relay.left.is_set()), seated)
-
-    def _free_name(self, name: str) -> str:
-        taken = {relay.name for relay in self._relays}
-        numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
-        return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: ServerPlan) -> Standing:
         seated = self._latest(plan)

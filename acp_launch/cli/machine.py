@@ -71,10 +71,10 @@ def ps(as_json: Json = False) -> None:
     state = load_settings().state
     families = [found for launch in read_all(state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
-    show_families(families, _sessions(families, state), _shared(state), home=str(Path.home()), as_json=as_json)
+    show_families(families, _sessions(families, state), _list_shared(state), home=str(Path.home()), as_json=as_json)
 
 
-def _shared(state: "Path") -> "Sequence[SharedRow]":
+def _list_shared(state: "Path") -> "Sequence[SharedRow]":
     """Return the processes that launches share."""
     from acp_launch.console.processes import SharedRow
     from acp_launch.host.door import shared_servers

@@ -36,7 +36,7 @@ def main() -> int:
                 from acp_launch.cli.start import record_and_guard
                 from acp_launch.launch.loop import run_supervised
 
-                with record_and_guard(settings, "host", "shared servers", Path("/")) as guard, _noted(settings):
+                with record_and_guard(settings, "host", "shared servers", Path("/")) as guard, _log_failure(settings):
                     run_supervised(guard, lambda interrupts: interrupts.watch(_host(settings, interrupts, write)))
                 return 0
         if find_server_host(settings.state) is not None or time.monotonic() > until:
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 @contextmanager
-def _noted(settings: "Settings") -> Iterator[None]:
+def _log_failure(settings: "Settings") -> Iterator[None]:
     """Write a failure to the log, as the host has no terminal; a signal is none."""
     try:
         yield

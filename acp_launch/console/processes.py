@@ -102,7 +102,7 @@ def _rows(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow], h
     users = {each.pid: describe_users(each.users.values()) for each in shared}
     for member in family.members:
         yield from _branch(member, 1, users)
-    for used in _used(family, shared):
+    for used in _list_used(family, shared):
         yield (INDENT + used.name, "-", "", "", "", f"(shared, pid {used.pid})", "", "")
     for each in family.remote:
         yield (INDENT + each.name, "-", age(each.age), "", str(each.restarts or ""), f"(remote, {each.state})", "", "")
@@ -117,7 +117,7 @@ def describe_users(labels: Iterable[str]) -> str:
     return f"shared by {launches}: {', '.join(sorted(set(of)))}" if of else "used by no launch"
 
 
-def _used(family: LaunchTree, shared: Sequence[SharedRow]) -> Iterator[SharedRow]:
+def _list_used(family: LaunchTree, shared: Sequence[SharedRow]) -> Iterator[SharedRow]:
     return (each for each in shared if family.root is not None and family.root.pid in each.users)
 
 
@@ -152,7 +152,7 @@ def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow])
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
         "processes": [_member(member, shared) for member in family.members],
-        "shared": [{"name": each.name, "pid": each.pid} for each in _used(family, shared)],
+        "shared": [{"name": each.name, "pid": each.pid} for each in _list_used(family, shared)],
         "ended": [{"name": gone.name, "restarts": gone.restarts} for gone in family.ended],
         "remote": [
             {"name": each.name, "state": each.state, "age": round(each.age, 2), "restarts": each.restarts}

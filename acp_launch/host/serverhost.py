@@ -38,6 +38,7 @@ from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, written
 from acp_launch.process.workdir import workdirs
 from acp_launch.profile.model import ServerTimeouts
+from acp_launch.profile.values import free_name
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.redact import redactor
@@ -232,8 +233,7 @@ class ServerHost:
 
     def _start(self, server: SharedServer) -> HostedProcess:
         taken = {each.plan.name for each in self._processes} | {each.get_name() for each in self._ending}
-        numbered = (f"{server.name}#{number}" if number > 1 else server.name for number in range(1, len(taken) + 2))
-        name = next(each for each in numbered if each not in taken)
+        name = free_name(server.name, taken, "#")
         ending = ExitStack()
         directory = server.directory
         if directory is None:

@@ -86,7 +86,7 @@ def search_path(environ: Mapping[str, str], inherit: Inherit, *own: Mapping[str,
 _TELLING = regex(r"PATH|HOME|LANG|LANGUAGE|LC_.*|.*_PROXY", re.IGNORECASE)
 
 
-def compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
+def list_compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
     """Return the names of variables that make a server another one, if it is shared by launches: those that the profile
     sets or names, what programs, files, languages and networks are found by, and credentials."""
     named = {} if isinstance(inherit, str) else inherited(dict.fromkeys(env, ""), inherit)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import UsageError
-from acp_launch.plan.environment import compared, environment, search_path
+from acp_launch.plan.environment import environment, list_compared, search_path
 from acp_launch.plan.executable import (
     CannotRun,
     distinct,
@@ -294,7 +294,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         args=args,
         env=env,
         cwd=cwd,
-        compared=compared(env, server.inherit_env) if server.share == "user" else (),
+        compared=list_compared(env, server.inherit_env) if server.share == "user" else (),
         missing=missing,
         **{key: getattr(server, key) for key in KEPT},
     )

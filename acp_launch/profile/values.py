@@ -267,9 +267,10 @@ def user_fault(url: str) -> str:
     return "the url holds a user name or a password, which end up in logs" if "@" in host(url) else ""
 
 
-def free_name(wanted: str, taken: Container[str]) -> str:
-    """Return the name, or the first of name-2, name-3 and so on that is not taken."""
-    return next(name for number in count(1) if (name := f"{wanted}-{number}" if number > 1 else wanted) not in taken)
+def free_name(wanted: str, taken: Container[str], sign: str = "-") -> str:
+    """Return the name, or the first of name-2, name-3 and so on that is not taken; `sign` stands before the number."""
+    names = (f"{wanted}{sign}{number}" if number > 1 else wanted for number in count(1))
+    return next(name for name in names if name not in taken)
 
 
 def host(url: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from acp_launch.document.scalars import Duration
-from acp_launch.plan.environment import compared, environment
+from acp_launch.plan.environment import environment, list_compared
 from acp_launch.plan.model import INHERITED, Origin, StdioPlan, Value
 from acp_launch.plan.shared import (
     SharedServer,
@@ -49,7 +49,7 @@ def planned(
 ) -> StdioPlan:
     env = environment(shell, inherit, {"TOKEN": Value((SecretReference("token"),), FILE)} if own is None else own)
     return StdioPlan(
-        name="github", command=Path("/bin/server"), args=(), env=env, cwd=cwd, compared=compared(env, inherit)
+        name="github", command=Path("/bin/server"), args=(), env=env, cwd=cwd, compared=list_compared(env, inherit)
     )
 
 
