@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.console.ask.room import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
@@ -46,7 +47,8 @@ class ReportRow(Struct, frozen=True):
 
 def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[ReportRow]:
     """Yield the rows. `found` are the existing programs and directories; `said` are all lines of the profile."""
-    yield from _program(("agent",), profile.agent, found, "runs", "")
+    agent = replace(profile.agent, inherit_env=profile.agent_inherits)
+    yield from _program(("agent",), agent, found, "runs", "")
     yield from _directories(profile, found)
     for name, server in profile.mcp_servers.items():
         if isinstance(server, StdioServer):
@@ -117,7 +119,7 @@ def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: s
     if program.inherit_env == "all":
         yield ReportRow("", "gets your whole environment")
     elif program.inherit_env != "minimal" and program.inherit_env:
-        yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env)}")
+        yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env or ())}")
 
 
 def _line(label: str, before: str, words: Sequence[str]) -> ReportRow:

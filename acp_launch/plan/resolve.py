@@ -341,8 +341,7 @@ def _search(machine: Machine, server: StdioServer, session: SessionContext, own:
     """Return the PATH for finding a server: its own, else that of the process that starts it."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
-    agent = machine.loaded.profile.agent
-    return search_path(machine.environ, agent.inherit_env, session.agent_env, own)
+    return search_path(machine.environ, machine.loaded.profile.agent_inherits, session.agent_env, own)
 
 
 def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> RemotePlan | None:
@@ -501,7 +500,7 @@ def reduce_to(loaded: Loaded, names: Sequence[str]) -> Loaded:
     """Reduce a profile to these servers and an agent that always exists, so that other problems do not matter."""
     servers, agent = loaded.profile.mcp_servers, loaded.profile.agent
     own_path = {variable: value for variable, value in agent.env.items() if variable == "PATH"}
-    plain = Agent(command=Template("${python}"), env=own_path, inherit_env=agent.inherit_env)
+    plain = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent_inherits)
     alone = replace(loaded.profile, agent=plain, mcp_servers={name: servers[name] for name in names})
     places = tuple(f"mcp_servers.{name}." for name in names)
     problems = tuple(problem for problem in loaded.problems if f"{problem.path}.".startswith(places))
@@ -611,7 +610,8 @@ class _Walk(Struct):
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
         machine, agent = self.machine, self.machine.loaded.profile.agent
         args = machine.sequence(("agent", "args"), agent.args)
-        search = search_path(machine.environ, agent.inherit_env, own)
+        inherits = machine.loaded.profile.agent_inherits
+        search = search_path(machine.environ, inherits, own)
         reference = ""
         if agent.registry is None:
             command = machine.command(("agent", "command"), agent.command or "", search=search)
@@ -635,7 +635,7 @@ class _Walk(Struct):
             return None
         if not is_accepted:
             own = {**kept_out(command, args), **own}
-        env = environment(machine.environ, agent.inherit_env, own)
+        env = environment(machine.environ, inherits, own)
         return ProcessPlan(
             name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing, registry=reference
         )

@@ -22,7 +22,8 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
 
     `install` is a command, or where to get it. `login` says how the user logs in once; `variable` holds a key instead.
     `timeouts` are written as in a profile; `notes` are sentences that every user of the agent should read. `takes` are
-    the kinds of MCP servers that it accepts, if known. `replay` says when it sends the history of a session.
+    the kinds of MCP servers that it accepts, if known. `replay` says when it sends the history of a session. `state`
+    are the paths of the home that it must be able to write, as in `runtime.confined`.
     `is_built_in`: a built-in profile of its name starts it.
     """
 
@@ -37,6 +38,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     replay: Replay = ""
+    state: tuple[str, ...] = ()
     is_built_in: bool = False
 
     @property

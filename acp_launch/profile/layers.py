@@ -98,6 +98,8 @@ NULLABLE = frozenset(
     {
         ("agent", "command"),
         ("agent", "registry"),
+        ("agent", "inherit_env"),
+        ("runtime", "confined"),
         ("workspace", "cwd"),
         ("session", "name"),
         ("session", "mode"),

@@ -14,6 +14,7 @@ from msgspec import field
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
 from acp_launch.profile.values import (
+    AGENT_INHERIT,
     COUNT,
     FACTOR,
     FILES,
@@ -42,6 +43,7 @@ Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references 
 Inherit = Literal["all", "minimal"] | Sequence[str]
 Start = Literal["eager", "lazy"]
 Share = Literal[False, "launch", "user"]  # `true` is read as `launch`
+Network = Literal["shared", "none"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
     "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -71,8 +73,9 @@ class Agent(Shape, frozen=True, kw_only=True):
     """Its arguments. A secret here is visible to every user of the machine in `ps`."""
     env: Mapping[str, Template] = field(default_factory=dict)
     """Environment variables of the agent, over what it inherits."""
-    inherit_env: Annotated[Inherit, INHERIT] = "all"
-    """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
+    inherit_env: Annotated[Inherit | None, AGENT_INHERIT] = None
+    """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns. Default:
+    `all`; `minimal` for a confined agent."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """How long to wait for the agent."""
     mcp: McpTransport = "auto"
@@ -141,6 +144,24 @@ class Client(Shape, frozen=True, kw_only=True):
     """Whether to read and write files for the agent in the session's directories; `read`: only read them."""
     terminal: Annotated[bool, TRUTH] = False
     """Whether acp-launch runs commands for the agent."""
+
+
+class Confined(Shape, frozen=True, kw_only=True):
+    state: tuple[Template, ...] = ()
+    """Paths of your home that the agent may write, as `~/.NAME`, beside those that acp-launch knows it to need. A
+    missing one is made."""
+    read: tuple[Template, ...] = ()
+    """Further paths that it may read. One below a directory that it may write cannot be written."""
+    write: tuple[Template, ...] = ()
+    """Further paths that it may write, beside the session's directories."""
+    network: Network = "shared"
+    """Whether it has this machine's network, with all that listens on it, or none."""
+
+
+class Runtime(Shape, frozen=True, kw_only=True):
+    confined: Annotated[Confined | None, SWITCHED] = None
+    """Whether the agent sees nothing of this machine but the session's directories and what it needs to run (Linux,
+    with bubblewrap): `true`, or a mapping with more that it may see."""
 
 
 class Backoff(Shape, frozen=True, kw_only=True):
@@ -333,5 +354,13 @@ class Profile(Shape, frozen=True, kw_only=True):
     """What the agent may do without asking."""
     client: Client = field(default_factory=Client)
     """What acp-launch does for the agent; nothing by default."""
+    runtime: Runtime = field(default_factory=Runtime)
+    """Where the agent runs. Default: here, as you."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """The MCP servers the agent may use, by name."""
+
+    @property
+    def agent_inherits(self) -> Inherit:
+        """What the agent inherits from the shell, as the profile says, or by default."""
+        said = self.agent.inherit_env
+        return said if said is not None else "minimal" if self.runtime.confined else "all"

@@ -148,6 +148,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
         yield from _agent(agent)
     yield from _workspace(section(root, "workspace"))
     yield from _session(section(root, "session"))
+    yield from _runtime(section(root, "runtime"))
     for path, text in patterns(root):
         yield from _not_from_secrets(path, text, "a pattern")
     yield from broken_rules(root)
@@ -292,6 +293,21 @@ def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
     further = "additional_directories"
     for where, directory in _items(("workspace", further), workspace.get(further)):
         yield from _not_from_secrets(where, directory, "a directory")
+
+
+def _runtime(runtime: Mapping[str, Plain]) -> Iterator[Fault]:
+    if "confined" in runtime and runtime["confined"] is None:
+        fix = "write confined: true, or a mapping; false runs the agent as you"
+        yield Fault(("runtime", "confined"), "confined has no value", fix, at_key=True)
+    confined = section(runtime, "confined")
+    for key in ("state", "read", "write"):
+        for where, path in _items(("runtime", "confined", key), confined.get(key)):
+            yield from _not_from_secrets(where, path, "a path")
+            if not path.strip() or (path.startswith("~") and path[1:2] not in ("", "/")):
+                yield Fault(where, f'"{shorten(path)}" is not a path', "write ~/NAME, or an absolute path")
+            elif key == "state" and not path.startswith(("~", "/", "$")):
+                what = f'"{shorten(path)}": state lies in your home, and this path begins at the project'
+                yield Fault(where, what, f"write ~/{shorten(path)}, or write: for a path of the project")
 
 
 def _not_from_secrets(path: KeyPath, text: Plain, what: str) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.document.nodes import shorten
 from acp_launch.document.scalars import Refused
@@ -97,6 +98,11 @@ INHERIT = Scalar(
         value in ("all", "minimal") or (isinstance(value, list) and all(isinstance(item, str) for item in value))
     ),
     {"anyOf": [{"enum": ["all", "minimal"], "type": "string"}, {"items": {"type": "string"}, "type": "array"}]},
+)
+AGENT_INHERIT = replace(
+    INHERIT,
+    accepts=lambda value: value is None or INHERIT.accepts(value),
+    schema={"anyOf": [*INHERIT.schema["anyOf"], {"type": "null"}]},
 )
 FILES = Scalar(
     "true, false or read",

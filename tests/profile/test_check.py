@@ -214,7 +214,19 @@ def test_the_smallest_profile_is_two_lines() -> None:
     found = checked("version: 1\nagent: {command: x}")
     assert found.profile is not None and not found.problems
     assert found.profile.permissions.default == "ask"
-    assert found.profile.agent.inherit_env == "all"
+    assert found.profile.agent_inherits == "all"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "inherits"),
+    [("{confined: true}", "minimal"), ("{confined: {}}", "minimal"), ("{confined: false}", "all"), ("{}", "all")],
+)
+def test_a_confined_agent_inherits_little_by_default(runtime: str, inherits: str) -> None:
+    """A profile that says what the agent inherits is obeyed."""
+    found = checked(f"version: 1\nagent: {{command: x}}\nruntime: {runtime}")
+    assert found.profile is not None and found.profile.agent_inherits == inherits
+    said = checked(f"version: 1\nagent: {{command: x, inherit_env: [A]}}\nruntime: {runtime}")
+    assert said.profile is not None and list(said.profile.agent_inherits) == ["A"]
 
 
 # A profile, or what stands in one of PLACES, then the whole message.
@@ -236,6 +248,24 @@ f.yaml:1:10: version: expected version 1, found the text "1"
 version: 1
 f.yaml:1:1: agent: this key is required
     fix: add: agent: ...
+
+version: 1
+agent: {command: x}
+runtime: {confined: {state: [.claude, "~x"], write: ["${secret:t}"], network: lan}}
+f.yaml:3:30: runtime.confined.state[0]: ".claude": state lies in your home, and this path begins at the project
+    fix: write ~/.claude, or write: for a path of the project
+f.yaml:3:39: runtime.confined.state[1]: "~x" is not a path
+    fix: write ~/NAME, or an absolute path
+f.yaml:3:54: runtime.confined.write[0]: a path cannot come from a secret
+    fix: write it as text, or use ${env:NAME}
+f.yaml:3:79: runtime.confined.network: expected shared or none, found the text "lan"
+    fix: write shared
+
+version: 1
+agent: {command: x}
+runtime: {confined: }
+f.yaml:3:11: runtime.confined: confined has no value
+    fix: write confined: true, or a mapping; false runs the agent as you
 
 version: 1
 agent:
@@ -485,7 +515,7 @@ f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty
     fix: write a name, or a glob: get_*
 
 server {command: x, required: 'no'}
-f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "no"
+f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "lan"
     fix: write true or false
 
 server {command: x, inherit_env: minimall}
