@@ -251,14 +251,26 @@ f.yaml:1:1: agent: this key is required
 
 version: 1
 agent: {command: x}
-runtime: {confined: {state: [.claude, "~x"], write: ["${secret:t}"], network: lan}}
+runtime: {confined: {state: [.claude]}}
 f.yaml:3:30: runtime.confined.state[0]: ".claude": state lies in your home, and this path begins at the project
     fix: write ~/.claude, or write: for a path of the project
-f.yaml:3:39: runtime.confined.state[1]: "~x" is not a path
+
+version: 1
+agent: {command: x}
+runtime: {confined: {read: ["~x"]}}
+f.yaml:3:29: runtime.confined.read[0]: "~x" is not a path
     fix: write ~/NAME, or an absolute path
-f.yaml:3:54: runtime.confined.write[0]: a path cannot come from a secret
+
+version: 1
+agent: {command: x}
+runtime: {confined: {write: ["${secret:t}"]}}
+f.yaml:3:30: runtime.confined.write[0]: a path cannot come from a secret
     fix: write it as text, or use ${env:NAME}
-f.yaml:3:79: runtime.confined.network: expected shared or none, found the text "lan"
+
+version: 1
+agent: {command: x}
+runtime: {confined: {network: lan}}
+f.yaml:3:31: runtime.confined.network: expected shared or none, found the text "lan"
     fix: write shared
 
 version: 1
