@@ -271,7 +271,7 @@ version: 1
 agent: {command: x}
 runtime: {confined: {network: lan}}
 f.yaml:3:31: runtime.confined.network: expected shared or none, found the text "lan"
-    fix: write shared
+    fix: write one of them: shared
 
 version: 1
 agent: {command: x}
