@@ -1,9 +1,10 @@
 """
-Files for the user alone: bounded reads, atomic writes, and locks between processes.
+Files for the user alone: bounded reads, atomic writes, locks between processes, and directories for sockets.
 
 Files and directories get modes 0600 and 0700, whatever the umask is. A reader sees the old content or the new one,
 never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write,
-`locked` and `take_lock` take a lock file, and `make_digest` tells the names of files apart.
+`locked` and `take_lock` take a lock file, `make_digest` tells the names of files apart, and `directory` makes a place
+for the sockets of a launch.
 """
 
 import errno
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
+
+from acp_launch.errors import StateError
 
 try:
     from _blake2 import blake2b as blake2b  # hashlib and hmac would load OpenSSL: 4 ms
@@ -259,3 +262,132 @@ def _let_go(descriptor: int) -> None:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+# The private directory of a launch's sockets. The path of each must fit into a socket's address.
+
+SOCKET = "seat"
+LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
+_OLD = 3600.0  # seconds
+_MADE_UP = "12345678"  # as long as what tells two directories of one process apart
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """Make a directory that no other user may enter, and remove it with its socket afterwards.
+
+    It is in the user's runtime directory if there is one, else in the directory of temporary files, else (if that path
+    is too long) in /tmp. Directories left there by killed launches are removed.
+
+    Raises:
+        StateError: none of these directories can be used.
+    """
+    made = _make_directory()
+    try:
+        yield made
+    finally:
+        _remove_sockets(made)
+
+
+def _make_directory() -> Path:
+    reasons = []
+    for home, prefix in _homes():
+        if not _fits(home, prefix):
+            reasons.append(f"{home}: its name is too long for a socket")
+            continue
+        try:
+            _sweep(home, prefix.removesuffix(f"{os.getpid()}-"))
+            made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
+            made.mkdir(mode=0o700)
+            made.chmod(0o700)  # whatever the umask takes away
+        except OSError as error:
+            reasons.append(f"{home}: {error.strerror}")
+        else:
+            return made
+    fix = "set TMPDIR to a directory with a short name that you may write to"
+    raise StateError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
+
+
+def _homes() -> Iterator[tuple[Path, str]]:
+    """Yield the parent directories to try, with a prefix for the name, which holds our process id to tell its owner."""
+    runtime = _runtime()
+    if runtime is not None:
+        yield runtime, f"{os.getpid()}-"
+    for home in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):
+        yield Path(home).absolute(), f"acp-launch-{os.getpid()}-"
+
+
+def _fits(home: Path, prefix: str) -> bool:
+    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= LONGEST
+
+
+def _runtime() -> Path | None:
+    """Return `acp-launch` in the user's runtime directory, made if missing; None if that is missing or not private."""
+    given = Path(os.environ.get("XDG_RUNTIME_DIR") or "-")
+    if not (given.is_absolute() and is_private(given)):
+        return None
+    ours = given / "acp-launch"
+    try:
+        ours.mkdir(mode=0o700, exist_ok=True)
+    except OSError:  # full, read-only, or not a directory: other parent directories are tried
+        return None
+    return ours if is_private(ours) else None
+
+
+def _sweep(home: Path, start: str) -> None:
+    """Remove directories left by killed launches: ours, of an ended process, holding only sockets without listeners."""
+    for left in home.glob(f"{start}[0-9]*-*"):
+        pid, _, made_up = left.name.removeprefix(start).partition("-")
+        is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
+        if is_named_so and is_private(left) and not _is_running(int(pid)) and _holds_deserted_sockets(left):
+            _remove_sockets(left)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _holds_deserted_sockets(left: Path) -> bool:
+    """Tell whether a directory holds only abandoned sockets; their type is checked, as other files refuse, too.
+
+    An empty one may be about to get its socket, unless it is old.
+    """
+    try:
+        sockets = [*left.iterdir()]
+        seen = [path.lstat() for path in sockets]
+        age = time.time() - left.lstat().st_mtime
+    except OSError:
+        return False
+    are_ours = all(stat.S_ISSOCK(each.st_mode) and each.st_uid == os.geteuid() for each in seen)
+    return are_ours and all(map(_is_deserted, sockets)) and (bool(sockets) or age > _OLD)
+
+
+def _is_deserted(path: Path) -> bool:
+    """Tell whether no process listens, because the owner may run in a container with process ids of its own."""
+    import socket  # few launches find one
+
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.setblocking(False)
+        try:
+            knocking.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _remove_sockets(made: Path) -> None:
+    try:
+        for path in made.iterdir():
+            if path.is_socket():
+                path.unlink(missing_ok=True)
+        made.rmdir()
+    except OSError:  # another launch has removed it, or a file was put in, which is not ours
+        return

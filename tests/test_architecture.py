@@ -53,6 +53,7 @@ PURE = [
     "problem",
     "document/[!c]*",
     "settings/model",
+    "plan/place",
     "plan/shared",
     "profile/model",
     "profile/check",
@@ -317,6 +318,7 @@ REVEALED = {
     "bridge/offer",
     "mcp/remote",
     "process/program",
+    "plan/place",
     "plan/shared",
     "plan/model",  # a client's secret, which becomes a secret again; else only to look at
     "plan/resolve",  # only to look at

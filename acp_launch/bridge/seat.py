@@ -20,138 +20,18 @@ After `=` the bytes of the conversation go over the connection.
 import asyncio
 import os
 import socket
-import stat
 import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Container, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.errors import StateError
-from acp_launch.private import compare_digest, is_private
+from acp_launch.private import SOCKET, compare_digest, directory
 from acp_launch.process.flow import Lent, lend
 from acp_launch.waits import stretch
-
-# The private directory of a launch's socket. Its path must fit into a socket's address.
-
-SOCKET = "seat"
-LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
-_MADE_UP = "12345678"  # as long as what tells two directories of one process apart
-
-
-@contextmanager
-def directory() -> Iterator[Path]:
-    """Make a directory that no other user may enter, and remove it with its socket afterwards.
-
-    It is in the user's runtime directory if there is one, else in the directory of temporary files, else (if that path
-    is too long) in /tmp. Directories left there by killed launches are removed.
-
-    Raises:
-        StateError: none of these directories can be used.
-    """
-    made = _make()
-    try:
-        yield made
-    finally:
-        _remove(made)
-
-
-def _make() -> Path:
-    reasons = []
-    for home, prefix in _homes():
-        if not _fits(home, prefix):
-            reasons.append(f"{home}: its name is too long for a socket")
-            continue
-        try:
-            _sweep(home, prefix.removesuffix(f"{os.getpid()}-"))
-            made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
-            made.mkdir(mode=0o700)
-            made.chmod(0o700)  # whatever the umask takes away
-        except OSError as error:
-            reasons.append(f"{home}: {error.strerror}")
-        else:
-            return made
-    fix = "set TMPDIR to a directory with a short name that you may write to"
-    raise StateError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
-
-
-def _homes() -> Iterator[tuple[Path, str]]:
-    """Yield the parent directories to try, with a prefix for the name, which holds our process id to tell its owner."""
-    runtime = _runtime()
-    if runtime is not None:
-        yield runtime, f"{os.getpid()}-"
-    for home in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):
-        yield Path(home).absolute(), f"acp-launch-{os.getpid()}-"
-
-
-def _fits(home: Path, prefix: str) -> bool:
-    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= LONGEST
-
-
-def _runtime() -> Path | None:
-    """Return `acp-launch` in the user's runtime directory, made if missing; None if that is missing or not private."""
-    given = Path(os.environ.get("XDG_RUNTIME_DIR") or "-")
-    if not (given.is_absolute() and is_private(given)):
-        return None
-    ours = given / "acp-launch"
-    try:
-        ours.mkdir(mode=0o700, exist_ok=True)
-    except OSError:  # full, read-only, or not a directory: other parent directories are tried
-        return None
-    return ours if is_private(ours) else None
-
-
-def _sweep(home: Path, start: str) -> None:
-    """Remove directories left by killed launches: ours, of an ended process, holding only a socket without listener."""
-    for left in home.glob(f"{start}[0-9]*-*"):
-        pid, _, made_up = left.name.removeprefix(start).partition("-")
-        is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
-        if is_named_so and is_private(left) and not _is_running(int(pid)) and _holds_a_deserted_socket(left):
-            _remove(left)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
-
-
-def _holds_a_deserted_socket(left: Path) -> bool:
-    """Tell whether a directory holds only an abandoned socket; its type is checked, as other files refuse, too."""
-    try:
-        seen = (left / SOCKET).lstat()
-        is_alone = os.listdir(left) == [SOCKET]  # noqa: PTH208
-    except OSError:
-        return False
-    return is_alone and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.geteuid() and _is_deserted(left / SOCKET)
-
-
-def _is_deserted(path: Path) -> bool:
-    """Tell whether no process listens, because the owner may run in a container with process ids of its own."""
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.setblocking(False)
-        try:
-            knocking.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
-
-
-def _remove(made: Path) -> None:
-    try:
-        (made / SOCKET).unlink(missing_ok=True)
-        made.rmdir()
-    except OSError:  # another launch has removed it, or a file was put in, which is not ours
-        return
-
 
 # The greeting. Sans-IO.
 
@@ -275,16 +155,18 @@ async def seat(
     names: Container[str],
     seated: Callable[[ShimConnection], None],
     refused: Callable[[str], None],
+    within: Path | None = None,
 ) -> AsyncIterator[Seat]:
     """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
-    Leaving closes the socket and all connections without a greeting; accepted connections stay open.
+    Leaving closes the socket and all connections without a greeting; accepted connections stay open. The socket is in a
+    directory of its own, or `within` one that is made already.
 
     Raises:
         LaunchError: there is no usable directory for the socket.
     """
-    with directory() as place, _listening(place / SOCKET) as listener:
-        offered = Seat(place / SOCKET, os.urandom(24).hex())
+    with directory() if within is None else nullcontext(within) as place, _listening(place) as (path, listener):
+        offered = Seat(path, os.urandom(24).hex())
         tasks = set[asyncio.Task[None]]()
 
         async def meet(connection: socket.socket) -> None:
@@ -319,13 +201,18 @@ async def seat(
 
 
 @contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
+def _listening(place: Path) -> Iterator[tuple[Path, socket.socket]]:
+    """Listen on the first free name of a directory; the name is free again afterwards."""
+    path = next(path for path in (place / name for name in (SOCKET, *map(str, count(1)))) if not path.exists())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.setblocking(False)
         listener.bind(str(path))
         path.chmod(0o600)  # whatever the umask takes away
         listener.listen(BACKLOG)
-        yield listener
+        try:
+            yield path, listener
+        finally:
+            path.unlink(missing_ok=True)
 
 
 async def _admit(connection: socket.socket, token: str, names: Container[str], uid: int | None) -> ShimConnection:

@@ -55,7 +55,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
 
     `cache` is the directory of acp-launch's caches, if lazy servers may use it. `credentials` are those of
     remote servers, by name; `called` is the profile's name in commands. `share` makes the program of a server that
-    launches share.
+    launches share. `seat` is the directory for sockets that a confined agent sees.
     """
 
     secrets: Mapping[str, Secret]
@@ -67,6 +67,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     credentials: "Mapping[str, Credentials]" = field(default_factory=dict)
     called: str = ""
     share: "ShareServer | None" = None
+    seat: Path | None = None
 
 
 class Servers:
@@ -390,7 +391,10 @@ async def running(
             refused = lambda why: observer.note(f"a connection to the launch's MCP socket was refused: {why}")  # noqa: E731
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
-                async with seat(servers.names, servers.seated, refused) as address, AsyncExitStack() as ending:
+                async with (
+                    seat(servers.names, servers.seated, refused, needs.seat) as address,
+                    AsyncExitStack() as ending,
+                ):
                     yield RunningServers(servers, address, _starter(servers, needs, observer, ending))
             finally:
                 for task in beside:

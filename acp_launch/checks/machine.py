@@ -141,10 +141,10 @@ def directory(kind: Kind, path: Path) -> Check:
 
 def runtime() -> Check:
     """Check the directory for the sockets between agents and servers, by creating and removing one."""
-    from acp_launch.bridge import seat
+    from acp_launch.private import directory
 
     try:
-        with seat.directory() as made:
+        with directory() as made:
             return ok("directory", "runtime", str(made.parent), path=str(made.parent))
     except LaunchError as error:
         return problem("directory", "runtime", f"{error.message} ({'; '.join(error.detail)})", error.fix)

@@ -82,6 +82,7 @@ class SessionTerminal:
         """Return the command that comes back to the session `name`, as the user can type it here."""
         request, plan = self._request, self._plan
         command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
+        command = (*command, *(("--confined",) if request.confined else ()))
         cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
         return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 

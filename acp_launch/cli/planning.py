@@ -212,7 +212,7 @@ def require_plan(resolved: Resolved) -> LaunchPlan:
     return resolved.plan
 
 
-def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> Ready:
+def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None, is_confined: bool = False) -> Ready:
     """Plan a launch of `--agent 'COMMAND ARGS…'`, without a profile, servers and secrets.
 
     Raises:
@@ -221,7 +221,14 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
     """
 
     checked = check_session_name(session)
-    resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
+    resolved = adhoc(
+        command_line,
+        cwd=here(),
+        environ=os.environ,
+        cwd_override=at_home(cwd),
+        session_override=checked,
+        is_confined=is_confined,
+    )
     return Ready(_plan(resolved))
 
 

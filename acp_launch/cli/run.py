@@ -173,7 +173,7 @@ def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
     from acp_launch.cli.planning import adhoc_plan, loaded_profile, log_in_now, ready, resolve_trusted
 
     if request.agent is not None:
-        return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
+        return adhoc_plan(request.agent, cwd=request.cwd, session=request.session, is_confined=request.confined)
     resolved = resolve_trusted(
         loaded_profile(request.words[0], settings),
         settings,

@@ -82,6 +82,7 @@ class RunRequest(NamedTuple):
     words: Annotated[tuple[str, ...], Argument("[PROFILE] [PROMPT]...", "A profile and what to ask its agent.")] = ()
     file: Annotated[Path | None, Option("--file -f", "Read the prompt from a file; - is stdin.")] = None
     agent: Annotated[str | None, Option("--agent", "Run this agent command without a profile.")] = None
+    confined: Annotated[bool, Option("--confined", "With --agent: it sees this directory and its own state.")] = False
     session: Annotated[
         str | None, Option("--session -s", "The session's name: resumed if it exists, else created.")
     ] = None
@@ -180,6 +181,8 @@ class RunRequest(NamedTuple):
             raise UsageError("--continue cannot be combined with --session or --new")
         if self.locked and self.agent is not None:
             raise UsageError("--locked cannot be combined with --agent", fix="a lock file is for profiles; name one")
+        if self.confined and self.agent is None:
+            raise UsageError("--confined is for --agent", fix="in the profile: runtime: {confined: true}")
         if self.wants_host:
             self._check_background("--detach" if self.detach else "--keep")
         if self.is_interactive and self.timeout is not None:

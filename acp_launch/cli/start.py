@@ -157,11 +157,36 @@ def agent_process(planned: "Ready") -> Iterator[Spawned]:
 
 
 def spawn_agent(planned: "Ready") -> Spawned:
-    """Start the agent's process, which the caller must end; raise AgentError if it cannot be started."""
-    agent, secrets = planned.plan.agent, planned.secrets
+    """Start the agent's process, in its place if it has one; the caller must end it.
+
+    Raises:
+        AgentError: it cannot be started.
+        StateError: its state cannot be made.
+    """
+    agent, where, secrets = planned.plan.agent, planned.plan.place, planned.secrets
+    if where is not None:
+        from acp_launch.plan.confinement import prepare_state
+        from acp_launch.plan.place import place
+
+        prepare_state(where)
+        agent = place(agent, where)
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
-    return spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
+    return spawn(argv, env=env, cwd=agent.cwd, name=agent.name, is_boxed=where is not None)
+
+
+@contextmanager
+def with_seat(planned: "Ready") -> "Iterator[Ready]":
+    """Make the directory for the launch's sockets before its agent starts, if the agent must be shown it."""
+    where = planned.plan.place
+    if where is None:
+        yield planned
+        return
+    from acp_launch.plan.place import add_seat
+    from acp_launch.private import directory
+
+    with directory() as made:
+        yield planned._replace(plan=replace(planned.plan, place=add_seat(where, made)))
 
 
 def open_env(plan: LaunchPlan) -> dict[str, str]:
@@ -243,10 +268,10 @@ def launch_agent(
 
     `verb` is the name in `ps`.
     """
-    plan = ready.plan
     with (
-        guard(settings, plan, verb, trace) as (watching, tracing),
-        with_workdirs(settings, plan) as given,
+        guard(settings, ready.plan, verb, trace) as (watching, tracing),
+        with_seat(ready) as ready,
+        with_workdirs(settings, ready.plan) as given,
         agent_process(ready) as spawned,
     ):
         if tracing is not None:

@@ -46,7 +46,8 @@ async def listen(attach: Callable[[socket.socket], None]) -> AsyncIterator[Path]
     Raises:
         StateError: there is no place for the socket.
     """
-    from acp_launch.bridge.seat import SOCKET, directory, peer_uid
+    from acp_launch.bridge.seat import peer_uid
+    from acp_launch.private import SOCKET, directory
 
     def accept() -> None:
         try:

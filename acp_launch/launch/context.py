@@ -67,7 +67,7 @@ async def client_services(
         from acp_launch.session.terminals import Terminals
 
         assert gate is not None, "a front offers no terminals"
-        made = Terminals(plan.cwd, context.env, allowed=gate.serve, tell=tell)
+        made = Terminals(plan.cwd, context.env, allowed=gate.serve, tell=tell, place=plan.place)
         ending.push_async_callback(made.close, hurry)
         return made.services()
 

@@ -357,6 +357,7 @@ async def launch_servers(
             credentials=context.credentials,
             called=plan.called,
             share=context.share,
+            seat=plan.place.seat if plan.place else None,
         )
         async with running(ours, needs, servers) as inner:
             servers.running(inner)

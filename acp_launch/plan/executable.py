@@ -96,8 +96,7 @@ def _not_found(command: str, folders: int) -> CannotRun:
 
 def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
     """Check the `#!` of a script. A script without its interpreter fails with "No such file", which is misleading."""
-    line = _first_line(file)
-    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
+    line, words = _first_line(file), list_interpreters(file)
     if not words:
         return None
     if line.endswith(b"\r"):
@@ -105,7 +104,18 @@ def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
     if not Path(words[0]).exists():
         what = f'"{file}" needs {words[0]}, which does not exist'
         return CannotRun(what, f"install {Path(words[0]).name}, or correct the first line of the script")
-    return _without_env_program(file, words, path)
+    if not words[1:] or any(_is_runnable(folder / words[1]) for folder in _folders(path)):
+        return None
+    return CannotRun(f'"{file}" needs {words[1]}, which is not on PATH', f"install {words[1]}")
+
+
+def list_interpreters(file: Path) -> list[str]:
+    """Return the program that runs a script, and if that is `env` the name of the one it looks for; empty for others."""
+    line = _first_line(file)
+    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
+    named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+    is_env = bool(words) and Path(words[0]).name == "env" and named and "/" not in named
+    return [*words[:1], *([named] if is_env else [])]
 
 
 def _first_line(file: Path) -> bytes:
@@ -114,15 +124,6 @@ def _first_line(file: Path) -> bytes:
             return stream.read(256).split(b"\n", 1)[0]
     except OSError:  # executable but not readable is legal for a program
         return b""
-
-
-def _without_env_program(file: Path, words: list[str], path: str | None) -> CannotRun | None:
-    program = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-    if Path(words[0]).name != "env" or not program or "/" in program:
-        return None
-    if any(_is_runnable(folder / program) for folder in _folders(path)):
-        return None
-    return CannotRun(f'"{file}" needs {program}, which is not on PATH', f"install {program}")
 
 
 def usable(text: str, *, base: Path) -> Path | CannotRun:

@@ -30,6 +30,7 @@ from acp_launch.secret.reference import EnvironmentReference, SecretReference, p
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, variable
 
 if TYPE_CHECKING:
+    from acp_launch.plan.place import Place
     from acp_launch.profile.load import Loaded
 
 
@@ -200,6 +201,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
     `profile` is the name under which sessions are stored; `file` is the profile's file, None for `--agent`. `called` is
     its name in commands, empty for `--agent`. `is_built_in` profiles come with acp-launch and cannot be changed.
+    `place` is that of a confined agent.
     """
 
     profile: str
@@ -222,6 +224,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     unattended: str = UNATTENDED_WAIT  # as in the profile: `wait DURATION`, `deny` or `allow-reads`
     client: Client = field(default_factory=Client)
     mcp: McpTransport = "auto"
+    place: "Place | None" = None
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -54,7 +54,9 @@ from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import (
     Agent,
     Approval,
+    Confined,
     HttpServer,
+    Inherit,
     Match,
     OAuth,
     Rule,
@@ -312,8 +314,11 @@ def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
 
 def _is_apart(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
     """Whether a server runs in an empty directory of its own."""
-    is_free = server.bridge and server.cwd is None and not session.is_accepted
-    return is_free and not _is_of_project(machine, server.command)
+    if not server.bridge or server.cwd is not None:
+        return False
+    if machine.loaded.profile.runtime.confined is not None:  # the agent can write the session's directory
+        return True
+    return not session.is_accepted and not _is_of_project(machine, server.command)
 
 
 def _is_exposed(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
@@ -559,7 +564,7 @@ class _Walk(Struct):
         given = rules(self.machine)
         if cwd is None or agent is None:
             return None
-        return LaunchPlan(
+        plan = LaunchPlan(
             profile=loaded.found.name,
             file=loaded.found.file,
             called=loaded.found.called,
@@ -583,6 +588,26 @@ class _Walk(Struct):
             client=profile.client,
             mcp=profile.agent.mcp,
         )
+        return plan if profile.runtime.confined is None else self._confine(plan, profile.runtime.confined)
+
+    def _confine(self, plan: LaunchPlan, confined: Confined) -> LaunchPlan:
+        from acp_launch.plan.confinement import Named, Wish, confine  # few agents are confined
+
+        def named(key: str, written: Sequence[str]) -> list[Named]:
+            paths = [("runtime", "confined", key, index) for index in range(len(written))]
+            texts = map(self.machine.text, paths, written)
+            return [Named(text, self.machine.origin(path)) for path, text in zip(paths, texts, strict=True) if text]
+
+        wish = Wish(
+            origin=self.machine.origin(("runtime", "confined")),
+            state=named("state", confined.state),
+            read=named("read", confined.read),
+            write=named("write", confined.write),
+            network=confined.network,
+        )
+        plan, problems = confine(plan, wish, self.machine.environ)
+        self.machine.problems += problems
+        return plan
 
     def _cwd(self, override: Path | None) -> Path | None:
         if override is not None:
@@ -653,17 +678,19 @@ def adhoc(
     environ: Mapping[str, str],
     cwd_override: Path | None = None,
     session_override: str | None = None,
+    is_confined: bool = False,
 ) -> Resolved:
     """Plan `run --agent 'COMMAND ARGS...'`, without a profile or servers.
 
-    `cwd` is where the command was typed; the overrides are `--cwd` and `--session`.
+    `cwd` is where the command was typed; the overrides are `--cwd` and `--session`. `is_confined` is `--confined`.
 
     Raises:
         UsageError: as `split_command`.
     """
     program, *args = split_command(command_line)
     directory = usable(str(cwd_override or cwd), base=cwd)
-    command = find(program, project=cwd, path=search_path(environ, "all"))
+    inherits: Inherit = "minimal" if is_confined else "all"
+    command = find(program, project=cwd, path=search_path(environ, inherits))
     if isinstance(command, CannotRun) or isinstance(directory, CannotRun):
         checked = {"--agent": command, "--cwd": directory}
         faults = ((option, each) for option, each in checked.items() if isinstance(each, CannotRun))
@@ -672,7 +699,7 @@ def adhoc(
         name="agent",
         command=command,
         args=tuple(Value((word,), Origin("--agent")) for word in args),
-        env=environment(environ, "all", {}),
+        env=environment(environ, inherits, {}),
         cwd=directory,
     )
     plan = LaunchPlan(
@@ -688,7 +715,12 @@ def adhoc(
         permission="ask",
         servers=(),
     )
-    return Resolved(plan, ())
+    if not is_confined:
+        return Resolved(plan, ())
+    from acp_launch.plan.confinement import Wish, confine
+
+    plan, problems = confine(plan, Wish(origin=Origin("--confined")), environ)
+    return Resolved(None if problems else plan, tuple(problems))
 
 
 def split_command(command_line: str) -> list[str]:

@@ -100,6 +100,7 @@ class Spawned(Struct, eq=False):
     restarts: int = 0
     mark: str = ""  # in its environment and that of most of its descendants; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
+    is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
     @property
@@ -248,11 +249,13 @@ def spawn(
     name: str = "",
     restarts: int = 0,
     is_output_only: bool = False,
+    is_boxed: bool = False,
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
     `name` is its name in `ps` (`agent`, `github#2`), `restarts` the number of processes before this one. With
     `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
+    `is_boxed`: the program is bubblewrap.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
@@ -265,6 +268,7 @@ def spawn(
             os.close(descriptor)
         undo.pop_all()
     spawned.stdin, spawned.stdout, spawned.stderr = ours
+    spawned.is_boxed = is_boxed
     return spawned
 
 

@@ -182,9 +182,13 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def terminate(processes: Iterable[Process]) -> None:
-    """Ask all of them to end. Each group is signalled once: some programs treat a second TERM as an order to abort."""
+    """Ask all of them to end. Each group is signalled once: some programs treat a second TERM as an order to abort.
+
+    bubblewrap is not asked: at its end all in its box is killed, and it ends when the program in it does.
+    """
     listed = list(processes)
-    for group in {process.group for process in listed if process.group not in (0, 1, os.getpgrp())}:
+    left_out = {0, 1, os.getpgrp(), *(spawned.pid for spawned in live() if spawned.is_boxed)}
+    for group in {process.group for process in listed} - left_out:
         _send_to_group(group, [process for process in listed if process.group == group], signal.SIGTERM)
     for process in listed:
         if process.is_stopped:

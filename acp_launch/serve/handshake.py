@@ -16,7 +16,12 @@ TERMINALS = frozenset(f"terminal/{verb}" for verb in ("create", "output", "relea
 
 
 def withheld(plan: LaunchPlan) -> frozenset[str]:
-    """Return the methods of the editor that the profile keeps from the agent; what it does not mention passes."""
+    """Return the methods of the editor that the profile keeps from the agent; what it does not mention passes.
+
+    A confined agent gets none: the editor would read files, and run commands, outside of the agent's place.
+    """
+    if plan.place is not None:
+        return TERMINALS | FILES
     found: set[str] = set()
     if ("client", "fs") in plan.origins:
         found |= {

@@ -11,7 +11,7 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -24,6 +24,9 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
 from acp_launch.session.files import Allowed, whole_number
 from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
+
+if TYPE_CHECKING:
+    from acp_launch.plan.place import Place
 
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
 #
@@ -62,8 +65,9 @@ class Command(Struct, frozen=True):
         return {"kind": "execute", "title": self.line, "rawInput": raw}
 
 
-def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Command:
-    """Read the params. `cwd` is the default directory; `env` is the environment before the agent's own variables.
+def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place: "Place | None" = None) -> Command:
+    """Read the params. `cwd` is the default directory; `env` is the environment before the agent's own variables. The
+    command runs in the `place` of the agent, if that has one.
 
     Raises:
         Refusal: the params are wrong, or there is no such program or directory.
@@ -73,6 +77,11 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Com
     directory = _directory(params, cwd)
     whole = {**env, **own}
     argv, typed = _argv(program, words, directory, whole.get("PATH"))
+    if place is not None:
+        from acp_launch.plan.place import enclose
+
+        named = (program, *words) if "/" not in program and argv[0] != "/bin/sh" else argv  # found on its own PATH
+        argv, whole = enclose(named, whole, directory, place)
     told = [f"{name}={shlex.quote(value)}" for name, value in own.items() if not _HARMLESS.fullmatch(name)]
     return Command(argv, whole, directory, " ".join([*told, typed]), tuple(words), _limit(params))
 
@@ -144,12 +153,15 @@ Tell = Callable[[TerminalServed], None]
 
 
 class Terminals:
-    def __init__(self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell) -> None:
+    def __init__(
+        self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell, place: "Place | None" = None
+    ) -> None:
         """Serve terminals.
 
         `cwd` and `env` are the defaults for a command. `tell` gets a command's output, at most 20 times a second.
+        `place` is that of a confined agent.
         """
-        self._cwd, self._env = cwd, env
+        self._cwd, self._env, self._place = cwd, env, place
         self._allowed, self._tell = allowed, tell
         self._count = 0
         self._known: dict[str, Terminal] = {}  # by the id that the agent may use
@@ -180,7 +192,7 @@ class Terminals:
                 terminal.drop()
 
     async def _create(self, params: dict[str, Any]) -> object:
-        wanted = command(params, cwd=self._cwd, env=self._env)
+        wanted = command(params, cwd=self._cwd, env=self._env, place=self._place)
         self._check_room()
         if reason := await self._allowed(wanted.tool_call()):
             raise self._refuse(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason))
@@ -203,6 +215,7 @@ class Terminals:
                 cwd=wanted.cwd,
                 name=id,
                 limit=wanted.limit,
+                is_boxed=self._place is not None,
                 said=tell,
                 ended=lambda exit: tell(exit=exit),
             )

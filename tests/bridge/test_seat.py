@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
-from acp_launch.bridge import seat as module
+from acp_launch import private as module
 from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
 from acp_launch.bridge.seat import GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat

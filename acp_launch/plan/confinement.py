@@ -1,0 +1,274 @@
+"""
+The place of a confined agent on this machine: what bubblewrap mounts, or every problem that prevents it.
+
+`confine` finds bubblewrap, what the profile names, the installations of the agent and of acp-launch, and the parts of
+the system that every program needs. A path that would undo the place is a problem. It changes nothing: missing state
+is made by `prepare_state`, when the agent is about to start.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acp_launch.errors import StateError
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.exposure import keep_apart
+from acp_launch.plan.installation import find_cached, installed_in, list_hops, read_runner
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
+from acp_launch.plan.place import Access, Direct, Mount, Place, Reason, arrange, find_mount
+from acp_launch.private import create, make_private, real
+from acp_launch.problem import Problem
+from acp_launch.profile.agents import started
+from acp_launch.profile.model import Network
+from acp_launch.settings.load import directory
+
+PLATFORM: str = sys.platform
+FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
+RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
+INSTALL = "install it: apt-get install bubblewrap, or dnf install bubblewrap; acp-launch doctor tries it"
+# Directories that variables name, which programs expect to exist.
+_FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
+
+
+class Named(Struct, frozen=True):
+    """A path as a profile names it, with its references filled in."""
+
+    text: str
+    origin: Origin
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What a profile says of the place of its agent; `origin` is where it says so."""
+
+    origin: Origin
+    state: Sequence[Named] = ()
+    read: Sequence[Named] = ()
+    write: Sequence[Named] = ()
+    network: Network = "shared"
+
+
+def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[LaunchPlan, list[Problem]]:
+    """Return the plan with the place of its agent, and the problems; with one the place must not be used."""
+    if PLATFORM != "linux":
+        what = "a confined agent needs Linux and bubblewrap"
+        return plan, [wish.origin.problem(what, "run it on Linux, or without runtime.confined")]
+    program = find("bwrap", project=plan.project, path=environ.get("PATH"))
+    if isinstance(program, CannotRun):
+        return plan, [wish.origin.problem("bubblewrap, which confines the agent, is not installed", INSTALL)]
+    survey = _Survey(plan, environ, real(program))
+    survey.show_named(wish)
+    survey.show_system()
+    direct = survey.show_agent(wish.origin)
+    survey.show_ours()
+    mounts = arrange(survey.mounts)
+    where = Place(
+        program=program,
+        mounts=mounts,
+        links=dict(_list_links(survey.spelled, mounts)),
+        state=tuple(survey.state),
+        network=wish.network,
+        is_root=os.geteuid() == 0,
+        direct=direct,
+    )
+    plan, problems = keep_apart(plan, where, environ)
+    return replace(plan, place=where), [*survey.problems, *problems]
+
+
+class _Survey(Struct):
+    """Collects what a place shows, the paths that lead there, and the problems. `program` is bubblewrap."""
+
+    plan: LaunchPlan
+    environ: Mapping[str, str]
+    program: Path
+    mounts: list[Mount] = field(default_factory=list)
+    spelled: list[Path] = field(default_factory=list)
+    state: list[Path] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def home(self) -> Path:
+        return Path(self.environ.get("HOME") or "/")
+
+    def show(self, path: Path, access: Access, reason: Reason) -> None:
+        self.spelled.append(path)
+        self.mounts.append(Mount(real(path), access, reason))
+
+    def show_named(self, wish: Wish) -> None:
+        """Show what the profile names, first what can only be read: there it counts more than what can be written."""
+        plan = self.plan
+        for named in wish.read:
+            self._show_path(named, "read", "read")
+        for index, path in enumerate((plan.cwd, *plan.additional_directories)):
+            key = ("additional_directories", index - 1) if index else ("cwd",)
+            origin = plan.origins.get(("workspace", *key), plan.origins.get(("workspace", *key[:1]), Origin("")))
+            self._show_path(Named(str(path), origin), "write", "session")
+        for named in wish.write:
+            self._show_path(named, "write", "write")
+        known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])
+        for named in (*(Named(text, wish.origin) for text in (known.state if known else ())), *wish.state):
+            self._show_path(named, "write", "state")
+
+    def _show_path(self, named: Named, access: Access, reason: Reason) -> None:
+        text = named.text
+        is_home = text == "~" or text.startswith("~/")
+        path = Path(os.path.normpath(self.home / text[2:] if is_home else self.plan.project / text))
+        if reason == "state":
+            if not path.is_relative_to(self.home):
+                what = f"{path} is state, but does not lie in your home"
+                self.problems.append(named.origin.problem(what, "write it under runtime.confined.write"))
+            self.state.append(real(path))
+        elif not path.exists():
+            fix = f"create it, or remove it from runtime.confined.{reason}"
+            self.problems.append(named.origin.problem(f"{path} does not exist", fix))
+            return
+        if why := self._undoing(real(path), access):
+            fix = "work in a directory below it, or another one" if reason == "session" else "name what the agent needs"
+            self.problems.append(named.origin.problem(f"{path} would undo the agent's place: {why}", fix))
+        self.show(path, access, reason)
+
+    def _undoing(self, path: Path, access: Access) -> str:
+        """Say why showing a path would undo the place; empty if it would not."""
+        for place, what in self._list_private():
+            if place.is_relative_to(path):
+                return f"it holds {what}" if place != path else f"it is {what}"
+        for place, what in (*_list_own(), (Path("/proc"), "the processes"), (Path("/dev"), "the devices")):
+            if path.is_relative_to(place):
+                return f"it lies in {what}"
+        for place in self._list_code() if access == "write" else ():
+            if place.is_relative_to(path) or path.is_relative_to(place):
+                return f"it lies in {place}" if path.is_relative_to(place) else f"it holds {place}"
+        return ""
+
+    def _list_private(self) -> Iterator[tuple[Path, str]]:
+        """Yield what no place holds: there are the user's files, keys and sockets."""
+        import pwd  # Linux has it
+
+        yield real(self.home), "your home"
+        try:
+            yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"
+        except KeyError:
+            pass
+        yield from _list_own()
+        if runtime := self.environ.get("XDG_RUNTIME_DIR"):
+            yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
+        yield Path("/run"), "the sockets of this machine"
+        yield real(Path("/tmp")), "the sockets of other programs"
+
+    def _list_code(self) -> Iterator[Path]:
+        """Yield what acp-launch runs itself: it has the secrets, and starts the agent."""
+        import acp_launch
+
+        yield from (real(Path(module.__file__ or "").parent) for module in (acp_launch, os, msgspec))
+        yield from (self.program, real(Path(sys.executable)), Path("/etc"))
+
+    def show_agent(self, origin: Origin) -> Direct | None:
+        """Show the agent's installation, and the programs of servers that the agent starts itself. Return what starts
+        the agent directly, if a package runner does."""
+        agent, direct = self.plan.agent, None
+        words = [argument.display() for argument in agent.args]
+        runner = read_runner(agent.command, words)
+        if runner is not None:
+            found = find_cached(runner, self.environ, self.plan.cwd)
+            if isinstance(found, CannotRun):
+                what = f"{found.message}, and a confined agent cannot fetch it"
+                at = self.plan.origins.get(("agent", "args"), origin)
+                self.problems.append(at.problem(what, found.fix))
+            else:
+                direct = Direct(found, runner.skipped)
+        self._show_program(direct.command if direct else agent.command, agent)
+        for word in words[runner.skipped if runner else 0 :]:
+            if word.startswith("/") and Path(word).is_file():
+                self._show_installed(Path(word), "agent")
+        for server in self.plan.servers:
+            if isinstance(server, StdioPlan) and not server.bridge:
+                self._show_program(server.command, agent)
+        return direct
+
+    def _show_program(self, program: Path, agent: ProcessPlan) -> None:
+        search = agent.env["PATH"].display() if "PATH" in agent.env else None
+        self.spelled.append(program)
+        for hop in list_hops(program, search):
+            self._show_installed(hop, "agent")
+
+    def _show_installed(self, file: Path, reason: Reason) -> None:
+        """Show the directory that a program or script is installed in, and the way to it."""
+        place = real(file.parent) / file.name
+        self.show(installed_in(place, self._is_broad), "read", reason)
+        self.show(file, "read", reason)
+        if place.is_symlink():
+            self.spelled.append(place.parent / os.readlink(place))
+
+    def _is_broad(self, path: Path) -> bool:
+        """Tell whether a directory holds more than one installation."""
+        return len(path.parts) <= 2 or any(place.is_relative_to(path) for place, _ in self._list_private())
+
+    def show_ours(self) -> None:
+        """Show what the shim needs: Python, and our package."""
+        import acp_launch
+
+        for path in (sys.prefix, sys.base_prefix, Path(acp_launch.__file__).parent):
+            self.show(Path(path), "read", "acp-launch")
+        for hop in list_hops(Path(sys.executable), None):
+            self._show_installed(hop, "acp-launch")
+
+    def show_system(self) -> None:
+        for text in SYSTEM:
+            if (path := Path(text)).exists():
+                self.show(path, "read", "system")
+        if real(RESOLVER).is_relative_to("/run") and RESOLVER.exists():
+            self.show(RESOLVER, "read", "system")
+        for path in map(real, (Path("/run"), Path("/tmp"), self.home)):
+            if path != Path("/"):
+                self.mounts.append(Mount(path, "empty", "system"))
+                self.spelled.append(path)
+        for name in _FOLDERS:
+            path = Path(self.environ.get(name) or "/")
+            above = find_mount(real(path), {mount.path: mount for mount in self.mounts})
+            if path.is_absolute() and path != Path("/") and above is None:
+                self.show(path, "empty", "system")
+
+
+def _list_own() -> Iterator[tuple[Path, str]]:
+    """Yield acp-launch's own directories."""
+    for kind in ("CONFIG", "STATE", "CACHE"):
+        yield real(directory(kind)), f"acp-launch's own files ({directory(kind)})"
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        yield real(Path(runtime)) / "acp-launch", "the sockets of acp-launch"
+
+
+def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tuple[Path, Path]]:
+    """Yield the symbolic links that lead to what is mounted and that no mount shows, each with its target."""
+    shown = {mount.path: mount for mount in mounts}
+    for path in spelled:
+        walked = Path("/")
+        for part in path.parts[1:]:
+            walked = walked / part
+            if walked.is_symlink():
+                above = find_mount(walked.parent, shown)
+                if above is None or above.access == "empty":
+                    yield walked, real(walked)
+                walked = real(walked)
+
+
+def prepare_state(where: Place) -> None:
+    """Make the state that is missing: a directory, or an empty file if the name is that of one, as `.claude.json`.
+
+    Raises:
+        StateError: it cannot be made.
+    """
+    for path in where.state:
+        try:
+            if path.exists():
+                continue
+            make_private(path.parent if path.suffix in FILES else path)
+            if path.suffix in FILES:
+                create(path, b"{}\n" if path.suffix == ".json" else b"")
+        except OSError as error:
+            fix = "make room for it, or correct runtime.confined.state"
+            raise StateError(f"cannot make the agent's state {path}: {error.strerror}", fix=fix) from error

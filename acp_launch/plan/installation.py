@@ -1,0 +1,180 @@
+"""
+The files of a program: the links that lead to it, its interpreter, the directory it is installed in, and for a package
+runner what its cache has of the package. All of this is read from the file system; nothing is started.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.plan.executable import CannotRun, find, list_interpreters
+from acp_launch.private import Unfit, read_bounded, real
+from acp_launch.registry.index import NAMING, RUNNERS, VALUED, Source, parse_package
+
+LINKS = 40  # that lead to one program; what Linux follows
+LARGEST = 4 * 1024 * 1024  # bytes of a package.json
+MODULES = "node_modules"
+SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")  # files that look for packages in the directories above them
+NPX_DIGITS = 16  # of the hash that names a directory of its cache
+
+IsBroad = Callable[[Path], bool]
+
+
+def list_hops(program: Path, search: str | None) -> Iterator[Path]:
+    """Yield a program, each link on the way to it, and the same of the programs that run it if it is a script.
+
+    The directory of each is real. `search` is the PATH of the child.
+    """
+    waiting, seen = [program], set[Path]()
+    while waiting and len(seen) < LINKS:
+        hop = waiting.pop()
+        hop = real(hop.parent) / hop.name
+        if hop in seen:
+            continue
+        seen.add(hop)
+        yield hop
+        if hop.is_symlink():
+            waiting.append(hop.parent / os.readlink(hop))
+        else:
+            waiting += _interpreters(hop, search)
+
+
+def _interpreters(script: Path, search: str | None) -> Iterator[Path]:
+    for word in list_interpreters(script):
+        found = find(word, project=script.parent, path=search)
+        if isinstance(found, Path):
+            yield found
+    if (environment := _environment_of(script)) is not None and not script.name.startswith("python"):
+        yield environment / "bin" / "python"  # scripts of uv begin with /bin/sh
+
+
+def _environment_of(program: Path) -> Path | None:
+    """Return the virtual environment that a program lies in."""
+    top = program.parent.parent
+    return top if program.parent.name == "bin" and (top / "pyvenv.cfg").is_file() else None
+
+
+def installed_in(file: Path, is_broad: IsBroad) -> Path:
+    """Return the directory in which a program or script is installed; itself if that `is_broad`.
+
+    The directory of `file` is real.
+    """
+    if MODULES in file.parts:
+        return Path(*file.parts[: file.parts.index(MODULES) + 1])
+    top = file.parent.parent
+    if file.parent.name == "bin":
+        made = top if (top / "lib").is_dir() else file
+    elif file.suffix in SCRIPTS:
+        made = next((each for each in file.parents if (each / "package.json").is_file()), file.parent)
+    else:
+        made = file.parent
+    return file if is_broad(made) else made
+
+
+# The packages of npx and uvx. A runner locks and asks the registry at each start, which a place that only shows its
+# cache does not allow; so the program in the cache is started directly.
+
+
+class Runner(Struct, frozen=True):
+    """The package that a runner starts: what it is told to fetch, its program if that is named, and the number of
+    arguments before those of the program."""
+
+    source: Source
+    specs: tuple[str, ...]
+    program: str
+    skipped: int
+
+
+def read_runner(command: Path, words: Sequence[str]) -> Runner | None:
+    """Read the command line of npx or uvx; None for any other program, and if it names no package."""
+    source = RUNNERS.get(command.name)
+    if source is None:
+        return None
+    specs, index = list[str](), 0
+    while index < len(words):
+        option, joined, value = words[index].partition("=")
+        if option in NAMING[source]:
+            index += not joined
+            specs.append(value if joined else "".join(words[index : index + 1]))
+        elif words[index] in VALUED[source]:
+            index += 1
+        elif not words[index].startswith("-"):
+            break
+        index += 1
+    first = "".join(words[index : index + 1])
+    if not first:
+        return None
+    return Runner(source, tuple(specs) or (first,), first if specs else "", index + 1)
+
+
+def find_cached(runner: Runner, environ: Mapping[str, str], cwd: Path) -> Path | CannotRun:
+    """Return the program of a package in the runner's cache, or in the project that npx prefers to it."""
+    spec = runner.specs[0]
+    name, version = parse_package(runner.source, spec) or (spec.rpartition("@")[0] or spec, "")
+    look = _find_npx if runner.source == "npm" else _find_uvx
+    found = look(runner, name, version, environ, cwd)
+    if found is not None:
+        return found
+    options = " ".join(f"{'-p' if runner.source == 'npm' else '--from'} {each}" for each in runner.specs)
+    fetch = f"npx -y {options} true" if runner.source == "npm" else f"uvx {options} python -c ''"
+    return CannotRun(f"{spec} is not in the cache of {'npx' if runner.source == 'npm' else 'uvx'}", fetch)
+
+
+def cache_of(source: Source, environ: Mapping[str, str]) -> Path:
+    """Return the cache of a runner."""
+    home = Path(environ.get("HOME", "/"))
+    if source == "npm":
+        return Path(environ.get("npm_config_cache") or environ.get("NPM_CONFIG_CACHE") or home / ".npm")
+    cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return Path(environ.get("UV_CACHE_DIR") or cache / "uv")
+
+
+def _find_npx(runner: Runner, name: str, version: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    from hashlib import sha512
+
+    digest = sha512("\n".join(sorted(runner.specs)).encode()).hexdigest()[:NPX_DIGITS]
+    places = (*(each / MODULES for each in (cwd, *cwd.parents)), cache_of("npm", environ) / "_npx" / digest / MODULES)
+    for modules in places:
+        package = _read_package(modules / name / "package.json")
+        if package and version in ("", package.get("version")):
+            program = modules / ".bin" / (runner.program or _program_of(name, package.get("bin")))
+            return program if program.exists() else None
+    return None
+
+
+def _read_package(file: Path) -> Mapping[str, object]:
+    try:
+        found = read_bounded(file, LARGEST)
+        package = json.loads(found[0]) if found else None
+    except (OSError, Unfit, ValueError, RecursionError):
+        return {}
+    return package if isinstance(package, dict) else {}
+
+
+def _program_of(name: str, programs: object) -> str:
+    """Return the program that npx starts of a package."""
+    names = list(programs) if isinstance(programs, dict) else []
+    return str(names[0]) if len(names) == 1 else name.rpartition("/")[2]
+
+
+def _find_uvx(runner: Runner, name: str, version: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """Find it in the newest environment of the cache that has the package."""
+    wanted = _plain(name.partition("[")[0])
+    for packages in _newest((cache_of("pypi", environ) / "archive-v0").glob("*/lib/python*/site-packages")):
+        parts = [each.name.removesuffix(".dist-info").rpartition("-") for each in packages.glob("*.dist-info")]
+        program = packages.parents[2] / "bin" / (runner.program or name.partition("[")[0])
+        if any(_plain(one) == wanted and version in ("", number) for one, _, number in parts) and program.exists():
+            return program
+    return None
+
+
+def _plain(name: str) -> str:
+    """Return the name of a Python package as it is compared."""
+    return name.lower().replace("-", "_").replace(".", "_")
+
+
+def _newest(paths: Iterator[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)

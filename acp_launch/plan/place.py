@@ -1,0 +1,153 @@
+"""
+A place for a process: the part of this machine that the process sees. Pure.
+
+`place` makes a plan of a process one that starts it in its place, `enclose` does the same for a command line. A place
+is a box of bubblewrap. Everything in it lies where it lies outside, and what is not mounted is not there. `arrange`
+makes mounts complete: nothing that may only be read can be moved away by renaming a directory above it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acp_launch.plan.model import OURS, ProcessPlan, Value
+from acp_launch.profile.model import Network
+
+Access = Literal["read", "write", "empty"]
+# Why a path is there, for the user. `between` is a directory that leads from one that can be written to one that cannot.
+Reason = Literal["read", "session", "write", "state", "agent", "acp-launch", "system", "between", "seat"]
+_OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
+
+# Parts of /proc that root could change this machine with, and those that show its devices (root needs no capability).
+_KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+# Variables that choose what code a program runs before its own: bubblewrap itself must not obey them, as the agent may
+# have written that code.
+_LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
+
+
+class Mount(Struct, frozen=True):
+    """A path without links that is there: to be read or written, or as an empty directory in memory."""
+
+    path: Path
+    access: Access
+    reason: Reason
+
+
+class Direct(Struct, frozen=True):
+    """A program to start in place of a package runner, and the number of arguments that only the runner needs."""
+
+    command: Path
+    skipped: int
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """
+    A place. `program` is bubblewrap. `mounts` come from `arrange`; `links` are the symbolic links between them, each
+    with its target. `state` are paths that are made if they are missing. `seat` is the directory for sockets of the
+    launch, None until there is one.
+    """
+
+    program: Path
+    mounts: tuple[Mount, ...]
+    links: Mapping[Path, Path] = field(default_factory=dict)
+    state: tuple[Path, ...] = ()
+    network: Network = "shared"
+    is_root: bool = False
+    direct: Direct | None = None
+    seat: Path | None = None
+
+    def list_paths(self, *reasons: Reason) -> tuple[Path, ...]:
+        """List the paths that are there for these reasons."""
+        return tuple(mount.path for mount in self.mounts if mount.reason in reasons)
+
+    def can_write(self, path: Path) -> bool:
+        """Tell whether a process in this place can write a path without links, also one that does not exist."""
+        return is_writable(path, self.mounts)
+
+
+def add_seat(where: Place, seat: Path) -> Place:
+    """Return a place that shows the directory for sockets of the launch."""
+    return replace(where, mounts=arrange((*where.mounts, Mount(seat, "read", "seat"))), seat=seat)
+
+
+def place(process: ProcessPlan, where: Place) -> ProcessPlan:
+    """Return the plan that starts a process in its place."""
+    command, args = process.command, process.args
+    if where.direct is not None:
+        command, args = where.direct.command, args[where.direct.skipped :]
+    loaders = [
+        part for name, value in process.env.items() if _is_loaders(name) for part in (*_texts("--setenv", name), value)
+    ]
+    opening = (*_texts(*_options(where)), *loaders, *_texts("--chdir", str(process.cwd), "--", str(command)))
+    env = {name: value for name, value in process.env.items() if not _is_loaders(name)}
+    return replace(process, command=where.program, args=(*opening, *args), env=env)
+
+
+def enclose(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, where: Place
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the command line and the variables that start a program in a place."""
+    loaders = [part for name, value in env.items() if _is_loaders(name) for part in ("--setenv", name, value)]
+    line = (str(where.program), *_options(where), *loaders, "--chdir", str(cwd), "--", *argv)
+    return line, {name: value for name, value in env.items() if not _is_loaders(name)}
+
+
+def _is_loaders(name: str) -> bool:
+    return name.startswith("LD_") or name in _LOADERS
+
+
+def _texts(*words: str) -> tuple[Value, ...]:
+    return tuple(Value((word,), OURS) for word in words)
+
+
+def _options(where: Place) -> Iterator[str]:
+    yield from ("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
+    yield "--unshare-cgroup-try"
+    if where.network == "none":
+        yield "--unshare-net"
+    yield from ("--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
+    for name in _KERNEL if where.is_root else ():
+        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+    kinds = {"read": "--ro-bind", "write": "--bind"}
+    for mount in where.mounts:
+        path = str(mount.path)
+        yield from ("--tmpfs", path) if mount.access == "empty" else (kinds[mount.access], path, path)
+    for link, target in where.links.items():
+        yield from ("--symlink", str(target), str(link))
+    yield from ("--remount-ro", "/")
+
+
+def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+    """Return the mounts in order, those above before those below.
+
+    Of several with one path the first counts. What is only there for a program is left out if another mount shows it.
+    Each directory between one that can be written and one below it that cannot becomes a mount: otherwise renaming it
+    would put other files in the place of those that cannot be written.
+    """
+    found: dict[Path, Mount] = {}
+    for mount in mounts:
+        above = find_mount(mount.path, found) if mount.reason in _OPTIONAL and mount.access == "read" else None
+        if above is None or above.access == "empty":
+            found.setdefault(mount.path, mount)
+    for mount in [*found.values()]:
+        above = find_mount(mount.path.parent, found)
+        if mount.access != "write" and above is not None and above.access == "write":
+            for between in mount.path.parents:
+                if between == above.path:
+                    break
+                found[between] = Mount(between, "write", "between")
+    return tuple(sorted(found.values(), key=lambda mount: (len(mount.path.parts), mount.path)))
+
+
+def find_mount(path: Path, mounts: Mapping[Path, Mount]) -> Mount | None:
+    """Return the mount through which a path is seen, if any."""
+    return next((mounts[each] for each in (path, *path.parents) if each in mounts), None)
+
+
+def is_writable(path: Path, mounts: Iterable[Mount]) -> bool:
+    """Tell whether a process that has these mounts can write a path without links, also one that does not exist."""
+    mount = find_mount(path, {each.path: each for each in mounts})
+    return mount is not None and mount.access == "write"
