@@ -9,6 +9,7 @@ is made by `prepare_state`, when the agent is about to start.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -150,10 +151,8 @@ class _Survey(Struct):
         import pwd  # Linux has it
 
         yield real(self.home), "your home"
-        try:
+        with suppress(KeyError):
             yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"
-        except KeyError:
-            pass
         yield from _list_own()
         if runtime := self.environ.get("XDG_RUNTIME_DIR"):
             yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
@@ -202,7 +201,7 @@ class _Survey(Struct):
         self.show(installed_in(place, self._is_broad), "read", reason)
         self.show(file, "read", reason)
         if place.is_symlink():
-            self.spelled.append(place.parent / os.readlink(place))
+            self.spelled.append(place.parent / place.readlink())
 
     def _is_broad(self, path: Path) -> bool:
         """Tell whether a directory holds more than one installation."""

@@ -110,7 +110,7 @@ def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
 
 
 def list_interpreters(file: Path) -> list[str]:
-    """Return the program that runs a script, and if that is `env` the name of the one it looks for; empty for others."""
+    """Return the program that runs a script, and if that is `env` the name of what it looks for; empty for others."""
     line = _first_line(file)
     words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
     named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")

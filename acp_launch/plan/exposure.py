@@ -79,10 +79,10 @@ def _check_local(plan: LaunchPlan, server: StdioPlan, where: Place, environ: Map
         return
     seen = set[Path]()
     for origin, path in _list_code(plan, server, environ, is_secret):
-        at = real(path)
-        if at not in seen and where.can_write(at):
-            seen.add(at)
-            yield origin.problem(*_word(at, where))
+        file = real(path)
+        if file not in seen and where.can_write(file):
+            seen.add(file)
+            yield origin.problem(*_word(file, where))
 
 
 def _word(path: Path, where: Place) -> tuple[str, str]:

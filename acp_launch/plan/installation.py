@@ -4,7 +4,6 @@ runner what its cache has of the package. All of this is read from the file syst
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def list_hops(program: Path, search: str | None) -> Iterator[Path]:
         seen.add(hop)
         yield hop
         if hop.is_symlink():
-            waiting.append(hop.parent / os.readlink(hop))
+            waiting.append(hop.parent / hop.readlink())
         else:
             waiting += _interpreters(hop, search)
 

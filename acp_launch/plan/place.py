@@ -17,7 +17,7 @@ from acp_launch.plan.model import OURS, ProcessPlan, Value
 from acp_launch.profile.model import Network
 
 Access = Literal["read", "write", "empty"]
-# Why a path is there, for the user. `between` is a directory that leads from one that can be written to one that cannot.
+# Why a path is there, for the user. `between` leads from a directory that can be written to a path that cannot.
 Reason = Literal["read", "session", "write", "state", "agent", "acp-launch", "system", "between", "seat"]
 _OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
 
