@@ -203,7 +203,7 @@ async def seat(
 @contextmanager
 def _listening(place: Path) -> Iterator[tuple[Path, socket.socket]]:
     """Listen on the first free name of a directory; the name is free again afterwards."""
-    path = next(path for path in (place / f"{SOCKET}{number or ''}" for number in count()) if not path.exists())
+    path = next(path for path in (place / f"{number or SOCKET}" for number in count()) if not path.exists())
     with socket.socket(socket.AF_UNIX) as listener:
         listener.setblocking(False)
         listener.bind(str(path))
