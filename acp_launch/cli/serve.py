@@ -122,6 +122,7 @@ class _Served:
             launch_agent(self.settings, self.ready._replace(plan=alone), request.trace, "serve")
         )
         self.guard, self.plan, self.spawned, self.trace = started.guard, started.plan, started.spawned, started.trace
+        self.ready = self.ready._replace(plan=replace(self.ready.plan, place=self.plan.place))
 
     def _find_host(self, stack: ExitStack) -> "HostNote | None":
         """Find the host of the profile; None if none is up that can be used here."""
@@ -275,6 +276,7 @@ class _Served:
 
         from acp_launch.cli.planning import Ready, lock_differences, ready, require, require_plan
         from acp_launch.plan.resolve import resolve
+        from acp_launch.private import real
 
         loaded = self._found_from(cwd)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
@@ -287,10 +289,18 @@ class _Served:
             raise ProfileError(different)
         running = self.ready.plan
         if resolved.plan is not None and not (
-            loaded.profile.agent == self.loaded.profile.agent and resolved.plan.agent.command == running.agent.command
+            loaded.profile.agent == self.loaded.profile.agent
+            and loaded.profile.runtime == self.loaded.profile.runtime
+            and resolved.plan.agent.command == running.agent.command
         ):
             what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
+        if resolved.plan is not None and running.place is not None:
+            directories = (resolved.plan.cwd, *resolved.plan.additional_directories)
+            if hidden := [each for each in directories if not running.place.shows(real(each))]:
+                fix = "start the agent again in the editor, in this directory; or name it in runtime.confined.write"
+                raise SessionError(f"the agent is confined, and does not see {hidden[0]}", fix=fix)
+            resolved = replace(resolved, plan=replace(resolved.plan, place=running.place))
         if loaded.merged != self.loaded.merged:
             return ready(resolved, self.settings)
         plan = require_plan(resolved)

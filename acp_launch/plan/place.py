@@ -63,6 +63,11 @@ class Place(Struct, frozen=True, kw_only=True):
         """List the paths that are there for these reasons."""
         return tuple(mount.path for mount in self.mounts if mount.reason in reasons)
 
+    def shows(self, path: Path) -> bool:
+        """Tell whether a path without links is there as it is outside."""
+        mount = find_mount(path, {each.path: each for each in self.mounts})
+        return mount is not None and mount.access != "empty"
+
     def can_write(self, path: Path) -> bool:
         """Tell whether a process in this place can write a path without links, also one that does not exist."""
         return is_writable(path, self.mounts)

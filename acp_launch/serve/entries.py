@@ -28,9 +28,12 @@ class EditorServers(Struct, frozen=True):
     renamed: tuple[tuple[str, str], ...]
 
 
-def plan_servers(entries: Sequence[Any], names: Collection[str], cwd: Path) -> EditorServers:
+def plan_servers(
+    entries: Sequence[Any], names: Collection[str], cwd: Path, *, is_confined: bool = False
+) -> EditorServers:
     """Plan the editor's servers for a session in `cwd`. `names` are those of the profile, which keep theirs.
 
+    Local ones are left to an agent that `is_confined`: it might have written what they run.
     None of them is required: without us the agent would open the session without a server that fails.
     """
     plans: list[ServerPlan] = []
@@ -40,7 +43,8 @@ def plan_servers(entries: Sequence[Any], names: Collection[str], cwd: Path) -> E
         said = acp.mapping(entry)
         own = acp.text(said.get("name"))
         name = free_name(own, {*names, *(plan.name for plan in plans)})
-        plan = _plan(said, name, cwd) if own.isprintable() and own else None
+        is_left = is_confined and said.get("type", "stdio") == "stdio"
+        plan = _plan(said, name, cwd) if own.isprintable() and own and not is_left else None
         if plan is None:
             untouched.append(entry)
             continue

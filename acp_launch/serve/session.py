@@ -140,7 +140,10 @@ class EditorSession:
         editor = self._editor
         with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
             given = plan_servers(
-                acp.sequence(self._params.get("mcpServers")), [each.name for each in made.plan.servers], made.plan.cwd
+                acp.sequence(self._params.get("mcpServers")),
+                [each.name for each in made.plan.servers],
+                made.plan.cwd,
+                is_confined=made.plan.place is not None,
             )
             for own, name in given.renamed:
                 editor.observer.note(
