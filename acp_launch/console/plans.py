@@ -43,6 +43,7 @@ from acp_launch.secret.value import Outcome
 
 if TYPE_CHECKING:
     from acp_launch.console.logins import State
+    from acp_launch.plan.place import Place, Reason
 
 
 class SharedNow(NamedTuple):
@@ -133,6 +134,7 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
             **_program(plan.agent),
             "registry": plan.agent.registry or None,
             "cwd": str(plan.agent.cwd),
+            "place": None if plan.place is None else _place_json(plan.agent, plan.place),
             "mcp": plan.mcp,
             "mcp_over": wanted_transport(plan),
         },
@@ -255,6 +257,8 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
     yield from _program_lines(plan.agent, ("agent",), plan, verbose)
+    if plan.place is not None:
+        yield from _place_lines(plan.place, plan, verbose)
     if any(map(is_bridged, plan.servers)) and (plan.mcp != "auto" or wanted_transport(plan) == "http"):
         yield f"  mcp        {_over(plan)}{_at(plan, ('agent', 'mcp'))}"
     for server in plan.servers:
@@ -267,6 +271,41 @@ def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
     for index, (name, value) in enumerate(plan.config.items()):
         shown = value if isinstance(value, str) else str(value).lower()
         yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}{_at(plan, ('session', 'config', name))}"
+
+
+def _place_lines(where: "Place", plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    yield f"  confined   it sees what follows, and nothing else of this machine{_at(plan, ('runtime', 'confined'))}"
+    kinds: tuple[tuple[str, tuple[Reason, ...]], ...] = (
+        ("writes", ("session", "write")),
+        ("state", ("state",)),
+        ("reads", ("read",)),
+        ("runs", ("agent", "acp-launch", "system")),
+    )
+    for title, reasons in kinds:
+        paths = [str(mount.path) for mount in where.mounts if mount.reason in reasons and mount.access != "empty"]
+        if title == "state" and not paths:
+            yield f"  {title:10} none: what it stores in your home is gone when it ends"
+        elif paths:
+            yield f"  {title:10} {', '.join(paths)}"
+    shared = "shared: it reaches all that listens on this machine, abstract sockets too"
+    yield f"  network    {shared if where.network == 'shared' else 'none'}"
+    if verbose:
+        yield f"  starts as  {_place_argv(plan.agent, where)}"
+
+
+def _place_json(agent: ProcessPlan, where: "Place") -> dict[str, Any]:
+    return {
+        "network": where.network,
+        "mounts": [{"path": str(each.path), "access": each.access, "reason": each.reason} for each in where.mounts],
+        "command": _place_argv(agent, where),
+    }
+
+
+def _place_argv(agent: ProcessPlan, where: "Place") -> str:
+    """Return the command line that starts the agent in its place, without the directory for sockets of a launch."""
+    from acp_launch.plan.place import place
+
+    return place(agent, where).display()
 
 
 def _over(plan: LaunchPlan) -> str:

@@ -131,7 +131,7 @@ def _session(held: SessionRow) -> tuple[str, ...]:
 def _branch(member: TreeProcess, depth: int, users: Mapping[int | None, str]) -> Iterator[tuple[str, ...]]:
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
-    said = users.get(member.pid, "")
+    said = users.get(member.pid, "confined" if member.is_confined else "")
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, said, "", "")
     for child in member.children:
         yield from _branch(child, depth + 1, users)
@@ -164,12 +164,13 @@ def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow])
 def _member(member: TreeProcess, shared: Sequence[SharedRow]) -> Mapping[str, object]:
     children = [_member(child, shared) for child in member.children]
     found = asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
+    confined = {"confined": True} if found.pop("is_confined") else {}
     users = [
         [{"pid": pid, "launch": label} for pid, label in each.users.items()]
         for each in shared
         if each.pid == member.pid
     ]
-    return found | ({"shared_by": users[0]} if users else {})
+    return found | confined | ({"shared_by": users[0]} if users else {})
 
 
 def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:

@@ -20,7 +20,8 @@ from acp_launch.console.ask.room import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
+from acp_launch.profile.agents import started
+from acp_launch.profile.model import Agent, Confined, OAuth, Profile, RemoteServer, StdioServer
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.regex import regex
@@ -49,6 +50,8 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
     """Yield the rows. `found` are the existing programs and directories; `said` are all lines of the profile."""
     agent = replace(profile.agent, inherit_env=profile.agent_inherits)
     yield from _program(("agent",), agent, found, "runs", "")
+    if profile.runtime.confined is not None:
+        yield from _confinement(agent, profile.runtime.confined)
     yield from _directories(profile, found)
     for name, server in profile.mcp_servers.items():
         if isinstance(server, StdioServer):
@@ -67,6 +70,18 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
     chosen = {**({"mode": profile.session.mode} if profile.session.mode else {}), **profile.session.config}
     if chosen:
         yield ReportRow("chooses", discreet(", ".join(f"{name}={value}" for name, value in chosen.items())))
+
+
+def _confinement(agent: Agent, confined: Confined) -> Iterator[ReportRow]:
+    yield ReportRow("confined", "it sees the session's directories, what it needs to run, and nothing else")
+    known = started(agent.command or "", agent.args)
+    for verb, paths in (
+        ("writes", (*(known.state if known else ()), *confined.state, *confined.write)),
+        ("reads", confined.read),
+    ):
+        if paths:
+            yield ReportRow("", discreet(f"{verb} {', '.join(paths)}"))
+    yield ReportRow("", "has no network" if confined.network == "none" else "shares the network of this machine")
 
 
 def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]:
@@ -217,7 +232,8 @@ def report(profile: Profile, found: Mapping[KeyPath, Path], state: TrustState) -
     """
     for doubt in state.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
-    said = [*parts(profile, found, state.now)]
+    weaker = (ReportRow("weaker", each, is_potent=True) for each in state.weakened)
+    said = [*parts(profile, found, state.now), *weaker]
     width = max(len(part.label) for part in said)
     columns = screen()[0] if sys.stderr.isatty() else sys.maxsize
     for part in said:

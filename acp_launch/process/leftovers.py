@@ -193,6 +193,7 @@ class TreeProcess(Struct, frozen=True, kw_only=True):
     memory: int
     restarts: int
     children: "tuple[TreeProcess, ...]"
+    is_confined: bool = False
 
 
 class LaunchTree(Struct, frozen=True, kw_only=True):
@@ -238,6 +239,7 @@ class _Snapshot:
     def __init__(self, launch: RecordedLaunch) -> None:
         guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
         self._known = {known.pid: known for known in (*launch.children, *guards) if _living(known)}
+        self._boxed = {boxed.identity for boxed in launch.boxed}
         self._table = PsutilTable()
         self._shown: set[int] = set()
 
@@ -263,6 +265,7 @@ class _Snapshot:
                     memory=process.memory_info().rss,
                     restarts=known.restarts if known else 0,
                     children=self.members(self._table.children(pid)),
+                    is_confined=known is not None and known.identity in self._boxed,
                 )
         except psutil.Error:
             return None

@@ -9,6 +9,7 @@ end is ignored. Fields are separated by tabs:
     cwd PATH                            the directory it works in
     cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
+    boxed PID STARTED                   a child that is confined
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
     remote TIME RESTARTS STATE NAME     a remote server's connection from then on; Unix seconds
@@ -75,6 +76,8 @@ class LaunchRecord:
 
     def began(self, spawned: Spawned) -> None:
         self._add("child", spawned.pid, spawned.started, spawned.restarts, spawned.name)
+        if spawned.is_boxed:
+            self._add("boxed", spawned.pid, spawned.started)
 
     def ended(self, spawned: Spawned) -> None:
         self._add("ended", spawned.pid, spawned.started, f"{time.time():.3f}")
@@ -158,7 +161,7 @@ class Connection(Struct, frozen=True):
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
 
-    `ended` are the latest processes of children that have none at the moment.
+    `boxed` are confined. `ended` are the latest processes of children that have none at the moment.
     """
 
     path: Path
@@ -171,6 +174,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     guards: tuple[Known, ...]
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
+    boxed: tuple[Known, ...] = ()
     ended: tuple[Known, ...] = ()
     connections: tuple[Connection, ...] = ()
     cgroup: str = ""
@@ -216,6 +220,7 @@ def read(path: Path) -> RecordedLaunch | None:
         guards=tuple(_knowns(lines, "guard")),
         children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
+        boxed=tuple(_knowns(lines, "boxed")),
         cgroup=_text(lines, "cgroup"),
         cwd=_text(lines, "cwd"),
         ended=tuple(known for known in latest.values() if known.identity in over),

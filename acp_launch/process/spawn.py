@@ -263,12 +263,12 @@ def spawn(
     """
     with _explained(argv, cwd), ExitStack() as undo:
         theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
-        spawned = _begin(argv, env, cwd, theirs, leads=True, name=name or Path(argv[0]).name, restarts=restarts)
+        named = name or Path(argv[0]).name
+        spawned = _begin(argv, env, cwd, theirs, leads=True, name=named, restarts=restarts, is_boxed=is_boxed)
         for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()
     spawned.stdin, spawned.stdout, spawned.stderr = ours
-    spawned.is_boxed = is_boxed
     return spawned
 
 
@@ -303,6 +303,7 @@ def _begin(
     leads: bool,
     name: str,
     restarts: int = 0,
+    is_boxed: bool = False,
 ) -> Spawned:
     """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
     mark = prepare.fresh_mark()
@@ -313,7 +314,7 @@ def _begin(
         seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
         prepare.give_back_limit(pid)
         spawned = register(pid, seen.started if seen else 0, is_fostered=False)
-    spawned.name, spawned.mark, spawned.restarts = name, mark, restarts
+    spawned.name, spawned.mark, spawned.restarts, spawned.is_boxed = name, mark, restarts, is_boxed
     for observer in observers:
         observer.began(spawned)
     return spawned

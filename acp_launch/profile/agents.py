@@ -59,6 +59,7 @@ _AGENTS = (
         login="log in once with Claude Code,",
         variable="ANTHROPIC_API_KEY",
         replay="before",
+        state=("~/.claude",),
     ),
     KnownAgent(
         name="codex",
@@ -71,6 +72,7 @@ _AGENTS = (
         notes=("In its default mode this agent reviews its own tool calls and asks you nothing.",),
         takes=("stdio", "http"),
         replay="before",
+        state=("~/.codex",),
     ),
     KnownAgent(
         name="gemini",
@@ -88,6 +90,7 @@ _AGENTS = (
             'add below agent: env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}',
         ),
         replay="after",
+        state=("~/.gemini",),
     ),
     KnownAgent(
         name="opencode",
@@ -100,6 +103,7 @@ _AGENTS = (
         timeouts=(("initialize", "120s"), ("session", "120s")),
         notes=("It starts slowly, and waits for its MCP servers.",),
         replay="before",
+        state=tuple(f"~/{kind}/opencode" for kind in (".config", ".local/share", ".local/state", ".cache")),
     ),
     KnownAgent(
         name="qwen",

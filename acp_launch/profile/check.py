@@ -28,6 +28,7 @@ from acp_launch.profile.layers import (
     dropping,
     merge,
     ruling,
+    weakening,
     without,
     without_rules,
 )
@@ -292,7 +293,7 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
     ruled = ruling(gathered.parts)
     trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
-    idle = (*idle, *dropping(gathered.parts))
+    idle = (*idle, *dropping(gathered.parts), *weakening(gathered.parts))
     profile, found = check(document)
     if _is_whole(gathered):
         return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))

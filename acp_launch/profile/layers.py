@@ -92,6 +92,7 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 # a `null` in it is an item, and its items do not merge.
 MAX_IDLE = 100  # warnings; more would not help the user
 RULES = "rules"
+CONFINED = "runtime.confined"
 EXTENDS = "extends"
 # Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
@@ -146,6 +147,32 @@ def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
         if part.parents and (place := _switch(part)) is not None:
             what = "the permission rules of what this file extends do not apply, so what they deny may be allowed"
             yield place.problem("permissions.inherit", what, "remove this line to keep them", "warning")
+
+
+def weakening(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
+    """Yield a warning for each layer that takes from the confinement which one below it asks for."""
+    is_confined, has_network = False, True
+    for part in parts:
+        tree = part.document.tree if part.document else None
+        found = tree.entries.get("runtime") if tree else None
+        if found is not None and isinstance(found[1].value, dict):
+            found = found[1].entries.get("confined")
+        if found is None:
+            continue
+        place, node = found
+        if node.value in (None, False):
+            if is_confined:
+                what = "the agent is not confined, as what this file extends asks"
+                yield place.problem(CONFINED, what, "remove this line to confine it", "warning")
+            is_confined, has_network = False, True
+            continue
+        own = node.entries.get("network")
+        before, is_kept = has_network, isinstance(node.value, dict)
+        has_network = own[1].value != "none" if own else before or not is_kept
+        if has_network and not before:
+            what = "the agent has the network, which what this file extends takes from it"
+            yield place.problem(CONFINED, what, "write network: none here, too", "warning")
+        is_confined = True
 
 
 def without_rules(tree: Node) -> Node:

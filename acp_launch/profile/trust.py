@@ -28,7 +28,7 @@ from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, hash_content, make_digest, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
-from acp_launch.profile.layers import Layer
+from acp_launch.profile.layers import CONFINED, Layer
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import trusted as locked
 from acp_launch.regex import regex
@@ -99,7 +99,8 @@ class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TrustState(Struct, frozen=True, kw_only=True):
     """
     The trust in a profile. `label` is the file's name in messages, `now` its present content, `before` the last
-    acceptance, `doubts` the reasons why it cannot be accepted.
+    acceptance, `doubts` the reasons why it cannot be accepted, `weakened` what a file takes from the confinement that
+    another asks for.
     """
 
     label: str
@@ -107,6 +108,7 @@ class TrustState(Struct, frozen=True, kw_only=True):
     now: tuple[str, ...] = ()
     before: Acceptance | None = None
     doubts: tuple[str, ...] = ()
+    weakened: tuple[str, ...] = ()
 
     @property
     def is_trusted(self) -> bool:
@@ -124,16 +126,17 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return TrustState(label=label, how="own")
-    lines = _content(loaded)
+    lines, weakened = _content(loaded), tuple(each.message for each in loaded.problems if each.path == CONFINED)
     around = real(boundary(loaded.found.file))
     if doubts := tuple(f"{layer.label} {doubt}" for layer in foreign for doubt in _doubts_about(layer.file, around)):
-        return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
+        return TrustState(label=label, how="doubtful", now=lines, doubts=doubts, weakened=weakened)
     file = _profile_path(loaded)
     before = None if _is_projects(settings.state, project) else _read(_place(settings, project, file))
     if before is None or (before.project, before.file) != (str(project), str(file)):
-        return TrustState(label=label, how="new", now=lines)
+        return TrustState(label=label, how="new", now=lines, weakened=weakened)
     is_same = before.digest == digest(str(project), lines)
-    return TrustState(label=label, how="accepted" if is_same else "changed", now=lines, before=before)
+    how: Literal["accepted", "changed"] = "accepted" if is_same else "changed"
+    return TrustState(label=label, how=how, now=lines, before=before, weakened=weakened)
 
 
 def accept(loaded: Loaded, settings: Settings) -> None:
