@@ -35,13 +35,14 @@ NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "pr
 class Handshake(Struct, frozen=True):
     """An agent's answer to `initialize`, `after` seconds from its start; `limit` is its timeout in seconds.
 
-    `mcp` is how it reaches bridged MCP servers, empty if there are none.
+    `mcp` is how it reaches bridged MCP servers, empty if there are none. `is_confined`: it answered in its place.
     """
 
     negotiated: Negotiated
     after: float
     limit: float
     mcp: str = ""
+    is_confined: bool = False
 
 
 def agent(shaken: Handshake) -> Check:
@@ -63,6 +64,9 @@ def agent(shaken: Handshake) -> Check:
     if shaken.mcp == "http":
         detail = (*detail, f"reaches bridged MCP servers over {shaken.mcp}")
         facts["mcp_over"] = shaken.mcp
+    if shaken.is_confined:
+        detail = (*detail, "confined: it answered in its place, which plan shows")
+        facts["confined"] = True
     check = Check(name="agent", text=text, detail=detail, facts=facts)
     if shaken.after <= SLOW * shaken.limit:
         return check

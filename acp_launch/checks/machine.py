@@ -19,6 +19,7 @@ from shlex import quote
 from typing import Literal
 
 from acp_launch import __version__
+from acp_launch.checks import confined
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
@@ -54,6 +55,7 @@ def check_machine(settings: Settings) -> Iterator[Check]:
         yield descriptors()
         yield shims()
         yield control_group()
+        yield confined.probe()
         yield from leftovers(settings.state)
 
 

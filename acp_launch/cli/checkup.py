@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from acp_launch import leave
 from acp_launch.bridge import offer
 from acp_launch.bridge.toolpolicy import ToolPolicy
-from acp_launch.checks import answers, machine
+from acp_launch.checks import answers, confined, machine
 from acp_launch.checks import profile as profile_checks
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
@@ -47,7 +47,9 @@ from acp_launch.launch.run import SessionRequest, add_advice, open_requested, un
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
-from acp_launch.plan.model import LaunchPlan, next_command
+from acp_launch.plan.confinement import prepare_state
+from acp_launch.plan.model import LaunchPlan, ProcessPlan, next_command
+from acp_launch.plan.place import Place
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
@@ -144,6 +146,9 @@ class Checkup(Struct, kw_only=True):
         if trusted.verdict == "problem":
             return
         require_platform()
+        plan = parts[0].plan
+        if plan is not None and plan.place is not None:
+            self._note(self._examine_place(plan.place, plan.agent))
         programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
@@ -173,6 +178,13 @@ class Checkup(Struct, kw_only=True):
                 answer=self._answer,
             )
             live.run(able)
+
+    def _examine_place(self, where: Place, agent: ProcessPlan) -> Iterable[Check]:
+        found = confined.probe(is_needed=True)
+        if found.verdict == "problem":
+            return [found]
+        prepare_state(where)
+        return confined.examine(where, agent)
 
     def _look_up(
         self,
@@ -299,7 +311,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         after = time.monotonic() - begun
         servers = [server for each in self.parts if (server := each.planned) is not None]
         over = offer.transport(plan, agent.capabilities) if any(map(offer.is_bridged, servers)) else ""
-        self.answer(part, answers.agent(answers.Handshake(agent, after, limit, over)))
+        self.answer(part, answers.agent(answers.Handshake(agent, after, limit, over, plan.place is not None)))
         for problem in unable(plan, servers, agent):
             self.answer(part, of_problem("agent", "", problem, MACHINE))
         for each in self.parts:

@@ -1,6 +1,7 @@
 """What `plan`, `trust`, `ps`, `doctor` and `login` say and do for a confined agent (docs/confined.md)."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.checks import confined
+from acp_launch.plan.model import ProcessPlan
+from acp_launch.plan.place import Mount, Place
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 
 
@@ -136,3 +140,96 @@ def test_ps_says_which_agent_is_confined(launch: Launcher) -> None:
         assert sum("confined" in line for line in lines) == 1
         (listed,) = json.loads(launch("ps", "--json").out)["launches"]
         assert [each["name"] for each in listed["processes"] if each.get("confined")] == ["agent"]
+
+
+@needs_bubblewrap
+def test_doctor_starts_a_confined_agent_in_its_place_and_tries_a_shim_there(launch: Launcher) -> None:
+    home = Path(launch.env["HOME"])
+    agent = DEMO | {"env": HEARD}
+    confined = {"state": ["~/.demo"], "write": ["${env:ACP_TEST_TRANSCRIPT}"]}
+    launch.write({"agent": agent, "runtime": {"confined": confined}, "mcp_servers": {"notes": DEMO_SERVER}})
+    with launch.start("doctor", "p", "--json", apart=True) as running:
+        done = running.end()
+    assert done.code == 0, done.out
+    found = {f"{each['check']} {each['subject']}".strip(): each for each in json.loads(done.out)["checks"]}
+    assert found["confinement"]["facts"] == {"possible": True, "program": shutil.which("bwrap")}
+    assert found["shims confined"]["text"] == "reach acp-launch from the agent's place"
+    assert found["agent"]["facts"]["confined"] is True
+    assert "confined: it answered in its place, which plan shows" in found["agent"]["detail"]
+    assert found["server notes"]["standing"] == found["session"]["standing"] == "ok"
+    assert (home / ".demo").is_dir()
+
+
+@needs_bubblewrap
+def test_doctor_names_state_that_is_one_file(launch: Launcher) -> None:
+    launch.write({"agent": DEMO, "runtime": {"confined": {"state": ["~/.demo.json", "~/.demo"]}}})
+    found = [
+        each for each in json.loads(launch("doctor", "p", "--json").out)["checks"] if each["check"] == "confinement"
+    ]
+    assert [(each["subject"], each["standing"]) for each in found] == [("", "ok"), ("~/.demo.json", "warning")]
+    assert found[1]["text"] == "one file, so a program that replaces it by renaming another one fails"
+
+
+@needs_bubblewrap
+def test_a_shim_that_cannot_reach_acp_launch_is_a_problem_of_doctor(tmp_path: Path) -> None:
+    """The place of the test does not hold the interpreter."""
+    bwrap = Path(shutil.which("bwrap") or "")
+    where = Place(program=bwrap, mounts=(Mount(tmp_path, "read", "session"),), links={})
+    agent = ProcessPlan(name="agent", command=Path("/bin/true"), args=(), env={}, cwd=tmp_path)
+    check = confined.try_shim(where, agent)
+    assert (check.name, check.subject, check.verdict, check.code) == ("shims", "confined", "problem", 3)
+    assert check.text.startswith("a shim does not reach acp-launch from the agent's place: bwrap: execvp ")
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine whose bubblewrap may make no namespaces; its settings lie in the directory."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(confined, "KERNEL", tmp_path)
+    monkeypatch.setattr(confined, "PLATFORM", "linux")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for name, _, _, _ in confined.OBSTACLES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why", "fix"),
+    [
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor denies it", "apparmor_parser -r "),
+        ("kernel/unprivileged_userns_clone", "0", "the kernel denies it to users", "sysctl -w kernel.unpriv"),
+        ("user/max_user_namespaces", "0", "the kernel allows no user namespace", "sysctl -w user.max_user"),
+    ],
+)
+def test_doctor_says_what_keeps_bubblewrap_from_its_namespaces_and_what_changes_it(
+    broken: Path, setting: str, value: str, why: str, fix: str
+) -> None:
+    (broken / setting).write_text(f"{value}\n")
+    check = confined.probe(is_needed=True)
+    said = "setting up uid map: Permission denied"
+    assert (check.verdict, check.code) == ("problem", 3)
+    assert check.text == f"not possible: bubblewrap cannot make namespaces: {why} ({said})"
+    assert fix in check.fix
+    assert confined.probe().verdict == "ok"  # of a machine on which nothing asks for it
+
+
+def test_doctor_says_what_bubblewrap_says_where_no_setting_explains_it(broken: Path) -> None:
+    check = confined.probe(is_needed=True)
+    assert check.text.endswith("bubblewrap cannot make namespaces (setting up uid map: Permission denied)")
+    assert check.fix == confined.ELSEWHERE
+
+
+def test_doctor_says_how_to_install_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(confined, "PLATFORM", "linux")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = confined.probe(is_needed=True)
+    assert (check.text, check.fix) == ("not possible: bubblewrap is not installed", confined.INSTALL)
+
+
+def test_doctor_says_that_confinement_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confined, "PLATFORM", "darwin")
+    assert confined.probe().text == "not possible: it needs Linux"
