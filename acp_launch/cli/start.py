@@ -439,6 +439,7 @@ def login_context(
         program=LocalProgram.of(planned.plan.agent, planned.plan.agent.name, planned.secrets),
         profile=planned.plan.called,
         is_built_in=planned.plan.is_built_in,
+        place=planned.plan.place,
         adviser=LoginQuestions(person, aloud) if person else None,
         in_front=(in_front or _in_front(person)) if available() else None,
     )

@@ -92,11 +92,12 @@ def place(process: ProcessPlan, where: Place) -> ProcessPlan:
 
 
 def enclose(
-    argv: Sequence[str], env: Mapping[str, str], cwd: Path, where: Place
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, where: Place, *, has_terminal: bool = False
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the command line and the variables that start a program in a place."""
+    """Return the command line and the variables that start a program in a place. `has_terminal`: it leads a session on
+    a terminal that no other program uses, and keeps it."""
     loaders = [part for name, value in env.items() if _is_loaders(name) for part in ("--setenv", name, value)]
-    line = (str(where.program), *_options(where), *loaders, "--chdir", str(cwd), "--", *argv)
+    line = (str(where.program), *_options(where, has_terminal=has_terminal), *loaders, "--chdir", str(cwd), "--", *argv)
     return line, {name: value for name, value in env.items() if not _is_loaders(name)}
 
 
@@ -108,8 +109,9 @@ def _texts(*words: str) -> tuple[Value, ...]:
     return tuple(Value((word,), OURS) for word in words)
 
 
-def _options(where: Place) -> Iterator[str]:
-    yield from ("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
+def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
+    yield from () if has_terminal else ("--new-session",)
+    yield from ("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
     yield "--unshare-cgroup-try"
     if where.network == "none":
         yield "--unshare-net"

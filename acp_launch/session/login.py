@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -42,6 +42,9 @@ from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
+
+if TYPE_CHECKING:
+    from acp_launch.plan.place import Place
 
 # The variables in which agents keep a key; error codes look like that too.
 _VARIABLE = regex(r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9]*_)+(?:KEY|TOKEN|SECRET)(?![A-Za-z0-9_])")
@@ -181,6 +184,7 @@ class LoginContext(Struct, frozen=True, kw_only=True):
     adviser: Adviser | None  # None if the user cannot be asked
     in_front: InFront | None  # None without a terminal
     is_built_in: bool = False  # a built-in profile, which cannot be changed
+    place: "Place | None" = None  # of a confined agent
 
     @property
     def advice(self) -> Advice:
@@ -316,9 +320,20 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
         AgentError, MachineError: it could not be run.
     """
     assert context.in_front is not None, "prepare has seen to that"
-    ended = await context.in_front(program)
+    ended = await context.in_front(_confine(program, context.place) if context.place else program)
     if ended.status != 0:
         raise _failure(method, f"{Path(program.argv[0]).name} {ended}", context)
+
+
+def _confine(program: LocalProgram, where: "Place") -> LocalProgram:
+    """Return what runs a program in a place, on a pseudo-terminal of ours: it must not type on the user's."""
+    import sys
+
+    from acp_launch.plan.place import enclose
+    from acp_launch.process import pseudoterminal
+
+    argv, env = enclose(program.argv, program.env, program.cwd, where, has_terminal=True)
+    return LocalProgram(program.name, (sys.executable, "-I", "-S", pseudoterminal.__file__, *argv), env, program.cwd)
 
 
 async def log_out(connection: Connection, *, limit: float) -> bool:

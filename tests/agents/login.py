@@ -3,7 +3,8 @@
 agent      `authenticate` does it, after a word on stderr        refusing   refuses to
 deaf       never answers `authenticate`                          two        another `agent`
 terminal   this program with `--login ask` does it, on a terminal, where the client has one; `terminal:raw`,
-           `terminal:wait` and `terminal:fail` are programs that do not, and `terminal:lie` says it did
+           `terminal:wait` and `terminal:fail` are programs that do not, and `terminal:lie` says it did;
+           `terminal:look` says which terminal it has, as often as its size changes
 key        reads LOGIN_KEY, and optionally LOGIN_REGION; is content with `authenticate` once it has one
 legacy     a command line of its own, which does it at once
 naming     is content with `authenticate` once it has OPENAI_API_KEY; until then its errors name that
@@ -95,6 +96,16 @@ def new(request: script.Message) -> None:
         script.refuse(request, -32000, "Authentication required")
 
 
+def look() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
+    for _ in range(2):
+        size, number = os.get_terminal_size(0), os.minor(os.fstat(0).st_rdev)
+        is_front = os.tcgetpgrp(0) == os.getpgrp()
+        sys.stderr.write(f"terminal {number}, {size.columns} x {size.lines}, in front: {is_front}\n")
+        sys.stderr.flush()
+        signal.sigwait([signal.SIGWINCH])
+
+
 def converse(way: str) -> int:
     """What `--login` does, on the terminal."""
     sys.stderr.write(f"{way}, {os.environ.get('WAY')}: ")
@@ -102,6 +113,8 @@ def converse(way: str) -> int:
     if way == "raw":
         tty.setraw(0)
         os.kill(os.getpid(), signal.SIGKILL)
+    if way == "look":
+        look()
     if way == "wait":
         script.hang()
     if way == "lie":

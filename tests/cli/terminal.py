@@ -1,5 +1,6 @@
 """acp-launch on a terminal of its own: a pty that is its controlling terminal, so that Ctrl-C is a real Ctrl-C."""
 
+import fcntl
 import os
 import re
 import select
@@ -20,6 +21,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 # Takes the terminal on stdin as its own, then becomes the program.
 BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
 ACP_LAUNCH = [sys.executable, "-m", "acp_launch"]
+TIOCGPTN = 0x80045430  # <asm-generic/ioctls.h>
 Process = subprocess.Popen[bytes] | forkserver.Process
 
 
@@ -49,6 +51,14 @@ class Terminal:
     def modes(self) -> list[Any]:
         """The terminal's, as `termios` gives them."""
         return termios.tcgetattr(self._descriptor)
+
+    @property
+    def number(self) -> int:
+        """Its number among the pseudo-terminals of this machine (Linux)."""
+        return int.from_bytes(fcntl.ioctl(self._descriptor, TIOCGPTN, bytes(4)), sys.byteorder)
+
+    def resizes(self, columns: int, lines: int) -> None:
+        termios.tcsetwinsize(self._descriptor, (lines, columns))
 
     def types(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())

@@ -4,7 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ from acp_launch.checks import confined
 from acp_launch.plan.model import ProcessPlan
 from acp_launch.plan.place import Mount, Place
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
+from tests.cli.terminal import Terminal, on_terminal
+
+CTRL_C = "\x03"
 
 
 def find_obstacle() -> str:
@@ -233,3 +239,83 @@ def test_doctor_says_how_to_install_bubblewrap(monkeypatch: pytest.MonkeyPatch, 
 def test_doctor_says_that_confinement_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "PLATFORM", "darwin")
     assert confined.probe().text == "not possible: it needs Linux"
+
+
+# The agent's own login runs in its place, too, on a terminal that is not the user's.
+
+
+def offer_login(launch: Launcher, *ways: str) -> Path:
+    """A confined agent wants a login; return the file that is there once it is logged in."""
+    store = launch.project / "account"
+    launch.profile("login", str(store), *ways, runtime={"confined": True})
+    return store
+
+
+def at_terminal(launch: Launcher, *arguments: str) -> AbstractContextManager[Terminal]:
+    return on_terminal(*arguments, cwd=launch.project, env={**launch.env, "TERM": "dumb"})
+
+
+@needs_bubblewrap
+def test_a_confined_agent_logs_in_inside_and_is_started_again(launch: Launcher) -> None:
+    store = offer_login(launch, "terminal")
+    with at_terminal(launch, "login", "p") as terminal:
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0, terminal.text
+    assert terminal.text.endswith('logged in to test-agent with "Terminal"\n▐     to use it: acp-launch run p\n')
+    assert store.exists()
+
+
+@needs_bubblewrap
+def test_a_login_inside_has_a_terminal_of_ours_with_the_size_of_the_users(launch: Launcher) -> None:
+    offer_login(launch, "terminal:look")
+    with at_terminal(launch, "login", "p") as terminal:
+        terminal.resizes(91, 17)
+        before = terminal.modes()
+        terminal.until("91 x 17, in front: True\n")
+        (number,) = re.findall(r"terminal (\d+), 91 x 17", terminal.text)
+        assert int(number) != terminal.number
+        terminal.resizes(40, 10)
+        terminal.until("40 x 10, in front: True\n")
+        terminal.types(CTRL_C)
+        terminal.until("failed: ")
+        assert terminal.ends() == 6
+        assert before[:4] == terminal.modes()[:4]
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("way", "keys", "status"), [("fail", "", 3), ("wait", CTRL_C, 130), ("raw", "", 137)])
+def test_a_login_inside_that_fails_leaves_the_terminal_as_it_was(
+    launch: Launcher, way: str, keys: str, status: int
+) -> None:
+    store = offer_login(launch, f"terminal:{way}")
+    with at_terminal(launch, "login", "p") as terminal:
+        terminal.until(f"{way}, new: ")
+        terminal.types(keys)
+        terminal.until("another way: acp-launch login p\n")
+        assert terminal.ends() == 6
+    assert "\r\n▐     fix: try again".encode() in terminal.raw, "line ends are made by the terminal again"
+    assert f'the login "Terminal" failed: {Path(sys.executable).name} exited with status {status}\n' in terminal.text
+    assert not store.exists()
+
+
+@needs_bubblewrap
+def test_a_signal_ends_a_login_inside_and_all_of_it(launch: Launcher) -> None:
+    offer_login(launch, "terminal:wait")
+    with at_terminal(launch, "login", "p") as terminal:
+        terminal.until("wait, new: ")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 143
+    assert terminal.text.endswith("acp-launch: stopped\n")
+
+
+@needs_bubblewrap
+def test_a_login_command_of_the_agents_choosing_runs_inside(launch: Launcher) -> None:
+    """What it makes outside of what the agent may write is gone with its place."""
+    outside = launch.project.parent / "outside"
+    launch.profile("login", str(outside), "legacy", runtime={"confined": True})
+    with at_terminal(launch, "login", "p") as terminal:
+        terminal.until("[n] No")
+        terminal.types("y")
+        assert terminal.ends() == 0, terminal.text
+    assert not outside.exists()

@@ -1,0 +1,80 @@
+"""
+A program on a pseudo-terminal of its own, and what is typed and shown there copied from and to ours.
+
+It is started as `python -I -S pseudoterminal.py ARGV...`. A confined program must not get a descriptor of the user's
+terminal, since what it types there would be read by the shell. Keys go through as bytes, Ctrl-C too: the inner terminal
+makes a signal of it, for the program alone.
+"""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import sys
+import termios
+import tty
+
+STDIN, STDOUT = 0, 1
+CHUNK = 16 * 1024  # bytes
+
+
+def main(argv: list[str]) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    size = _measure()
+    pid, inner = pty.fork()
+    if pid == 0:
+        _become(argv, size)
+    signal.signal(signal.SIGWINCH, lambda *_: fcntl.ioctl(inner, termios.TIOCSWINSZ, _measure()))
+    before = termios.tcgetattr(STDIN)
+    try:
+        tty.setraw(STDIN)
+        _copy(inner)
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
+    os.close(inner)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if code >= 0 else 128 - code
+
+
+def _become(argv: list[str], size: bytes) -> None:
+    fcntl.ioctl(STDIN, termios.TIOCSWINSZ, size)
+    try:
+        os.execv(argv[0], argv)
+    except OSError as error:
+        sys.stderr.write(f"cannot start {argv[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(127)
+
+
+def _measure() -> bytes:
+    return fcntl.ioctl(STDIN, termios.TIOCGWINSZ, bytes(8))
+
+
+def _copy(inner: int) -> None:
+    """Copy until the program has closed its terminal."""
+    typed, is_open = b"", True
+    while True:
+        wanted = [inner, STDIN] if is_open and not typed else [inner]
+        ready, free, _ = select.select(wanted, [inner] if typed else [], [])
+        if inner in ready:
+            if not (shown := _read(inner)):
+                return
+            while shown:
+                shown = shown[os.write(STDOUT, shown) :]
+        if free:
+            typed = typed[os.write(inner, typed) :]
+        if STDIN in ready:
+            typed = _read(STDIN)
+            is_open = bool(typed)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, CHUNK)
+    except OSError:  # EIO: the other end is closed
+        return b""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
