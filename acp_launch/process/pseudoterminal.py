@@ -6,16 +6,18 @@ terminal, since what it types there would be read by the shell. Keys go through 
 makes a signal of it, for the program alone.
 """
 
-import fcntl
 import os
-import pty
 import select
 import signal
 import sys
-import termios
-import tty
 
-STDIN, STDOUT = 0, 1
+if sys.platform != "win32":
+    import fcntl
+    import pty
+    import termios
+    import tty
+
+STDIN, STDOUT, STDERR = 0, 1, 2
 CHUNK = 16 * 1024  # bytes
 
 
@@ -42,8 +44,7 @@ def _become(argv: list[str], size: bytes) -> None:
     try:
         os.execv(argv[0], argv)
     except OSError as error:
-        sys.stderr.write(f"cannot start {argv[0]}: {error.strerror}\n")
-        sys.stderr.flush()
+        os.write(STDERR, f"cannot start {argv[0]}: {error.strerror}\n".encode(errors="replace"))
         os._exit(127)
 
 
