@@ -318,7 +318,6 @@ REVEALED = {
     "bridge/offer",
     "mcp/remote",
     "process/program",
-    "plan/place",
     "plan/shared",
     "plan/model",  # a client's secret, which becomes a secret again; else only to look at
     "plan/resolve",  # only to look at

@@ -296,8 +296,10 @@ class _Served:
             what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if resolved.plan is not None and running.place is not None:
+            from acp_launch.plan.place import shows
+
             directories = (resolved.plan.cwd, *resolved.plan.additional_directories)
-            if hidden := [each for each in directories if not running.place.shows(real(each))]:
+            if hidden := [each for each in directories if not shows(running.place, real(each))]:
                 fix = "start the agent again in the editor, in this directory; or name it in runtime.confined.write"
                 raise SessionError(f"the agent is confined, and does not see {hidden[0]}", fix=fix)
             resolved = replace(resolved, plan=replace(resolved.plan, place=running.place))

@@ -20,8 +20,8 @@ from acp_launch.errors import StateError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.exposure import keep_apart
 from acp_launch.plan.installation import find_cached, installed_in, list_hops, read_runner
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
-from acp_launch.plan.place import Access, Direct, Mount, Place, Reason, arrange, find_mount
+from acp_launch.plan.model import Access, Direct, LaunchPlan, Mount, Origin, Place, ProcessPlan, Reason, StdioPlan
+from acp_launch.plan.place import arrange, find_mount
 from acp_launch.private import create, make_private, real
 from acp_launch.problem import Problem
 from acp_launch.profile.agents import started

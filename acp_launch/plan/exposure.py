@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from acp_launch.plan.executable import imports_from_here, words
 from acp_launch.plan.installation import MODULES, SCRIPTS, cache_of, list_hops, read_runner
-from acp_launch.plan.model import INHERITED, LaunchPlan, Origin, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.plan.place import Place
+from acp_launch.plan.model import INHERITED, LaunchPlan, Origin, Place, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.place import can_write
 from acp_launch.private import real
 from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.agents import started
@@ -80,7 +80,7 @@ def _check_local(plan: LaunchPlan, server: StdioPlan, where: Place, environ: Map
     seen = set[Path]()
     for origin, path in _list_code(plan, server, environ, is_secret):
         file = real(path)
-        if file not in seen and where.can_write(file):
+        if file not in seen and can_write(where, file):
             seen.add(file)
             yield origin.problem(*_word(file, where))
 
@@ -163,7 +163,7 @@ def _without_writable_folders(env: Mapping[str, Value], where: Place) -> Mapping
     path = env.get("PATH")
     if path is None or path.origin != INHERITED:
         return env
-    kept = [each for each in _text(path).split(os.pathsep) if not where.can_write(real(Path(each)))]
+    kept = [each for each in _text(path).split(os.pathsep) if not can_write(where, real(Path(each)))]
     return {**env, "PATH": Value((os.pathsep.join(kept),), INHERITED)}
 
 

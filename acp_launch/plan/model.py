@@ -7,7 +7,7 @@ result goes only into a child's environment, an argument list or an HTTP header.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ from acp_launch.profile.model import (
     Client,
     Match,
     McpTransport,
+    Network,
     RemoteRestart,
     RemoteTimeouts,
     Restart,
@@ -30,7 +31,6 @@ from acp_launch.secret.reference import EnvironmentReference, SecretReference, p
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, variable
 
 if TYPE_CHECKING:
-    from acp_launch.plan.place import Place
     from acp_launch.profile.load import Loaded
 
 
@@ -195,6 +195,44 @@ class RulePlan(Struct, frozen=True):
         return f"{self.origin.path} ({self.origin})"
 
 
+# The place of a confined agent: what it sees of this machine. `plan/place.py` starts a process in it.
+Access = Literal["read", "write", "empty"]
+# Why a path is there, for the user. `between` leads from a directory that can be written to a path that cannot.
+Reason = Literal["read", "session", "write", "state", "agent", "acp-launch", "system", "between", "seat"]
+
+
+class Mount(Struct, frozen=True):
+    """A path without links that is there: to be read or written, or as an empty directory in memory."""
+
+    path: Path
+    access: Access
+    reason: Reason
+
+
+class Direct(Struct, frozen=True):
+    """A program to start in place of a package runner, and the number of arguments that only the runner needs."""
+
+    command: Path
+    skipped: int
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """
+    A place. `program` is bubblewrap. `mounts` come from `arrange`; `links` are the symbolic links between them, each
+    with its target. `state` are paths that are made if they are missing. `seat` is the directory for sockets of the
+    launch, None until there is one.
+    """
+
+    program: Path
+    mounts: tuple[Mount, ...]
+    links: Mapping[Path, Path] = field(default_factory=dict)
+    state: tuple[Path, ...] = ()
+    network: Network = "shared"
+    is_root: bool = False
+    direct: Direct | None = None
+    seat: Path | None = None
+
+
 class LaunchPlan(Struct, frozen=True, kw_only=True):
     """
     The plan of a launch.
@@ -224,7 +262,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     unattended: str = UNATTENDED_WAIT  # as in the profile: `wait DURATION`, `deny` or `allow-reads`
     client: Client = field(default_factory=Client)
     mcp: McpTransport = "auto"
-    place: "Place | None" = None
+    place: Place | None = None
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -8,17 +8,11 @@ makes mounts complete: nothing that may only be read can be moved away by renami
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.plan.model import OURS, ProcessPlan, Value
-from acp_launch.profile.model import Network
+from acp_launch.plan.model import OURS, Mount, Place, ProcessPlan, Reason, Value
 
-Access = Literal["read", "write", "empty"]
-# Why a path is there, for the user. `between` leads from a directory that can be written to a path that cannot.
-Reason = Literal["read", "session", "write", "state", "agent", "acp-launch", "system", "between", "seat"]
 _OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
 
 # Parts of /proc that root could change this machine with, and those that show its devices (root needs no capability).
@@ -26,51 +20,6 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 # Variables that choose what code a program runs before its own: bubblewrap itself must not obey them, as the agent may
 # have written that code.
 _LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
-
-
-class Mount(Struct, frozen=True):
-    """A path without links that is there: to be read or written, or as an empty directory in memory."""
-
-    path: Path
-    access: Access
-    reason: Reason
-
-
-class Direct(Struct, frozen=True):
-    """A program to start in place of a package runner, and the number of arguments that only the runner needs."""
-
-    command: Path
-    skipped: int
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """
-    A place. `program` is bubblewrap. `mounts` come from `arrange`; `links` are the symbolic links between them, each
-    with its target. `state` are paths that are made if they are missing. `seat` is the directory for sockets of the
-    launch, None until there is one.
-    """
-
-    program: Path
-    mounts: tuple[Mount, ...]
-    links: Mapping[Path, Path] = field(default_factory=dict)
-    state: tuple[Path, ...] = ()
-    network: Network = "shared"
-    is_root: bool = False
-    direct: Direct | None = None
-    seat: Path | None = None
-
-    def list_paths(self, *reasons: Reason) -> tuple[Path, ...]:
-        """List the paths that are there for these reasons."""
-        return tuple(mount.path for mount in self.mounts if mount.reason in reasons)
-
-    def shows(self, path: Path) -> bool:
-        """Tell whether a path without links is there as it is outside."""
-        mount = find_mount(path, {each.path: each for each in self.mounts})
-        return mount is not None and mount.access != "empty"
-
-    def can_write(self, path: Path) -> bool:
-        """Tell whether a process in this place can write a path without links, also one that does not exist."""
-        return is_writable(path, self.mounts)
 
 
 def add_seat(where: Place, seat: Path) -> Place:
@@ -154,7 +103,18 @@ def find_mount(path: Path, mounts: Mapping[Path, Mount]) -> Mount | None:
     return next((mounts[each] for each in (path, *path.parents) if each in mounts), None)
 
 
-def is_writable(path: Path, mounts: Iterable[Mount]) -> bool:
-    """Tell whether a process that has these mounts can write a path without links, also one that does not exist."""
-    mount = find_mount(path, {each.path: each for each in mounts})
+def list_paths(where: Place, *reasons: Reason) -> tuple[Path, ...]:
+    """List the paths that are there for these reasons."""
+    return tuple(mount.path for mount in where.mounts if mount.reason in reasons)
+
+
+def shows(where: Place, path: Path) -> bool:
+    """Tell whether a path without links is there as it is outside."""
+    mount = find_mount(path, {each.path: each for each in where.mounts})
+    return mount is not None and mount.access != "empty"
+
+
+def can_write(where: Place, path: Path) -> bool:
+    """Tell whether a process there can write a path without links, also one that does not exist."""
+    mount = find_mount(path, {each.path: each for each in where.mounts})
     return mount is not None and mount.access == "write"

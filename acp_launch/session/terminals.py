@@ -26,7 +26,7 @@ from acp_launch.session.files import Allowed, whole_number
 from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
 
 if TYPE_CHECKING:
-    from acp_launch.plan.place import Place
+    from acp_launch.plan.model import Place
 
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
 #

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.agents import script
@@ -24,7 +25,7 @@ entries: dict[str, Message] = {}
 def processes() -> dict[str, str]:
     """Every other process that is to be seen, with its environment as far as that can be read."""
     found = {}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
+    for pid in (each.name for each in Path("/proc").iterdir() if each.name.isdecimal()):
         if int(pid) != os.getpid():
             found[pid] = attempt(lambda pid=pid: read(f"/proc/{pid}/cmdline") + read(f"/proc/{pid}/environ"))
     return found
@@ -38,24 +39,17 @@ def attempt(do: "Any") -> "Any":
 
 
 def read(path: str) -> str:
-    with open(path, "rb") as file:
-        return file.read().decode(errors="replace")
+    return Path(path).read_bytes().decode(errors="replace")
 
 
 def write(path: str, text: str = "x") -> str:
     """Write a file; the reason if that is refused."""
-
-    def do() -> str:
-        with open(path, "w") as file:
-            file.write(text)
-        return "written"
-
-    return str(attempt(do))
+    return str(attempt(lambda: f"{Path(path).write_text(text)} written"))
 
 
 def tree(top: str) -> list[str]:
     """All that lies below a directory."""
-    return sorted(os.path.join(here, name) for here, names, files in os.walk(top) for name in (*names, *files))
+    return sorted(map(str, Path(top).rglob("*")))
 
 
 def reach(address: "Any") -> str:
@@ -63,7 +57,7 @@ def reach(address: "Any") -> str:
     is_port = isinstance(address, int)
     with socket.socket(socket.AF_INET if is_port else socket.AF_UNIX) as line:
         where = ("127.0.0.1", address) if is_port else address.replace("@", "\0", 1)
-        return str(attempt(lambda: line.connect(where) or "connected"))
+        return "connected" if line.connect_ex(where) == 0 else "refused"
 
 
 def run(*argv: str) -> str:
@@ -99,7 +93,7 @@ def session(request: Message) -> None:
 
 def turn(request: Message) -> None:
     for line in script.said(request).splitlines():
-        script.say(script.session_of(request), json.dumps(eval(line)) + "\n")  # noqa: S307 - a test says what
+        script.say(script.session_of(request), json.dumps(eval(line)) + "\n")
     script.end(request)
 
 

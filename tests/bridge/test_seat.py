@@ -19,7 +19,8 @@ from unittest.mock import patch
 
 import pytest
 
-from acp_launch import private as module
+from acp_launch import private
+from acp_launch.bridge import seat as module
 from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
 from acp_launch.bridge.seat import GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
@@ -517,7 +518,7 @@ def test_a_directory_of_another_user_is_not_used(
 ) -> None:
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-    with module.directory() as made:
+    with private.directory() as made:
         assert made.parent == a_place_of_its_own
 
 
@@ -525,7 +526,7 @@ def test_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
-    with module.directory() as made:
+    with private.directory() as made:
         assert made.parent == a_place_of_its_own
 
 
@@ -549,8 +550,8 @@ async def test_where_temporary_files_have_long_names_it_goes_to_tmp(
 async def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excess: int
 ) -> None:
-    rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{module.SOCKET}"))
-    long = Path(str(tmp_path / "x").ljust(module.LONGEST - rest + excess, "x"))
+    rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{private.SOCKET}"))
+    long = Path(str(tmp_path / "x").ljust(private.LONGEST - rest + excess, "x"))
     long.mkdir()  # noqa: ASYNC240 - nothing else runs in the loop
     monkeypatch.setenv("TMPDIR", str(long))
     async with seated() as at:
@@ -559,15 +560,15 @@ async def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
 
 def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with module.directory() as made:
+    with private.directory() as made:
         assert made.parent == Path("/tmp")
 
 
 def test_without_any_place_it_is_said_where_it_looked(
     monkeypatch: pytest.MonkeyPatch, a_place_of_its_own: Path
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST", 10)
-    with pytest.raises(LaunchError) as raised, module.directory():
+    monkeypatch.setattr(private, "LONGEST", 10)
+    with pytest.raises(LaunchError) as raised, private.directory():
         pytest.fail("there is none")
     assert (raised.value.message, raised.value.fix, raised.value.detail) == (
         "there is no place for the socket that connects agent and servers",
@@ -613,11 +614,11 @@ def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
     for directory in (elsewhere, fresh, starting, unrelated):
         directory.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as deaf:
-        listener.bind(str(elsewhere / module.SOCKET))
+        listener.bind(str(elsewhere / private.SOCKET))
         listener.listen()
-        deaf.bind(str(starting / module.SOCKET))
+        deaf.bind(str(starting / private.SOCKET))
         assert left.parent.parent == home and left.exists()
-        with module.directory() as ours, module.directory() as ours_too:
+        with private.directory() as ours, private.directory() as ours_too:
             assert set(home.iterdir()) == {elsewhere, fresh, starting, unrelated, ours, ours_too}
 
 
@@ -626,7 +627,7 @@ def test_what_is_not_what_a_killed_launch_leaves_is_not_taken_away(left: str, a_
     is_ours = left != "a name of another shape"
     directory = a_place_of_its_own / f"acp-launch-999999999-{'notes123' if is_ours else 'notes'}"
     directory.mkdir(mode=0o700)
-    place = directory / module.SOCKET
+    place = directory / private.SOCKET
     with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as elsewhere:
         match left:
             case "a file":
@@ -641,7 +642,7 @@ def test_what_is_not_what_a_killed_launch_leaves_is_not_taken_away(left: str, a_
         if left == "a socket and a file":
             (directory / "notes").write_text("mine")
         before = {*directory.iterdir()}
-        with module.directory():
+        with private.directory():
             pass
     assert {*directory.iterdir()} == before
     shutil.rmtree(directory)
