@@ -13,8 +13,8 @@ from pathlib import Path
 
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
-from acp_launch.plan.model import ProcessPlan
-from acp_launch.plan.place import Place, add_seat, enclose
+from acp_launch.plan.model import Place, ProcessPlan
+from acp_launch.plan.place import add_seat, enclose
 from acp_launch.private import directory
 from acp_launch.process.capture import capture
 from acp_launch.waits import stretch

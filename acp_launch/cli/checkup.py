@@ -48,8 +48,7 @@ from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_state
-from acp_launch.plan.model import LaunchPlan, ProcessPlan, next_command
-from acp_launch.plan.place import Place
+from acp_launch.plan.model import LaunchPlan, Place, ProcessPlan, next_command
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop

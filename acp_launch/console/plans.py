@@ -19,7 +19,9 @@ from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
     LoginPlan,
+    Place,
     ProcessPlan,
+    Reason,
     RemotePlan,
     RulePlan,
     ServerPlan,
@@ -43,7 +45,6 @@ from acp_launch.secret.value import Outcome
 
 if TYPE_CHECKING:
     from acp_launch.console.logins import State
-    from acp_launch.plan.place import Place, Reason
 
 
 class SharedNow(NamedTuple):
@@ -273,7 +274,7 @@ def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
         yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}{_at(plan, ('session', 'config', name))}"
 
 
-def _place_lines(where: "Place", plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+def _place_lines(where: Place, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     yield f"  confined   it sees what follows, and nothing else of this machine{_at(plan, ('runtime', 'confined'))}"
     kinds: tuple[tuple[str, tuple[Reason, ...]], ...] = (
         ("writes", ("session", "write")),
@@ -293,7 +294,7 @@ def _place_lines(where: "Place", plan: LaunchPlan, verbose: bool) -> Iterator[st
         yield f"  starts as  {_place_argv(plan.agent, where)}"
 
 
-def _place_json(agent: ProcessPlan, where: "Place") -> dict[str, Any]:
+def _place_json(agent: ProcessPlan, where: Place) -> dict[str, Any]:
     return {
         "network": where.network,
         "mounts": [{"path": str(each.path), "access": each.access, "reason": each.reason} for each in where.mounts],
@@ -301,7 +302,7 @@ def _place_json(agent: ProcessPlan, where: "Place") -> dict[str, Any]:
     }
 
 
-def _place_argv(agent: ProcessPlan, where: "Place") -> str:
+def _place_argv(agent: ProcessPlan, where: Place) -> str:
     """Return the command line that starts the agent in its place, without the directory for sockets of a launch."""
     from acp_launch.plan.place import place
 

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -33,6 +33,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.model import Place
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.tree import Exit
@@ -42,9 +43,6 @@ from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
-
-if TYPE_CHECKING:
-    from acp_launch.plan.place import Place
 
 # The variables in which agents keep a key; error codes look like that too.
 _VARIABLE = regex(r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9]*_)+(?:KEY|TOKEN|SECRET)(?![A-Za-z0-9_])")
@@ -184,7 +182,7 @@ class LoginContext(Struct, frozen=True, kw_only=True):
     adviser: Adviser | None  # None if the user cannot be asked
     in_front: InFront | None  # None without a terminal
     is_built_in: bool = False  # a built-in profile, which cannot be changed
-    place: "Place | None" = None  # of a confined agent
+    place: Place | None = None  # of a confined agent
 
     @property
     def advice(self) -> Advice:
@@ -325,7 +323,7 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
         raise _failure(method, f"{Path(program.argv[0]).name} {ended}", context)
 
 
-def _confine(program: LocalProgram, where: "Place") -> LocalProgram:
+def _confine(program: LocalProgram, where: Place) -> LocalProgram:
     """Return what runs a program in a place, on a pseudo-terminal of ours: it must not type on the user's."""
     import sys
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.checks import confined
-from acp_launch.plan.model import ProcessPlan
-from acp_launch.plan.place import Mount, Place
+from acp_launch.plan.model import Mount, Place, ProcessPlan
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 from tests.cli.terminal import Terminal, on_terminal
 
