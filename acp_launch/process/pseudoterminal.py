@@ -23,15 +23,18 @@ CHUNK = 16 * 1024  # bytes
 
 def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resized, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking)
+    signal.signal(signal.SIGWINCH, lambda *_: None)
     size = _measure()
     pid, inner = pty.fork()
     if pid == 0:
         _become(argv, size)
-    signal.signal(signal.SIGWINCH, lambda *_: fcntl.ioctl(inner, termios.TIOCSWINSZ, _measure()))
     before = termios.tcgetattr(STDIN)
     try:
         tty.setraw(STDIN)
-        _copy(inner)
+        _copy(inner, resized)
     finally:
         termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
     os.close(inner)
@@ -41,6 +44,7 @@ def main(argv: list[str]) -> int:
 
 def _become(argv: list[str], size: bytes) -> None:
     fcntl.ioctl(STDIN, termios.TIOCSWINSZ, size)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and exec keeps ignored
     try:
         os.execv(argv[0], argv)
     except OSError as error:
@@ -52,12 +56,14 @@ def _measure() -> bytes:
     return fcntl.ioctl(STDIN, termios.TIOCGWINSZ, bytes(8))
 
 
-def _copy(inner: int) -> None:
-    """Copy until the program has closed its terminal."""
+def _copy(inner: int, resized: int) -> None:
+    """Copy until the program has closed its terminal. `resized` has a byte for each change of our terminal's size."""
     typed, is_open = b"", True
     while True:
-        wanted = [inner, STDIN] if is_open and not typed else [inner]
+        wanted = [inner, resized, STDIN] if is_open and not typed else [inner, resized]
         ready, free, _ = select.select(wanted, [inner] if typed else [], [])
+        if resized in ready and _read(resized):
+            fcntl.ioctl(inner, termios.TIOCSWINSZ, _measure())
         if inner in ready:
             if not (shown := _read(inner)):
                 return

@@ -148,6 +148,24 @@ def test_ps_says_which_agent_is_confined(launch: Launcher) -> None:
 
 
 @needs_bubblewrap
+def test_an_agent_without_a_profile_is_confined_with_the_state_it_is_known_to_need(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    home, program = Path(launch.env["HOME"]), tmp_path / "bin" / "gemini"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport os, pathlib\n"
+        "for name in ('.gemini/seen', 'other'):\n    (pathlib.Path.home() / name).touch()\n"
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, '-I', '-m', 'acp_launch.demo.agent'])\n"
+    )
+    program.chmod(0o755)
+    done = launch("run", "--agent", str(program), "--confined", "hello", "--output", "quiet")
+    assert done.code == 0 and done.out.startswith(b"You said: hello\n"), done.err
+    assert (home / ".gemini" / "seen").exists()
+    assert not (home / "other").exists()
+
+
+@needs_bubblewrap
 def test_doctor_starts_a_confined_agent_in_its_place_and_tries_a_shim_there(launch: Launcher) -> None:
     home = Path(launch.env["HOME"])
     agent = DEMO | {"env": HEARD}
