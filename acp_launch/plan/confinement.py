@@ -74,7 +74,6 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         links=dict(_list_links(survey.spelled, mounts)),
         state=tuple(survey.state),
         network=wish.network,
-        is_root=os.geteuid() == 0,
         direct=direct,
     )
     plan, problems = keep_apart(plan, where, environ)
