@@ -32,7 +32,7 @@ PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
-INSTALL = "install it: apt-get install bubblewrap, or dnf install bubblewrap; acp-launch doctor tries it"
+INSTALL = "install it: apt-get install bubblewrap, or dnf install bubblewrap"
 # Directories that variables name, which programs expect to exist.
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
 
@@ -74,7 +74,6 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         links=dict(_list_links(survey.spelled, mounts)),
         state=tuple(survey.state),
         network=wish.network,
-        is_root=os.geteuid() == 0,
         direct=direct,
     )
     plan, problems = keep_apart(plan, where, environ)

@@ -228,7 +228,6 @@ class Place(Struct, frozen=True, kw_only=True):
     links: Mapping[Path, Path] = field(default_factory=dict)
     state: tuple[Path, ...] = ()
     network: Network = "shared"
-    is_root: bool = False
     direct: Direct | None = None
     seat: Path | None = None
 

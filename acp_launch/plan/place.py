@@ -15,7 +15,7 @@ from acp_launch.plan.model import OURS, Mount, Place, ProcessPlan, Reason, Value
 
 _OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
 
-# Parts of /proc that root could change this machine with, and those that show its devices (root needs no capability).
+# Parts of /proc that root could change this machine with, without any capability.
 _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 # Variables that choose what code a program runs before its own: bubblewrap itself must not obey them, as the agent may
 # have written that code.
@@ -65,7 +65,7 @@ def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
     if where.network == "none":
         yield "--unshare-net"
     yield from ("--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
-    for name in _KERNEL if where.is_root else ():
+    for name in _KERNEL:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
     kinds = {"read": "--ro-bind", "write": "--bind"}
     for mount in where.mounts:

@@ -1,7 +1,4 @@
-"""An agent that evaluates each line of a prompt as Python, and says the value as JSON: what it can see and do.
-
-With `spawn=FILE` it starts that program first, in a session of its own and with an empty environment.
-"""
+"""An agent that evaluates each line of a prompt as Python, and says the value as JSON: what it can see and do."""
 
 import json
 import os
@@ -12,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.agents import script
-from tests.agents.mcp_connection import Server, options
+from tests.agents.mcp_connection import Server
 from tests.agents.script import Message
 
 TYPE_CHECKING = False
@@ -97,6 +94,4 @@ def turn(request: Message) -> None:
     script.end(request)
 
 
-if "spawn" in options:
-    subprocess.Popen([sys.executable, "-I", "-S", options["spawn"]], env={}, start_new_session=True, close_fds=True)
 script.serve({"session/new": session, "session/prompt": turn})

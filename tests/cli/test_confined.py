@@ -1,0 +1,306 @@
+"""Ring 3. A confined agent: what it sees and can do, and that nothing of it outlives a launch (docs/profiles.md)."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.hosted import up
+from tests.cli.launcher import DEMO_SERVER, GUARD, ROOT, Ended, Json, Launcher
+from tests.cli.serving import serving
+from tests.cli.test_up_kills import until
+from tests.confined import WHO, needs_box
+
+SECRET = "not-a-real-4f1d0c77e2"
+KERNEL = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/etc/x", "/usr/x", "/x", "/sys/x")
+
+
+@pytest.fixture(autouse=True)
+def box() -> None:
+    needs_box()
+
+
+@pytest.fixture
+def home(launch: Launcher) -> Path:
+    return Path(launch.env["HOME"])
+
+
+def spy(launch: Launcher, confined: Json | None = None, **sections: Json) -> None:
+    launch.profile("spy")
+    launch.extend(runtime={"confined": confined or {}}, **sections)
+
+
+def say(done: Ended) -> list[object]:
+    """What the spy has said, line by line."""
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.decode().splitlines()]
+
+
+def ask(launch: Launcher, *lines: str, who: Sequence[str] = (), options: Sequence[str] = ()) -> list[object]:
+    """Run a turn with these lines, as this user."""
+    with launch.start("run", "p", "\n".join(lines), *options, prefix=who, apart=True) as running:
+        return say(running.end())
+
+
+@contextmanager
+def listening(address: str | tuple[str, int], family: int = socket.AF_UNIX) -> Iterator[socket.socket]:
+    with socket.socket(family) as made:
+        made.bind(address)
+        made.listen()
+        yield made
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_the_spy_sees_its_project_and_its_state_and_nothing_else(
+    launch: Launcher, home: Path, tmp_path: Path, who: Sequence[str]
+) -> None:
+    """No process, no file of the home, no bus, no other seat, no secret of a server; and its seat works."""
+    needs_box(who)
+    runtime = tmp_path / "run"
+    (runtime / "acp-launch" / "1-other").mkdir(parents=True)
+    runtime.chmod(0o700)
+    (runtime / "acp-launch").chmod(0o700)
+    launch.env |= {"XDG_RUNTIME_DIR": str(runtime), "ACP_LAUNCH_SECRET_TRACKER": SECRET}
+    (home / ".netrc").write_text("private")
+    (launch.project / "mine").write_text("")
+    server = {**DEMO_SERVER, "env": {"TRACKER_TOKEN": "${secret:tracker}"}}
+    spy(launch, {"state": ["~/.spy", "~/.spy.json"]}, mcp_servers={"sums": server})
+    with listening(str(runtime / "bus")):
+        pids, files, sockets, project, summed, environ = ask(
+            launch,
+            "processes()",
+            f"tree({str(home)!r})",
+            f"tree({str(runtime)!r})",
+            f"tree({str(launch.project)!r})",
+            "call('sums', 'add', a=2, b=3)",
+            "dict(os.environ)",
+            who=who,
+        )
+    assert isinstance(pids, dict) and list(pids) == ["1"], "only the first process of the box"
+    assert files == [f"{home}/.spy", f"{home}/.spy.json"]
+    assert isinstance(sockets, list)
+    assert [Path(each).name for each in sockets] == ["acp-launch", Path(sockets[1]).name, "seat"]
+    assert f"{launch.project}/mine" in str(project)
+    assert "'text': '5'" in str(summed)
+    assert SECRET not in json.dumps([pids, files, sockets, environ])
+
+
+@pytest.mark.parametrize("network", ["none", "shared"])
+def test_without_a_network_there_are_no_abstract_sockets_and_no_ports(launch: Launcher, network: str) -> None:
+    name = f"acp-launch-test-{os.getpid()}"
+    spy(launch, {"network": network}, mcp_servers={"sums": DEMO_SERVER})
+    with listening(f"\0{name}"), listening(("127.0.0.1", 0), socket.AF_INET) as port:
+        number = port.getsockname()[1]
+        *reached, summed = ask(launch, f"reach('@{name}')", f"reach({number})", "call('sums', 'add', a=2, b=3)")
+    assert reached == [{"none": "refused", "shared": "connected"}[network]] * 2
+    assert "'text': '5'" in str(summed)
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_it_cannot_change_the_machine(launch: Launcher, who: Sequence[str]) -> None:
+    """Root inside has no capability either, so it can undo no mount."""
+    needs_box(who)
+    spy(launch)
+    *written, mount, capable, mine = ask(
+        launch,
+        *(f"write({path!r})" for path in KERNEL),
+        "run('mount', '-o', 'remount,rw', '/usr')",
+        "run('grep', 'CapEff', '/proc/self/status')",
+        "write('mine')",
+        who=who,
+    )
+    assert not [path for path, each in zip(KERNEL, written, strict=True) if "written" in str(each)]
+    assert "mount:" in str(mount)
+    assert str(capable).split() == ["CapEff:", "0" * 16]
+    assert "written" in str(mine) and (launch.project / "mine").exists()
+
+
+def test_what_it_may_only_read_cannot_be_moved_away(launch: Launcher) -> None:
+    """A directory above it could be renamed otherwise, and another put in its place."""
+    tools = launch.project / "lib" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "server.py").write_text("")
+    spy(launch, {"read": ["lib/tools"]})
+    assert ask(
+        launch,
+        "attempt(lambda: os.rename('lib', 'away'))",
+        "attempt(lambda: os.rename('lib/tools', 'away'))",
+        "write('lib/tools/server.py')",
+        "attempt(lambda: os.unlink('lib/tools/server.py'))",
+        "write('lib/other')",
+    ) == ["Device or resource busy", "Invalid cross-device link", *["Read-only file system"] * 2, "1 written"]
+
+
+@pytest.mark.parametrize("state", [["~/.spy"], []])
+def test_its_state_is_there_in_the_next_run(launch: Launcher, home: Path, state: list[str]) -> None:
+    spy(launch, {"state": state})
+    ask(launch, f"attempt(lambda: os.makedirs({str(home / '.spy')!r}))", f"write({str(home / '.spy' / 'a')!r}, 'kept')")
+    (found,) = ask(launch, f"attempt(lambda: read({str(home / '.spy' / 'a')!r}))")
+    assert found == ("kept" if state else "No such file or directory")
+
+
+def test_links_lead_where_they_lead_outside(launch: Launcher, tmp_path: Path) -> None:
+    """A path with a link in it is the same inside; nothing is there twice, or it could be written by another name."""
+    (tmp_path / "data" / "more").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("data")
+    spy(launch, {"write": [str(tmp_path / "link" / "more")], "read": [str(tmp_path / "data" / "more" / "kept")]})
+    (tmp_path / "data" / "more" / "kept").write_text("")
+    assert ask(
+        launch,
+        f"os.path.realpath({str(tmp_path / 'link' / 'more')!r})",
+        f"write({str(tmp_path / 'link' / 'more' / 'file')!r})",
+        f"write({str(tmp_path / 'link' / 'more' / 'kept')!r})",
+    ) == [str(tmp_path / "data" / "more"), "1 written", "Read-only file system"]
+
+
+def test_commands_for_it_run_in_its_place(launch: Launcher, home: Path) -> None:
+    """Unconfined they would see the host, and so would code that the agent names as one to load."""
+    (home / ".netrc").write_text("private")
+    spy(launch, client={"terminal": True}, permissions={"default": "allow"})
+    listed, named, hidden = ask(
+        launch,
+        f"served('ls', args=['-a', {str(home)!r}])",
+        "served('cat', args=['/proc/1/comm'])",
+        "served('echo $LD_PRELOAD', env=[{'name': 'LD_PRELOAD', 'value': '/nothing.so'}])",
+    )
+    assert isinstance(listed, dict) and listed["output"].split() == [".", ".."]
+    assert isinstance(named, dict) and named["output"] == "bwrap\n"
+    assert isinstance(hidden, dict) and "/nothing.so\n" in hidden["output"]
+
+
+def test_files_are_served_in_the_directories_of_the_session(launch: Launcher, home: Path) -> None:
+    (home / ".netrc").write_text("private")
+    spy(launch, client={"fs": True}, permissions={"default": "allow"})
+    (answer,) = ask(
+        launch,
+        "script.ask('fs/read_text_file', "
+        f"{{'sessionId': 'session-1', 'path': {str(home / '.netrc')!r}}}, identity=1)['error']['message']",
+    )
+    assert "outside the directories of this session" in str(answer)
+
+
+DAEMONS = """
+import os, signal, sys
+def nothing():
+    for each in (0, 1, 2):
+        os.dup2(os.open("/dev/null", os.O_RDWR), each)
+def deaf():
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+started, starting = os.pipe()  # closed when the last of them runs its program
+for temper in ("deaf", "setsid", "forker", "daemon"):
+    if os.fork() == 0:
+        nothing()
+        deaf()
+        if temper in ("setsid", "daemon"):
+            os.setsid()
+        if temper in ("forker", "daemon") and os.fork() and temper == "daemon":
+            os._exit(0)
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", "import signal\\nwhile 1: signal.pause()"], {})
+os.close(starting)
+os.read(started, 1)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("victims", [("launcher",), ("guards",), ("launcher", "guards")], ids="+".join)
+def test_nothing_outlives_a_killed_launch(launch: Launcher, victims: Sequence[str], who: Sequence[str]) -> None:
+    """Not even what ignores every signal, has left its session, and has an empty environment."""
+    needs_box(who)
+    (launch.project / "daemons.py").write_text(DAEMONS)
+    spy(launch)
+    prompt = "run(sys.executable, '-I', '-S', 'daemons.py')\nscript.hang()"
+    with launch.start("run", "p", prompt, prefix=who, apart=True) as running:
+        running.shows('""')
+        started = psutil.Process(running.process.pid)
+        everyone = [started, *started.children(recursive=True)]
+        lines = {each: " ".join(each.cmdline()) for each in everyone}
+        guards = [each for each, line in lines.items() if line.startswith(GUARD)]
+        launcher = next(each for each, line in lines.items() if "-m acp_launch run" in line and "bwrap" not in line)
+        assert len(guards) == 2 and sum("signal.pause" in line for line in lines.values()) == 5
+        for each in [*([launcher] if "launcher" in victims else []), *(guards if "guards" in victims else [])]:
+            each.kill()
+        until(lambda: not [each for each in everyone if each.is_running() and each.status() != "zombie"])
+
+
+def test_it_may_end_by_itself_after_a_request(launch: Launcher, home: Path) -> None:
+    """bubblewrap would take the agent along if it were asked to end, too."""
+    body = """
+import signal
+def leave(*_):
+    open("left", "w").close()
+    raise SystemExit(0)
+signal.signal(signal.SIGTERM, leave)
+script.serve()
+signal.pause()
+"""
+    launch.scripted(body)
+    launch.extend(runtime={"confined": {"read": [str(ROOT / "tests")]}})
+    with launch.start("run", "p", "hi", apart=True) as running:
+        assert running.end().code == 0
+    assert (launch.project / "left").exists()
+
+
+def test_without_a_profile_it_has_the_state_of_a_known_agent(launch: Launcher, home: Path) -> None:
+    line = f"{sys.executable} -I -S {ROOT / 'tests' / 'agents' / 'spy.py'}"
+    with launch.start("run", "--agent", line, "--confined", f"tree({str(home)!r})", apart=True) as running:
+        assert say(running.end()) == [[]]
+    refused = launch("run", "p", "--confined", "hi")
+    assert (refused.code, refused.err.splitlines()) == (
+        2,
+        ["acp-launch: --confined is for --agent", "    fix: in the profile: runtime: {confined: true}"],
+    )
+
+
+def test_a_host_confines_its_agent(launch: Launcher, home: Path) -> None:
+    (home / ".netrc").write_text("private")
+    spy(launch, mcp_servers={"sums": DEMO_SERVER})
+    with up(launch) as host:
+        files, summed = say(host.run(f"tree({str(home)!r})\ncall('sums', 'add', a=2, b=3)"))
+        assert files == [] and "'text': '5'" in str(summed)
+
+
+def test_a_served_agent_is_confined_to_what_it_was_started_with(launch: Launcher, home: Path, tmp_path: Path) -> None:
+    """The editor reads no file and runs no command for it, and its own local servers are the agent's."""
+    (home / ".netrc").write_text("private")
+    (launch.project / "part").mkdir()
+    spy(launch, mcp_servers={"sums": DEMO_SERVER})
+    (launch.config / "profiles").mkdir(parents=True)
+    (launch.project / ".acp-launch" / "p.yaml").rename(launch.config / "profiles" / "p.yaml")
+    with serving(launch) as editor:
+        editor.begin(fs={"readTextFile": True, "writeTextFile": True}, terminal=True)
+        local = {"name": "own", "command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"], "env": []}
+        session = editor.open(mcpServers=[local])
+        editor.prompt(session, f"tree({str(home)!r})\nentries['own']['command']\ncall('sums', 'add', a=2, b=3)")
+        files, command, summed = (json.loads(line) for line in editor.said().splitlines())
+        assert (files, command) == ([], sys.executable) and "'text': '5'" in summed
+        assert editor.open(cwd=launch.project / "part") != session
+        why = editor.refused("session/new", cwd=str(tmp_path), mcpServers=[])
+        assert "is confined, and does not see" in why
+
+
+def test_without_bubblewrap_nothing_starts(launch: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    spy(launch)
+    done = launch("run", "p", "1", PATH=str(tmp_path / "bin"))
+    assert (done.code, done.out) == (3, b"")
+    assert "bubblewrap, which confines the agent, is not installed" in done.err
+    assert "fix: install it: apt-get install bubblewrap" in done.err
+
+
+def test_a_signal_ends_it_all(launch: Launcher) -> None:
+    spy(launch)
+    with launch.start("run", "p", "1\nscript.hang()", apart=True) as running:
+        running.shows("1")
+        everyone = psutil.Process(running.process.pid).children(recursive=True)
+        running.kill(signal.SIGTERM)
+        assert running.end().code == 143
+        until(lambda: not [each for each in everyone if each.is_running()])
