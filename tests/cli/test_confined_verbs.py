@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,21 +15,18 @@ from acp_launch.checks import confined
 from acp_launch.plan.model import Mount, Place, ProcessPlan
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 from tests.cli.terminal import Terminal, on_terminal
+from tests.confined import needs_box
 
 CTRL_C = "\x03"
 
 
-def find_obstacle() -> str:
-    """Return why agents cannot be confined here; empty if they can."""
-    if (bwrap := shutil.which("bwrap")) is None:
-        return "bubblewrap is not installed"
-    trial = [bwrap, "--unshare-pid", "--ro-bind", "/", "/", "true"]
-    done = subprocess.run(trial, capture_output=True, text=True, check=False)
-    return done.stderr.strip() if done.returncode else ""
+@pytest.fixture
+def box() -> None:
+    """Skip the test where there is no box."""
+    needs_box()
 
 
-OBSTACLE = find_obstacle()
-needs_bubblewrap = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE or "agents can be confined here")
+needs_bubblewrap = pytest.mark.usefixtures("box")
 HEARD = {"ACP_TEST_TRANSCRIPT": "${env:ACP_TEST_TRANSCRIPT}"}
 
 
