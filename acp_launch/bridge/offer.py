@@ -83,7 +83,7 @@ def untakeable(servers: Sequence[ServerPlan], able: Capabilities) -> list[Remote
 def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -> dict[str, Any]:
     if is_bridged(server):
         assert way is not None, "a bridged server needs a seat"
-        return _shim(server, way) if isinstance(way, ShimCommand) else _address(server, way[server.name])
+        return make_entry(server.name, way) if isinstance(way, ShimCommand) else _address(server, way[server.name])
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
@@ -99,12 +99,12 @@ def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -
     }
 
 
-def _shim(server: ServerPlan, way: ShimCommand) -> dict[str, Any]:
+def make_entry(name: str, way: ShimCommand) -> dict[str, Any]:
     """Build a shim's entry. `-I -S` keeps the agent's environment and directory from affecting imports, and is fast."""
     return {
-        "name": server.name,
+        "name": name,
         "command": str(way.python),
-        "args": ["-I", "-S", str(way.shim), str(way.socket), server.name],
+        "args": ["-I", "-S", str(way.shim), str(way.socket), name],
         "env": [{"name": "ACP_LAUNCH_SEAT", "value": way.token}],
     }
 

@@ -32,7 +32,7 @@ from acp_launch.cli.planning import Ready, loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
-from acp_launch.cli.start import logging_in, server_logs
+from acp_launch.cli.start import logging_in, server_logs, with_seat
 from acp_launch.cli.stores import open_store, outcomes, say_waiting
 from acp_launch.cli.verb import at_home, load_settings
 from acp_launch.console.ask.terminal import possible
@@ -48,7 +48,7 @@ from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_state
-from acp_launch.plan.model import LaunchPlan, Place, ProcessPlan, next_command
+from acp_launch.plan.model import LaunchPlan, Place, next_command
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
@@ -147,7 +147,7 @@ class Checkup(Struct, kw_only=True):
         require_platform()
         plan = parts[0].plan
         if plan is not None and plan.place is not None:
-            self._note(self._examine_place(plan.place, plan.agent))
+            self._note(self._examine_place(plan.place))
         programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
@@ -178,12 +178,12 @@ class Checkup(Struct, kw_only=True):
             )
             live.run(able)
 
-    def _examine_place(self, where: Place, agent: ProcessPlan) -> Iterable[Check]:
+    def _examine_place(self, where: Place) -> Iterable[Check]:
         found = confined.probe(is_needed=True)
         if found.verdict == "problem":
             return [found]
         prepare_state(where)
-        return confined.examine(where, agent)
+        return confined.examine_state(where)
 
     def _look_up(
         self,
@@ -263,7 +263,11 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         """
         first, settings = able[0], self.wallet.settings
         assert first.plan is not None
-        with verb_processes(settings, first.plan, "doctor", self.trace) as processes:
+        with (
+            verb_processes(settings, first.plan, "doctor", self.trace) as processes,
+            with_seat(Ready(first.plan, self.wallet.secrets)) as ready,
+        ):
+            first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
 
             async def check_all(interrupts: Interrupts) -> None:
@@ -316,10 +320,22 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         for each in self.parts:
             for problem in untakeable([each.remote], agent, plan.agent.name) if each.remote is not None else ():
                 self.answer(each, of_problem("server", each.server, problem, MACHINE))
-        check = await self._open_session(plan, connection, child) if self.opens_session else None
-        self.answer(part, check or answers.session_skipped(called))
+        if not self.opens_session:
+            self.answer(part, answers.session_skipped(called))
+            return
+        seated = plan.place.seat if plan.place is not None and over == "stdio" else None
+        if seated is None:
+            self.answer(part, await self._open_session(plan, connection, child))
+            return
+        async with confined.offer_shim(seated) as (entry, opened):
+            check = await self._open_session(plan, connection, child, [entry])
+            self.answer(part, check)
+            if check.verdict == "ok":
+                self.answer(part, await confined.await_shim(opened))
 
-    async def _open_session(self, plan: LaunchPlan, connection: Connection, child: Child) -> Check:
+    async def _open_session(
+        self, plan: LaunchPlan, connection: Connection, child: Child, servers: Sequence[object] = ()
+    ) -> Check:
         """Check that a session can be opened and set up as the profile says; delete or close it if the agent can."""
         able, moments = connection.agent.capabilities, [time.monotonic()]
         request = SessionRequest(
@@ -327,6 +343,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             continued=None,
             replay=False,
             wishes=settings_of(plan),
+            servers=servers,
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
