@@ -299,6 +299,12 @@ def test_the_version_imports_no_command_line() -> None:
     assert not {"typer", "click", *HEAVY} & loaded("--version")
 
 
+def test_a_run_of_an_agent_that_is_not_confined_knows_nothing_of_places() -> None:
+    own = {f"acp_launch.plan.{name}" for name in ("place", "confinement", "exposure", "installation")}
+    assert all((PACKAGE / "plan" / f"{name.rpartition('.')[2]}.py").exists() for name in own)
+    assert not own & loaded("run", "demo", "add 2 3")
+
+
 # Who turns a Secret back into text. Two of them use it: for a child's environment, and for what servers are sent.
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",

@@ -152,9 +152,9 @@ class _Survey(Struct):
         yield real(self.home), "your home"
         with suppress(KeyError):
             yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"
-        yield from _list_own()
         if runtime := self.environ.get("XDG_RUNTIME_DIR"):
             yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
+        yield from _list_own()
         yield Path("/run"), "the sockets of this machine"
         yield real(Path("/tmp")), "the sockets of other programs"
 
@@ -204,7 +204,9 @@ class _Survey(Struct):
 
     def _is_broad(self, path: Path) -> bool:
         """Tell whether a directory holds more than one installation."""
-        return len(path.parts) <= 2 or any(place.is_relative_to(path) for place, _ in self._list_private())
+        if len(path.parts) <= 2 or path == real(self.home) / ".local":
+            return True
+        return any(place.is_relative_to(path) for place, _ in self._list_private())
 
     def show_ours(self) -> None:
         """Show what the shim needs: Python, and our package."""

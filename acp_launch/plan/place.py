@@ -83,11 +83,10 @@ def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     Each directory between one that can be written and one below it that cannot becomes a mount: otherwise renaming it
     would put other files in the place of those that cannot be written.
     """
-    found: dict[Path, Mount] = {}
+    every: dict[Path, Mount] = {}
     for mount in mounts:
-        above = find_mount(mount.path, found) if mount.reason in _OPTIONAL and mount.access == "read" else None
-        if above is None or above.access == "empty":
-            found.setdefault(mount.path, mount)
+        every.setdefault(mount.path, mount)
+    found = {path: mount for path, mount in every.items() if not _is_spare(mount, every)}
     for mount in [*found.values()]:
         above = find_mount(mount.path.parent, found)
         if mount.access != "write" and above is not None and above.access == "write":
@@ -96,6 +95,12 @@ def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
                     break
                 found[between] = Mount(between, "write", "between")
     return tuple(sorted(found.values(), key=lambda mount: (len(mount.path.parts), mount.path)))
+
+
+def _is_spare(mount: Mount, every: Mapping[Path, Mount]) -> bool:
+    above = find_mount(mount.path.parent, every)
+    is_shown = above is not None and above.access != "empty"
+    return is_shown and mount.reason in _OPTIONAL and mount.access == "read"
 
 
 def find_mount(path: Path, mounts: Mapping[Path, Mount]) -> Mount | None:

@@ -1,0 +1,320 @@
+"""What a confined agent is shown of this machine, and what would undo that (Linux)."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from hashlib import sha512
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acp_launch
+from acp_launch.plan import confinement
+from acp_launch.plan.confinement import prepare_state
+from acp_launch.plan.model import Place, StdioPlan
+from acp_launch.plan.place import list_paths
+from acp_launch.plan.resolve import Resolved, adhoc, resolve
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import load
+from acp_launch.profile.model import Network
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+Json = Mapping[str, Any]
+SECRET: Json = {"TOKEN": "${secret:t}"}
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home, with a bubblewrap that is never started."""
+    home = Path(os.environ["HOME"])
+    program(home.parent / "bin" / "bwrap")
+    monkeypatch.setenv("PATH", f"{home.parent / 'bin'}:/usr/bin:/bin")
+    return home
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def program(file: Path, text: str = "#!/bin/sh\n") -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+def planned(
+    project: Path, confined: Json | None = None, *, cwd: Path | None = None, agent: Json | None = None, **servers: Json
+) -> Resolved:
+    file = project / "p.yaml"
+    profile = {
+        "version": 1,
+        "agent": agent or {"command": "/bin/sh"},
+        "runtime": {"confined": confined or {}},
+        "mcp_servers": servers,
+    }
+    file.write_text(json.dumps(profile))
+    return resolve(load(Found("p", file, project, "path")), cwd=cwd or project, environ=os.environ)
+
+
+def place_of(resolved: Resolved) -> Place:
+    assert resolved.plan is not None and resolved.plan.place is not None, said(resolved)
+    return resolved.plan.place
+
+
+def said(resolved: Resolved) -> list[str]:
+    return [f"{problem.path}: {problem.message}; {problem.fix}" for problem in resolved.problems]
+
+
+def local(command: str, *args: str, **more: Any) -> Json:
+    return {"command": command, "args": list(args), **more}
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "why"),
+    [
+        ("read", "~", "it is your home"),
+        ("write", "{home}/..", "it holds your home"),
+        ("read", "/", "it holds your home"),
+        ("read", "/run", "it is the sockets of this machine"),
+        ("write", "/tmp", "it holds your home"),
+        ("state", "~/state", "it is acp-launch's own files"),
+        ("write", "~/config/profiles", "it lies in acp-launch's own files"),
+        ("read", "/proc/1", "it lies in the processes"),
+        ("write", "/etc", "it lies in /etc"),
+        ("write", "{package}/bridge", "it lies in {package}"),
+        ("write", "{package}/..", "it holds {package}"),
+    ],
+)
+def test_a_mount_that_undoes_the_place_is_a_problem(project: Path, home: Path, key: str, path: str, why: str) -> None:
+    names = {"home": str(home), "package": str(Path(acp_launch.__file__).parent)}
+    (home / "config" / "profiles").mkdir(parents=True)
+    (home / "state").mkdir()
+    resolved = planned(project, {key: [path.format(**names)]})
+    assert resolved.plan is None
+    (problem,) = said(resolved)
+    assert problem.startswith(f"runtime.confined.{key}[0]: ")
+    assert f"would undo the agent's place: {why.format(**names)}" in problem
+
+
+def test_a_session_in_the_home_is_a_problem(project: Path, home: Path) -> None:
+    resolved = planned(project, cwd=home)
+    assert resolved.plan is None
+    assert said(resolved) == [
+        f": {home} would undo the agent's place: it is your home; work in a directory below it, or another one"
+    ]
+
+
+def test_the_runtime_directory_is_not_shown(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run" / "acp-launch").mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    for path, why in (("run", "it is the runtime directory"), ("run/acp-launch", "the sockets of acp-launch")):
+        (problem,) = said(planned(project, {"read": [str(tmp_path / path)]}))
+        assert why in problem
+
+
+def test_what_does_not_exist_is_a_problem_and_state_is_made(project: Path, home: Path) -> None:
+    assert said(planned(project, {"read": ["no"], "write": [str(home / "no")]})) == [
+        f"runtime.confined.read[0]: {project}/no does not exist; create it, or remove it from runtime.confined.read",
+        f"runtime.confined.write[0]: {home}/no does not exist; create it, or remove it from runtime.confined.write",
+    ]
+    where = place_of(planned(project, {"state": ["~/.a/b", "~/.c.json"]}))
+    assert not (home / ".a").exists(), "a plan changes nothing"
+    prepare_state(where)
+    assert (home / ".a" / "b").stat().st_mode & 0o777 == 0o700
+    assert (home / ".c.json").read_text() == "{}\n"
+    prepare_state(where)
+    (problem,) = said(planned(project, {"state": [str(project / "x")]}))
+    assert "is state, but does not lie in your home; write it under runtime.confined.write" in problem
+
+
+def test_only_what_a_program_needs_is_shown(project: Path, home: Path) -> None:
+    """The installation of the agent and of its interpreter, at their own paths, and the links that lead there."""
+    node = home / ".nvm" / "versions" / "node" / "v22"
+    program(node / "bin" / "node")
+    package = node / "lib" / "node_modules" / "agent"
+    program(package / "cli.js", "#!/usr/bin/env node\n")
+    (node / "bin" / "agent").symlink_to("../lib/node_modules/agent/cli.js")
+    (home / ".local" / "bin").mkdir(parents=True)
+    (home / ".local" / "bin" / "agent").symlink_to(node / "bin" / "agent")
+    agent = {"command": str(home / ".local" / "bin" / "agent"), "env": {"PATH": f"{node / 'bin'}:/usr/bin"}}
+    where = place_of(planned(project, agent=agent))
+    assert list_paths(where, "agent") == (node,)
+    assert where.links[home / ".local" / "bin" / "agent"] == package / "cli.js"
+    assert list_paths(where, "session") == (project,)
+    shown = [mount.path for mount in where.mounts if mount.access == "empty"]
+    assert {Path("/run"), Path("/tmp"), home} <= set(shown)
+
+
+def test_a_virtual_environment_is_shown_with_its_python(project: Path, home: Path) -> None:
+    base, made = home / "python", home / ".local" / "share" / "uv" / "tools" / "agent"
+    program(base / "bin" / "python3.12")
+    (base / "lib").mkdir()
+    (made / "lib").mkdir(parents=True)
+    (made / "pyvenv.cfg").write_text("")
+    program(made / "bin" / "agent", "#!/bin/sh\n")
+    (made / "bin" / "python").symlink_to(base / "bin" / "python3.12")
+    where = place_of(planned(project, agent={"command": str(made / "bin" / "agent")}))
+    assert set(list_paths(where, "agent")) == {base, made}
+
+
+def test_a_program_among_many_is_shown_alone(project: Path, home: Path) -> None:
+    agent = program(home / ".local" / "bin" / "agent")
+    (home / ".local" / "lib").mkdir()
+    assert list_paths(place_of(planned(project, agent={"command": str(agent)})), "agent") == (agent,)
+
+
+def test_a_package_of_npx_is_started_from_its_cache(project: Path, home: Path) -> None:
+    """npx locks the directory, and asks the registry, each time; so it is not started inside."""
+    program(home / ".local" / "bin" / "npx")
+    agent = {"command": str(home / ".local" / "bin" / "npx"), "args": ["-y", "@x/agent@1.6.0", "--acp"]}
+    (problem,) = said(planned(project, agent=agent))
+    assert problem == (
+        "agent.args: @x/agent@1.6.0 is not in the cache of npx, and a confined agent cannot fetch it; "
+        "npx -y -p @x/agent@1.6.0 true"
+    )
+    modules = home / ".npm" / "_npx" / sha512(b"@x/agent@1.6.0").hexdigest()[:16] / "node_modules"
+    program(modules / "@x" / "agent" / "cli.js", "#!/bin/sh\n")
+    (modules / "@x" / "agent" / "package.json").write_text('{"version": "1.6.0", "bin": {"agent-acp": "cli.js"}}')
+    (modules / ".bin").mkdir()
+    (modules / ".bin" / "agent-acp").symlink_to("../@x/agent/cli.js")
+    where = place_of(planned(project, agent=agent))
+    assert where.direct is not None
+    assert (where.direct.command, where.direct.skipped) == (modules / ".bin" / "agent-acp", 2)
+    assert list_paths(where, "agent") == (modules,)
+
+
+def test_a_package_of_uvx_is_started_from_its_cache(project: Path, home: Path) -> None:
+    program(home / ".local" / "bin" / "uvx")
+    agent = {"command": str(home / ".local" / "bin" / "uvx"), "args": ["--from", "My-Agent==1.2", "agent", "acp"]}
+    (problem,) = said(planned(project, agent=agent))
+    assert problem.endswith("uvx --from My-Agent==1.2 python -c ''")
+    made = home / ".cache" / "uv" / "archive-v0" / "x"
+    (made / "lib" / "python3.12" / "site-packages" / "my_agent-1.2.dist-info").mkdir(parents=True)
+    program(made / "bin" / "agent")
+    where = place_of(planned(project, agent=agent))
+    assert where.direct is not None and where.direct.command == made / "bin" / "agent" and where.direct.skipped == 3
+
+
+Serve = Callable[[Path], Json]
+
+
+@pytest.mark.parametrize(
+    ("server", "named"),
+    [
+        (lambda p: local("python3", f"{p}/srv.py", env=SECRET), "srv.py"),
+        (lambda p: local("python3", f"{p}/srv.py"), "srv.py"),
+        (lambda p: local("python3", f"{p}/not-yet.py"), "not-yet.py"),
+        (lambda p: local(str(program(p / "srv"))), "srv"),
+        (lambda p: local("/bin/cat", f"--rules={p}/srv.py", env=SECRET), "srv.py"),
+        (lambda p: local("/bin/cat", cwd=str(p), env=SECRET), ""),
+        (lambda p: local("python3", "-m", "x", cwd=str(p)), ""),
+        (lambda p: local("sh", "-c", f"cd /; exec {p}/srv.py"), "srv.py"),
+        (lambda p: local("/bin/cat", env={"PYTHONPATH": f"/usr:{p}/lib"}), "lib"),
+    ],
+    ids=["secret", "plain", "absent", "program", "option", "cwd", "module", "shell", "variable"],
+)
+def test_code_that_the_agent_can_write_does_not_run_outside(project: Path, server: Serve, named: str) -> None:
+    """With a secret it would leak in the first run; without one it would still run as the user."""
+    (project / "srv.py").write_text("")
+    resolved = planned(project, s=server(project))
+    path = str(project / named) if named else str(project)
+    assert resolved.plan is None
+    (problem,) = said(resolved)
+    assert f": the agent can write {path}, and this server runs it outside of the agent's place, as you" in problem
+    assert problem.endswith(f"keep it outside of {project}")
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        lambda p: local("python3", "-I", "-m", "server", env=SECRET),
+        lambda p: local("/bin/cat", str(p)),
+        lambda p: local("/bin/cat", f"{p}/data.db"),
+        lambda p: local("/bin/cat", cwd=str(p)),
+        lambda p: local("python3", f"{p}/lib/srv.py", env=SECRET),
+    ],
+    ids=["elsewhere", "directory", "data", "cwd", "read"],
+)
+def test_what_it_cannot_write_and_data_may_be_given_to_servers(project: Path, server: Serve) -> None:
+    (project / "lib").mkdir()
+    (project / "lib" / "srv.py").write_text("")
+    place_of(planned(project, {"read": ["lib"]}, s=server(project)))
+
+
+def test_packages_above_a_script_are_its_code(project: Path) -> None:
+    """Node looks for packages in each directory above."""
+    (project / "tools").mkdir()
+    (project / "tools" / "srv.js").write_text("")
+    server = local("/bin/sh", str(project / "tools" / "srv.js"))
+    (problem,) = said(planned(project, {"read": ["tools"]}, s=server))
+    assert f"the agent can write {project}/node_modules" in problem
+    (project / "node_modules").mkdir()
+    place_of(planned(project, {"read": ["tools", "node_modules"]}, s=server))
+
+
+def test_a_writable_cache_of_a_runner_is_code(project: Path, home: Path) -> None:
+    npx = program(home / ".local" / "bin" / "npx")
+    (problem,) = said(planned(project, {"state": ["~/.npm"]}, s=local(str(npx), "-y", "server")))
+    assert f"the agent can write {home}/.npm" in problem
+
+
+def test_a_server_runs_in_an_empty_directory_and_finds_no_program_of_the_agent(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{project}/.venv/bin:{os.environ['PATH']}")
+    resolved = planned(project, s=local("/bin/cat"))
+    assert resolved.plan is not None
+    (server,) = resolved.plan.servers
+    assert isinstance(server, StdioPlan) and server.cwd is None
+    assert server.env["PATH"].reveal({}) == f"{home.parent / 'bin'}:/usr/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    ("network", "server", "message"),
+    [
+        ("shared", local("/bin/cat", bridge=False, env=SECRET), "the agent would get the secrets of this server"),
+        (
+            "shared",
+            {"type": "http", "url": "https://x", "bridge": False, "headers": {"Authorization": "${secret:t}"}},
+            "the agent would get the secrets of this server",
+        ),
+        (
+            "none",
+            {"type": "http", "url": "https://x", "bridge": False},
+            "the agent connects to this server itself, but has no network",
+        ),
+    ],
+    ids=["local", "remote", "network"],
+)
+def test_a_server_of_the_agents_own_has_no_secret(project: Path, network: Network, server: Json, message: str) -> None:
+    (problem,) = said(planned(project, {"network": network}, s=server))
+    assert problem == f"mcp_servers.s.bridge: {message}; remove bridge: false"
+
+
+def test_without_a_network_servers_are_not_reached_over_http(project: Path) -> None:
+    agent = {"command": "/bin/sh", "mcp": "http"}
+    (problem,) = said(planned(project, {"network": "none"}, agent=agent, s=local("/bin/cat")))
+    assert problem == (
+        "runtime.confined.network: the agent reaches its servers over HTTP, but has no network; "
+        "write network: shared, or agent: {mcp: stdio}"
+    )
+    place_of(planned(project, {"network": "none"}, s={"type": "http", "url": "https://x"}))
+
+
+def test_without_a_profile_the_agent_inherits_little(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_OWN", "x")
+    for is_confined in (True, False):
+        resolved = adhoc("/bin/sh", cwd=project, environ=os.environ, is_confined=is_confined)
+        assert resolved.plan is not None
+        assert ("MY_OWN" in resolved.plan.agent.env, resolved.plan.place is None) == (not is_confined, not is_confined)
+
+
+def test_elsewhere_it_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "PLATFORM", "darwin")
+    (problem,) = said(planned(project))
+    assert problem.startswith("runtime.confined: a confined agent needs Linux and bubblewrap; run it on Linux")
