@@ -59,8 +59,10 @@ def _texts(*words: str) -> tuple[Value, ...]:
 
 
 def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
-    yield from () if has_terminal else ("--new-session",)
-    yield from ("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
+    yield "--die-with-parent"
+    if not has_terminal:
+        yield "--new-session"
+    yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts")
     yield "--unshare-cgroup-try"
     if where.network == "none":
         yield "--unshare-net"
