@@ -527,7 +527,7 @@ f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty
     fix: write a name, or a glob: get_*
 
 server {command: x, required: 'no'}
-f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "lan"
+f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "no"
     fix: write true or false
 
 server {command: x, inherit_env: minimall}
