@@ -138,6 +138,11 @@ def test_what_it_may_only_read_cannot_be_moved_away(launch: Launcher) -> None:
     ) == ["Device or resource busy", "Invalid cross-device link", *["Read-only file system"] * 2, "1 written"]
 
 
+def test_its_project_may_be_one_to_read(launch: Launcher) -> None:
+    spy(launch, {"read": ["."]})
+    assert ask(launch, "write('mine')", "len(os.listdir('.')) > 0") == ["Read-only file system", True]
+
+
 @pytest.mark.parametrize("state", [["~/.spy"], []])
 def test_its_state_is_there_in_the_next_run(launch: Launcher, home: Path, state: list[str]) -> None:
     spy(launch, {"state": state})
@@ -224,7 +229,7 @@ def test_nothing_outlives_a_killed_launch(launch: Launcher, victims: Sequence[st
     """Not even what ignores every signal, has left its session, and has an empty environment."""
     needs_box(who)
     (launch.project / "daemons.py").write_text(DAEMONS)
-    spy(launch)
+    spy(launch, mcp_servers={"sums": DEMO_SERVER})
     prompt = "run(sys.executable, '-I', '-S', 'daemons.py')\nscript.hang()"
     with launch.start("run", "p", prompt, prefix=who, apart=True) as running:
         running.shows('""')
