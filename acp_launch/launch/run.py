@@ -40,7 +40,7 @@ from acp_launch.errors import (
 )
 from acp_launch.launch.context import LaunchContext, LogIn, client_services
 from acp_launch.launch.loop import EVERY, Interrupts, supervise
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import Problem, errors, ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
@@ -298,7 +298,7 @@ async def with_agent(
                 return await interrupts.watch(converse(context, transport, observer, story, interrupts))
             except BaseException as error:
                 failure = error
-                if isinstance(error, WaitExpired | AgentRefused | ProtocolError):
+                if isinstance(error, WaitExpired | AgentError | ProtocolError):
                     _explain(error, context, child)
                     grace = HASTY if isinstance(error, WaitExpired) else grace
                 raise
@@ -314,6 +314,12 @@ def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None
 
     if isinstance(error, ProtocolError):
         point_to_trace(error, file_of(context.trace))
+        return
+    if isinstance(error, AgentError) and not isinstance(error, AgentRefused):
+        if context.plan.place is not None and any(line.startswith("bwrap: ") for line in error.detail):
+            error.fix = (
+                f"bubblewrap could not make the agent's place; to try that: {ours('doctor', context.plan.called)}"
+            )
         return
     last_words = child.stderr_tail()
     error.detail = (*error.detail, *last_words)

@@ -28,6 +28,7 @@ from acp_launch.profile.agents import started
 from acp_launch.profile.model import Network
 from acp_launch.settings.load import directory
 
+# ruff: noqa: PTH110, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
 PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
@@ -123,7 +124,7 @@ class _Survey(Struct):
                 what = f"{path} is state, but does not lie in your home"
                 self.problems.append(named.origin.problem(what, "write it under runtime.confined.write"))
             self.state.append(real(path))
-        elif not path.exists():
+        elif not os.path.exists(path):
             fix = f"create it, or remove it from runtime.confined.{reason}"
             self.problems.append(named.origin.problem(f"{path} does not exist", fix))
             return
@@ -181,7 +182,7 @@ class _Survey(Struct):
                 direct = Direct(found, runner.skipped)
         self._show_program(direct.command if direct else agent.command, agent)
         for word in words[runner.skipped if runner else 0 :]:
-            if word.startswith("/") and Path(word).is_file():
+            if word.startswith("/") and os.path.isfile(word):
                 self._show_installed(Path(word), "agent")
         for server in self.plan.servers:
             if isinstance(server, StdioPlan) and not server.bridge:
@@ -199,7 +200,7 @@ class _Survey(Struct):
         place = real(file.parent) / file.name
         self.show(installed_in(place, self._is_broad), "read", reason)
         self.show(file, "read", reason)
-        if place.is_symlink():
+        if os.path.islink(place):
             self.spelled.append(place.parent / place.readlink())
 
     def _is_broad(self, path: Path) -> bool:
@@ -219,9 +220,9 @@ class _Survey(Struct):
 
     def show_system(self) -> None:
         for text in SYSTEM:
-            if (path := Path(text)).exists():
-                self.show(path, "read", "system")
-        if real(RESOLVER).is_relative_to("/run") and RESOLVER.exists():
+            if os.path.exists(text):
+                self.show(Path(text), "read", "system")
+        if real(RESOLVER).is_relative_to("/run") and os.path.exists(RESOLVER):
             self.show(RESOLVER, "read", "system")
         for path in map(real, (Path("/run"), Path("/tmp"), self.home)):
             if path != Path("/"):
@@ -249,7 +250,7 @@ def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tu
         walked = Path("/")
         for part in path.parts[1:]:
             walked = walked / part
-            if walked.is_symlink():
+            if os.path.islink(walked):
                 above = find_mount(walked.parent, shown)
                 if above is None or above.access == "empty":
                     yield walked, real(walked)

@@ -24,6 +24,7 @@ from acp_launch.profile.trust import RUNS, power
 from acp_launch.regex import regex
 from acp_launch.secret.detect import noun
 
+# ruff: noqa: PTH112, PTH113 - methods of Path raise in a directory that we may not enter
 # Programs whose first arguments name code.
 _INTERPRETER = regex(
     r"(?:env|python|pypy|node|bun|deno|ruby|perl|php|lua|java|tsx|ts-node|uv|uvx|npx|bunx|(?:ba|da|z|k)?sh)[0-9.]*",
@@ -128,7 +129,7 @@ def _list_scripts(server: StdioPlan, is_secret: bool) -> Iterator[tuple[Value, P
     for argument in server.args:
         text = _text(argument)
         for path in _list_paths(text, server.cwd):
-            if names_code or (is_secret and not path.is_dir()):
+            if names_code or (is_secret and not os.path.isdir(path)):
                 yield argument, path
         is_before = text.startswith("-") or text == "run" or "=" in text or _is_interpreter(text)
         names_code = names_code and is_before and text != "-m"
@@ -141,7 +142,7 @@ def _is_interpreter(program: str) -> bool:
 def _list_paths(text: str, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths in a text. Relative ones mean nothing in an empty directory."""
     for piece in dict.fromkeys((text, *_PIECE.split(text))):
-        if piece.startswith("/") or (cwd is not None and piece and ("/" in piece or (cwd / piece).is_file())):
+        if piece.startswith("/") or (cwd is not None and piece and ("/" in piece or os.path.isfile(cwd / piece))):
             yield Path(os.path.normpath((cwd or Path("/")) / piece))
 
 

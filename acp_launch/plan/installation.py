@@ -4,6 +4,7 @@ runner what its cache has of the package. All of this is read from the file syst
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from acp_launch.plan.executable import CannotRun, find, list_interpreters
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.registry.index import NAMING, RUNNERS, VALUED, Source, parse_package
 
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
 LINKS = 40  # that lead to one program; what Linux follows
 LARGEST = 4 * 1024 * 1024  # bytes of a package.json
 MODULES = "node_modules"
@@ -35,7 +37,7 @@ def list_hops(program: Path, search: str | None) -> Iterator[Path]:
             continue
         seen.add(hop)
         yield hop
-        if hop.is_symlink():
+        if os.path.islink(hop):
             waiting.append(hop.parent / hop.readlink())
         else:
             waiting += _interpreters(hop, search)
@@ -53,7 +55,7 @@ def _interpreters(script: Path, search: str | None) -> Iterator[Path]:
 def _environment_of(program: Path) -> Path | None:
     """Return the virtual environment that a program lies in."""
     top = program.parent.parent
-    return top if program.parent.name == "bin" and (top / "pyvenv.cfg").is_file() else None
+    return top if program.parent.name == "bin" and os.path.isfile(top / "pyvenv.cfg") else None
 
 
 def installed_in(file: Path, is_broad: IsBroad) -> Path:
@@ -65,9 +67,9 @@ def installed_in(file: Path, is_broad: IsBroad) -> Path:
         return Path(*file.parts[: file.parts.index(MODULES) + 1])
     top = file.parent.parent
     if file.parent.name == "bin":
-        made = top if (top / "lib").is_dir() else file
+        made = top if os.path.isdir(top / "lib") else file
     elif file.suffix in SCRIPTS:
-        made = next((each for each in file.parents if (each / "package.json").is_file()), file.parent)
+        made = next((each for each in file.parents if os.path.isfile(each / "package.json")), file.parent)
     else:
         made = file.parent
     return file if is_broad(made) else made
@@ -140,7 +142,7 @@ def _find_npx(runner: Runner, name: str, version: str, environ: Mapping[str, str
         package = _read_package(modules / name / "package.json")
         if package and version in ("", package.get("version")):
             program = modules / ".bin" / (runner.program or _program_of(name, package.get("bin")))
-            return program if program.exists() else None
+            return program if os.path.exists(program) else None
     return None
 
 
@@ -165,7 +167,9 @@ def _find_uvx(runner: Runner, name: str, version: str, environ: Mapping[str, str
     for packages in _newest((cache_of("pypi", environ) / "archive-v0").glob("*/lib/python*/site-packages")):
         parts = [each.name.removesuffix(".dist-info").rpartition("-") for each in packages.glob("*.dist-info")]
         program = packages.parents[2] / "bin" / (runner.program or name.partition("[")[0])
-        if any(_plain(one) == wanted and version in ("", number) for one, _, number in parts) and program.exists():
+        if any(_plain(one) == wanted and version in ("", number) for one, _, number in parts) and os.path.exists(
+            program
+        ):
             return program
     return None
 

@@ -309,6 +309,21 @@ def test_without_bubblewrap_nothing_starts(launch: Launcher, tmp_path: Path) -> 
     assert "fix: install it: apt-get install bubblewrap" in done.err
 
 
+def test_a_system_that_forbids_user_namespaces_is_not_blamed_on_the_agent(launch: Launcher, tmp_path: Path) -> None:
+    """Ubuntu 24.04 does, without a profile of AppArmor for bubblewrap."""
+    spy(launch)
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    done = launch("run", "p", "1", PATH=f"{fake.parent}:{launch.env['PATH']}")
+    assert done.code == 4
+    assert done.err.splitlines()[-2:] == [
+        "    bwrap: setting up uid map: Permission denied",
+        "    fix: bubblewrap could not make the agent's place; to try that: acp-launch doctor p",
+    ]
+
+
 def test_a_signal_ends_it_all(launch: Launcher) -> None:
     spy(launch)
     with launch.start("run", "p", "1\nscript.hang()", apart=True) as running:
