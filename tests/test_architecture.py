@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 
 # A row may import the rows below it and its own package.
 ROWS = [
+    {"batch"},  # many runs; found by its name in the table of verbs
     {"cli", "__main__"},
     {"interactive"},
     {"serve"},  # a profile as an agent for editors
@@ -48,6 +49,7 @@ SAME = {
 }
 
 PURE = [
+    "batch/model",
     "mark",
     "regex",
     "problem",

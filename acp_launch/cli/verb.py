@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
-# The headings of `acp-launch --help`, and where each verb, or group of verbs, is.
+# The headings of `acp-launch --help`, and where each verb, or group of verbs, is: in this package if not said otherwise.
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Run": {
         "run": "run.Run",
@@ -53,6 +53,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "login": "login.login",
         "logout": "login.logout",
         "permission": "permission.app",
+        "batch": "acp_launch.batch.verbs.app",
     },
     "Profiles": {
         "list": "profiles.list_",
@@ -101,8 +102,8 @@ VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name,
 
 def load(name: str) -> Any:
     """Import the verb of this name; a start pays for no other."""
-    module, _, attribute = VERBS[name].partition(".")
-    return getattr(import_module(f"acp_launch.cli.{module}"), attribute)
+    module, _, attribute = VERBS[name].rpartition(".")
+    return getattr(import_module(module if "." in module else f"acp_launch.cli.{module}"), attribute)
 
 
 def import_without(name: str, absent: str) -> None:
