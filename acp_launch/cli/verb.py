@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
-# The headings of `acp-launch --help`, and where each verb, or group of verbs, is: in this package if not said otherwise.
+# The headings of `acp-launch --help`, and where each verb, or group of verbs, is; by default in this package.
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Run": {
         "run": "run.Run",
