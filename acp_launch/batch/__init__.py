@@ -10,7 +10,8 @@
     outcome      what the events of a run mean
     worktree     git: directories for attempts, and patches
     engine       what carries out attempts; `local` and `cluster` are engines
-    submit       which item starts when: jobs, accounts, retries, limits
+    schedule     which item starts when: jobs, accounts, pauses
+    submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
     report       HTML, Markdown and JUnit; `traces` is OTLP
 
