@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acp_launch.batch.engine import EngineGone
-from acp_launch.batch.store import OUTPUT
+from acp_launch.batch.store import BatchDirectory
 from acp_launch.private import make_private
 
 GRACE = 2.0  # seconds for processes to end at once, before they are killed
@@ -25,13 +25,14 @@ FAREWELL = 5.0  # seconds in which killed processes are gone
 class Running(NamedTuple):
     process: subprocess.Popen[bytes]
     lifeline: int
+    log: Path
     ended: "asyncio.Future[int]"
 
 
 class LocalEngine:
     """Carries out attempts here (`Engine`)."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: BatchDirectory) -> None:
         self._directory = directory
         self._running: dict[str, Running] = {}
 
@@ -68,13 +69,13 @@ class LocalEngine:
         self._loop.call_later(GRACE, self._kill)
 
     def _start(self, item: str, attempt: int) -> Running:
-        place = self._directory / "items" / item
-        make_private(place)
+        log = self._directory.log_of(item, attempt)
+        make_private(log.parent)
         words = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
-        rest = ("batch", "item", str(self._directory), item, "--attempt", str(attempt))
+        rest = ("batch", "item", str(self._directory.path), item, "--attempt", str(attempt))
         reading, writing = os.pipe()
         try:
-            with open(place / OUTPUT, "wb", opener=_open_private) as output:
+            with open(log, "wb", opener=_open_private) as output:
                 process = subprocess.Popen(
                     (*words, *rest, "--lifeline", str(reading)),
                     stdin=subprocess.DEVNULL,
@@ -88,7 +89,7 @@ class LocalEngine:
             raise
         finally:
             os.close(reading)
-        return Running(process, writing, self._loop.create_future())
+        return Running(process, writing, log, self._loop.create_future())
 
     def _look(self) -> None:
         """Find the processes that have ended."""
@@ -97,10 +98,9 @@ class LocalEngine:
                 continue
             del self._running[item]
             os.close(each.lifeline)
-            output = self._directory / "items" / item / OUTPUT
             with suppress(FileNotFoundError):
-                if output.stat().st_size == 0:
-                    output.unlink()
+                if each.log.stat().st_size == 0:
+                    each.log.unlink()
             if not each.ended.done():
                 each.ended.set_result(status if status >= 0 else 128 - status)
 

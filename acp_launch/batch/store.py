@@ -5,7 +5,7 @@ The directory of a batch. What it says is the truth, for any number of submitter
     DIR/cancel                      its presence cancels whatever runs
     DIR/results.jsonl               all records, made again from them
     DIR/items/ID/lock               held by the process that makes an attempt
-    DIR/items/ID/item.txt           what the last `batch item` said on stdout and stderr, written by its engine
+    DIR/items/ID/N.log              what `batch item` itself said, written by its engine
     DIR/items/ID/N/                 attempt N: started.json, events.ndjson, …, and result.json by rename as the last
     DIR/items/ID/N/again            the item starts again after this attempt, although it was done
     DIR/items/ID/N.lost-K/          an attempt that ended without a record; its number was used again
@@ -29,7 +29,7 @@ from acp_launch.problem import did_you_mean, ours
 from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
-RESULTS, CANCEL, AGAIN, LOCK, OUTPUT = "results.jsonl", "cancel", "again", "lock", "item.txt"
+RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # of an item: it is the name of a directory, so no dot begins it
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -52,6 +52,10 @@ class BatchDirectory:
         """Return the directory of an item, or of one of its attempts."""
         directory = self.path / "items" / id
         return directory if attempt is None else directory / str(attempt)
+
+    def log_of(self, id: str, attempt: int) -> Path:
+        """Return the file of what `batch item` itself said."""
+        return self.directory_of(id) / f"{attempt}.log"
 
     def attempts(self, id: str) -> list[int]:
         """List the attempts that have a record, in order."""

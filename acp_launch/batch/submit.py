@@ -27,7 +27,7 @@ from acp_launch.batch.engine import Engine, EngineGone
 from acp_launch.batch.model import Item, Limits, Outcome, Standing, Verdict
 from acp_launch.batch.progress import Attempt, Ended, Show, Tally, make_show, show_cost, show_counts
 from acp_launch.batch.schedule import Schedule
-from acp_launch.batch.store import OUTPUT, BatchDirectory, open_batch
+from acp_launch.batch.store import BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, harmless_line, tell
@@ -62,7 +62,7 @@ class RunOptions(NamedTuple):
 
 def run_batch(options: RunOptions) -> int:
     """Run a batch, or go on with one; return the exit code."""
-    limits = check_options(options)
+    limits, address = check_options(options), _read_engine(options.engine)
     if options.dry_run and options.file:
         from acp_launch.batch.freeze import plan_batch
 
@@ -80,7 +80,7 @@ def run_batch(options: RunOptions) -> int:
         directory.write_results()
     show = make_show(options.output)
     try:
-        return asyncio.run(_submit(directory, items, options.engine, show))
+        return asyncio.run(_submit(directory, items, address, show))
     except BaseExceptionGroup as failures:
         raise first(failures) from None
     finally:
@@ -88,8 +88,8 @@ def run_batch(options: RunOptions) -> int:
         directory.write_results()
 
 
-async def _submit(directory: BatchDirectory, items: Sequence[Item], engine: str | None, show: Show) -> int:
-    async with _make_engine(directory, engine) as opened:
+async def _submit(directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Show) -> int:
+    async with _make_engine(directory, address) as opened:
         submitter = Submitter(directory, items, opened, show)
         take_signals(submitter)
         code = await submitter.run()
@@ -112,8 +112,6 @@ def check_options(options: RunOptions) -> Limits:
         if outcome not in (known := get_args(Outcome)):
             fix = f"one of {', '.join(known)}"
             raise UsageError(f'--again: "{outcome}" is not an outcome{did_you_mean(outcome, known)}', fix=fix)
-    if options.engine is not None and options.engine.partition(":")[0] != "dask":
-        raise UsageError(f'--engine: no engine "{options.engine}"', fix="--engine dask, or --engine dask:ADDRESS")
     return Limits(jobs=options.jobs, failures=options.failures, cost=dict(map(_read_cost, options.cost)))
 
 
@@ -144,6 +142,16 @@ def _override(limits: Limits, given: Limits) -> Limits:
     )
 
 
+def _read_engine(engine: str | None) -> str | None:
+    """Return what `_make_engine` needs."""
+    if engine is None:
+        return None
+    from acp_launch.batch.cluster import read_address
+    from acp_launch.cli.verb import load_settings
+
+    return read_address(engine, may_be_insecure=load_settings().batch.insecure_scheduler)
+
+
 def _open_directory(options: RunOptions) -> BatchDirectory:
     if options.resume is not None:
         return open_batch(options.resume)
@@ -167,14 +175,15 @@ def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
     return items
 
 
-def _make_engine(directory: BatchDirectory, engine: str | None) -> AbstractAsyncContextManager[Engine]:
-    if engine is not None:
+def _make_engine(directory: BatchDirectory, address: str | None) -> AbstractAsyncContextManager[Engine]:
+    """Make the engine; `address` is that of a scheduler, empty for a cluster of this machine, None without Dask."""
+    if address is not None:
         from acp_launch.batch.cluster import DaskEngine
 
-        return DaskEngine(directory, engine.partition(":")[2])
+        return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors())
     from acp_launch.batch.local import LocalEngine
 
-    return LocalEngine(directory.path)
+    return LocalEngine(directory)
 
 
 def take_signals(submitter: "Submitter") -> None:
@@ -341,7 +350,7 @@ class Submitter:
                 self._stop(CANCELLED, "cancelled")
         if self._code is None and not standing.is_done:
             again = self._add_again(attempt, verdict, standing, pause)
-        self._show.end_attempt(Ended(attempt, verdict, code, again, "" if verdict else self._read_note(attempt.item)))
+        self._show.end_attempt(Ended(attempt, verdict, code, again, "" if verdict else self._read_note(attempt)))
 
     def _mind_rate_limit(self, attempt: Attempt, verdict: Verdict) -> float | None:
         """Pause the account of an item that met a rate limit; return for how many seconds."""
@@ -373,10 +382,10 @@ class Submitter:
         self._schedule.add(item, now + STRIKE_BACKOFF)
         return STRIKE_BACKOFF
 
-    def _read_note(self, item: Item) -> str:
+    def _read_note(self, attempt: Attempt) -> str:
         """Return the end of what `batch item` said."""
         try:
-            text = (self._directory.directory_of(item.id) / OUTPUT).read_bytes()[-NOTE:]
+            text = self._directory.log_of(attempt.item.id, attempt.number).read_bytes()[-NOTE:]
         except OSError:
             return ""
         return text.decode(errors="replace").strip()

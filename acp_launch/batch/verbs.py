@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from acp_launch.cli.app import Group
 from acp_launch.cli.run_request import read_descriptor
-from acp_launch.cli.verb import Argument, Json, Option, Trust
+from acp_launch.cli.verb import Argument, Json, Option, Trust, import_without
 
 app = Group("Run many tasks over many profiles.")
 
@@ -52,6 +52,8 @@ def run(
     trust: Trust = False,
 ) -> int:
     """Run a batch, or go on with one."""
+    if engine is None:  # Dask needs it
+        import_without("asyncio", "ssl")
     from acp_launch.batch.submit import RunOptions, run_batch
 
     return run_batch(RunOptions(file, resume, out, jobs, engine, only, again, failures, cost, dry_run, output, trust))
