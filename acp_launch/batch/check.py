@@ -58,11 +58,15 @@ class Draft(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """`profiles` are the places of the profiles by their names, as written."""
+    """A batch, as far as its file is right: `file` is None if there is a problem.
 
-    file: BatchFile
-    profiles: Mapping[str, Place]
-    drafts: Sequence[Draft]
+    `profiles` are the places of the profiles by their names, as written.
+    """
+
+    file: BatchFile | None
+    profiles: Mapping[str, Place] = {}
+    drafts: Sequence[Draft] = ()
+    problems: Sequence[Problem] = ()
 
 
 class Tasks(NamedTuple):
@@ -73,17 +77,15 @@ class Tasks(NamedTuple):
     faults: Sequence[Fault] = ()
 
 
-def check(
-    text: str, label: str, *, repo: str, read_tasks: Callable[[str], tuple[bytes, str]]
-) -> tuple[CheckedBatch | None, list[Problem]]:
-    """Check a batch; return it, None if there is a problem, and all problems in the order of lines.
+def check(text: str, label: str, *, repo: str, read_tasks: Callable[[str], tuple[bytes, str]]) -> CheckedBatch:
+    """Check a batch; its problems are in the order of lines.
 
     `repo` is that of a task that names none. `read_tasks` reads the file of tasks: its content, and its name in
     messages; it raises UsageError.
     """
     document, problems = parse(text, label, KIND)
     if document is None:
-        return None, problems
+        return CheckedBatch(None, problems=problems)
     root, faults = document.root, list(_find_faults(document.root))
     file = _validate(BatchFile, {**root, "matrix": {}, "exclude": [], "tasks": ""}, (), faults)
     tasks = _read_tasks(root.get("tasks"), document.positions, read_tasks)
@@ -93,10 +95,10 @@ def check(
     drafts = list[Draft]()
     if file is not None and not problems:
         drafts, problems = _make_items(document, file, tasks, repo)
-    if file is None or problems:
-        return None, sorted(problems, key=lambda each: (each.file != label, each.line, each.column))
-    places = {name: document.where(("profiles", index)) for index, name in enumerate(file.profiles)}
-    return CheckedBatch(file, places, drafts), []
+    problems.sort(key=lambda each: (each.file != label, each.line, each.column))
+    listed = enumerate(root["profiles"] if isinstance(root.get("profiles"), list) else ())
+    places = {name: document.where(("profiles", index)) for index, name in listed if isinstance(name, str) and name}
+    return CheckedBatch(None if problems else file, places, drafts, problems)
 
 
 def _place(positions: Positions, faults: Sequence[Fault]) -> Iterator[Problem]:
@@ -345,12 +347,16 @@ def _check_task(path: KeyPath, raw: Plain, known: dict[str, KeyPath], positions:
     for key in ("prompt", "repo", "ref"):
         if isinstance(text := raw.get(key), str) and (not text.strip() or "\0" in text):
             yield Fault((*path, key), "there is no text here that can be used", "write it, or remove the key")
-    for name, value in section(raw, "vars").items():
+    yield from _check_variables((*path, "vars"), section(raw, "vars"))
+
+
+def _check_variables(path: KeyPath, variables: Mapping[str, Plain]) -> Iterator[Fault]:
+    for name, value in variables.items():
         if name in _OWN or not re.fullmatch(VARIABLE, name):
             what, fix = f'"{shorten(name)}" cannot be a variable', f"write letters, digits, _ and -; not {_NAMES}"
-            yield Fault((*path, "vars", name), what, fix, at_key=True)
+            yield Fault((*path, name), what, fix, at_key=True)
         if not _is_scalar(value) or "\0" in str(value):
-            yield _refuse_value((*path, "vars", name), value)
+            yield _refuse_value((*path, name), value)
 
 
 # The template.

@@ -7,7 +7,8 @@ A file becomes a frozen batch: its profiles are planned, its commits are resolve
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +17,12 @@ from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, Draft, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, encode
+from acp_launch.batch.worktree import is_url, resolve_commit
 from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
-from acp_launch.document.nodes import MAX_SIZE, Place, decode
+from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.plan.resolve import Resolved
 from acp_launch.private import Unfit, make_private, read_bounded, replace
@@ -261,49 +263,39 @@ def _is_directory(path: KeyPath) -> bool:
 
 
 def _resolve_bases(
-    drafts: "list[Draft] | tuple[Draft, ...]", isolation: Isolation, directory: Path, project: Path
+    drafts: Sequence[Draft], isolation: Isolation, directory: Path, project: Path
 ) -> tuple[dict[str, tuple[str, str | None]], list[Problem]]:
     """Return the repository and the commit of each task by its id, and what is wrong with them."""
-    from acp_launch.batch.worktree import resolve_commit
-
     look_up = cache(resolve_commit)
     bases, problems = dict[str, tuple[str, str | None]](), list[Problem]()
     for task, at in {draft.task.id: (draft.task, draft.at) for draft in drafts}.values():
-        repo = str(project) if task.repo is None else _locate(task.repo, directory, isolation)
-        ref = "HEAD" if isolation.kind == "none" else task.ref or isolation.ref
-        fault = _refuse_repository(repo, isolation)
-        commit = None if fault or ref.startswith("-") else look_up(repo, ref)
-        if fault is None and commit is None and isolation.kind != "none":
-            fault = (f'{repo} has no commit "{ref}"', "write a branch, a tag or a commit that is there; or fetch it")
+        repo, ref, commit = task.repo or str(project), task.ref or isolation.ref, None
+        is_remote = isolation.kind == "clone" and is_url(repo)
+        if not is_remote:
+            repo = os.path.normpath(directory / os.path.expanduser(repo))  # noqa: PTH111 - Path raises without a home
+        fault = None if is_remote else _refuse_repository(repo, isolation)
+        if fault is None and isolation.kind == "none":
+            with suppress(StateError):  # the commit is only for the record
+                commit = look_up(repo, "HEAD")
+        elif fault is None and (commit := look_up(repo, ref)) is None:
+            what = f'the repository of the task "{task.id}" has no commit "{ref}"'  # an address may hold a credential
+            fault = what, "write a branch, a tag or a commit that it has, or fetch it"
         if fault:
             problems.append(at.problem("", *fault))
-        bases[task.id] = (repo, commit)
+        bases[task.id] = repo, commit
     return bases, problems
 
 
-def _is_address(repo: str) -> bool:
-    """Whether git takes it for an address: `https://…`, `user@host:path`."""
-    return "://" in repo or ":" in repo.partition("/")[0]
-
-
-def _locate(repo: str, directory: Path, isolation: Isolation) -> str:
-    if isolation.kind == "clone" and _is_address(repo):
-        return repo
-    return os.path.normpath(directory / os.path.expanduser(repo))  # noqa: PTH111 - pathlib raises without a home
-
-
 def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | None:
-    """Say why no item can work on it, and the fix; None if one can."""
-    if isolation.kind == "clone" and _is_address(repo):
-        return None
+    """Say why no item can work on a directory, and the fix; None if one can."""
     if not os.path.isdir(repo):  # noqa: PTH112 - it raises in a directory we may not enter
         return f"the directory {repo} does not exist", "correct the path; it begins at the directory of the batch"
-    if isolation.kind == "none":
-        return None
     around = repository_of(Path(repo))
+    if isolation.kind == "none" or str(around) == repo:
+        return None
     if around is None:
         return f"{repo} is not a git repository", "make it one: git init; or write isolation: {kind: none}"
-    return None if str(around) == repo else (f"{repo} lies in the repository {around}", f"write {around}")
+    return f"{repo} lies in the repository {around}", f"write {around}"
 
 
 def _make_item(index: int, draft: Draft, repo: str, base_commit: str | None) -> Item:
@@ -339,8 +331,6 @@ def _require_vacant(path: Path) -> None:
         UsageError: it does.
     """
     if (path / BATCH).exists():
-        raise UsageError(
-            f"{path} holds a batch already", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}"
-        )
+        raise UsageError(f"{path} holds a batch", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}")
     if path.is_dir() and any(path.iterdir()):
         raise UsageError(f"{path} is not empty", fix="give a new directory: --out DIR")
