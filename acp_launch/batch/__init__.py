@@ -9,6 +9,7 @@
     item         one attempt: its directory, `run`, the check, the patch, the record
     outcome      what the events of a run mean
     worktree     git: directories for attempts, and patches
+    checking     the check of an item
     engine       what carries out attempts; `local` and `cluster` are engines
     submit       which item starts when: jobs, accounts, retries, limits
     progress     the display of a running batch
