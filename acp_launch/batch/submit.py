@@ -164,18 +164,23 @@ def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
 
 def _list_due(options: RunOptions) -> int:
     """Print the ids of the items that would run."""
-    if options.resume is not None:
-        directory = open_batch(options.resume)
-    else:
+    if options.resume is None:
         from acp_launch.batch.freeze import plan_batch
 
         assert options.file is not None
-        directory = BatchDirectory(Path(os.devnull), plan_batch(options.file, trust=options.trust))
-    for item in _choose_items(directory, options):
-        standing = directory.judge(item.id)
-        if not standing.is_done or (standing.last and standing.last.outcome in options.again):
-            stdout.line(item.id)
+        fresh = BatchDirectory(Path(), plan_batch(options.file, trust=options.trust))
+        due = _choose_items(fresh, options)
+    else:
+        directory = open_batch(options.resume)
+        due = [item for item in _choose_items(directory, options) if _is_due(directory, item, options.again)]
+    for item in due:
+        stdout.line(item.id)
     return PASSED
+
+
+def _is_due(directory: BatchDirectory, item: Item, again: Sequence[str]) -> bool:
+    standing = directory.judge(item.id)
+    return not standing.is_done or (standing.last is not None and standing.last.outcome in again)
 
 
 def _reopen_items(directory: BatchDirectory, items: Sequence[Item], outcomes: Sequence[str]) -> None:
