@@ -123,7 +123,7 @@ class Summary(NamedTuple):
     @property
     def headings(self) -> list[str]:
         more = [f"pass@{self.samples}"] if self.samples > 1 else []
-        return ["profile", "passed", "pass rate", *more, "cost", "tokens", "seconds"]
+        return ["profile", "passed", "pass rate", *more, "cost", "tokens", "time"]
 
     @property
     def counts(self) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from itertools import islice
 from pathlib import Path
 
-from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Column, Result, Summary, name_column, write_way
+from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Column, Result, Summary, name_column, write_rate, write_way
 from acp_launch.batch.model import Record
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.console.stderr import harmless
@@ -38,8 +38,7 @@ a{color:inherit}.good{color:var(--good)}.bad{color:var(--bad)}.mild{color:var(--
 details{border:1px solid var(--line);border-radius:.4rem;margin:.4rem 0;padding:.4rem .7rem}
 details details{background:var(--box)}details:target{border-color:var(--bar)}summary{cursor:pointer}
 pre{overflow:auto;max-height:34rem;margin:.4rem 0;font:.8rem/1.45 ui-monospace,monospace;white-space:pre-wrap}
-pre.diff{white-space:pre}dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem .8rem;margin:.4rem 0;
-font-size:.9rem}dt{color:var(--dim)}dd{margin:0}
+pre.diff{white-space:pre}
 """
 POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 
@@ -59,8 +58,8 @@ def make_page(directory: BatchDirectory, summary: Summary) -> str:
         _draw_columns(summary),
         _draw_scatter(summary.columns),
         _draw_matrix(summary, linked),
-        _list("Slowest", ("item", "seconds", "outcome"), summary.slowest, linked),
-        _list("Retries", ("item", "attempts", "outcomes"), summary.retried, linked),
+        _list("Slowest", summary.slowest, linked),
+        _list("Retries", summary.retried, linked),
         "<h2>Items</h2>\n",
         *_draw_items(directory, shown),
     ]
@@ -128,7 +127,7 @@ def _draw_columns(summary: Summary) -> str:
         bars = [_draw_bar(found[index], most) for found, most in zip(measures, largest, strict=True)]
         drawn = [f"<td>{_text(cell)}{bar}</td>" for cell, bar in zip(cells, bars, strict=True)]
         rows.append([_text(each.name), f"<td>{first}</td>", *drawn])
-    note = "<p class=dim>A pass rate leaves out what was cancelled or not run; seconds are a median.</p>\n"
+    note = '<p class="dim">A pass rate leaves out what was cancelled or not run; the time is a median.</p>\n'
     return f"<h2>Profiles</h2>\n{_draw_table(summary.headings, rows, 'Profiles')}{note}"
 
 
@@ -149,15 +148,15 @@ def _draw_bar(value: float | None, largest: float) -> str:
 
 
 def _draw_scatter(columns: Sequence[Column]) -> str:
-    """Draw cost against pass rate, for the profiles of which both are known."""
+    """Draw cost against pass rate, for the profiles of which both are known; the list below it has the figures."""
     currency = _find_currency(columns)
     points = [
-        (each.spent.costs[currency], each.rate, each.name)
+        (each.spent.costs[currency], each.rate, f"{each.name}: {each.spent.write_cost()}, {write_rate(each.rate)}")
         for each in columns
-        if each.rate is not None and currency in each.spent.costs and not each.spent.unknown
+        if each.rate is not None and currency in each.spent.costs
     ]
-    missing = sorted({each.name for each in columns} - {name for *_, name in points})
-    left_out = f"<p>Cost {UNKNOWN}, so not drawn: {_text(', '.join(missing))}.</p>" if missing else ""
+    names = [each.name for each in columns if currency not in each.spent.costs]
+    left_out = f"<p>Not drawn, since the cost is {UNKNOWN}: {_text(', '.join(names))}.</p>" if names else ""
     if not points:
         return f"<h2>Cost and pass rate</h2>\n{left_out}\n"
     most = max(cost for cost, *_ in points) or 1.0
@@ -169,14 +168,11 @@ def _draw_scatter(columns: Sequence[Column]) -> str:
         x, y = 60 + 390 * max(0.0, cost) / most, 210 - 190 * rate
         drawn += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="10"/>'
         drawn += f'<text class="on" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{number}</text>'
-    legend = "".join(
-        f"<li>{_text(name)}: {cost:,.4g} {_text(currency)}, {int(rate * 100)}%</li>" for cost, rate, name in points
-    )
+    legend = "".join(f"<li>{_text(said)}</li>" for *_, said in points)
     return (
-        '<h2>Cost and pass rate</h2>\n<figure><svg viewBox="0 0 480 255" role="img" '
-        f'aria-label="Cost against pass rate; the list below has the figures">{drawn}'
-        f'<text x="60" y="245">0</text><text x="460" y="245" text-anchor="end">{most:,.4g} {_text(currency)}</text>'
-        f"</svg><figcaption><ol>{legend}</ol>{left_out}</figcaption></figure>\n"
+        '<h2>Cost and pass rate</h2>\n<figure><svg viewBox="0 0 480 255" role="img" aria-label="Cost and pass rate">'
+        f'{drawn}<text x="60" y="245">0</text><text x="460" y="245" text-anchor="end">{most:,.4g} {_text(currency)}'
+        f"</text></svg><figcaption><ol>{legend}</ol>{left_out}</figcaption></figure>\n"
     )
 
 
@@ -201,20 +197,17 @@ def _draw_cell(results: Sequence[Result], linked: set[str]) -> str:
     return f"{signs} {sum(each.is_passed for each in results)} of {len(results)}"
 
 
-def _list(title: str, headings: Sequence[str], results: Sequence[Result], linked: set[str]) -> str:
-    if not results:
-        return ""
-    rows = []
-    for each in results[:ROWS]:
-        known = {
-            "seconds": f"<td>{seconds(each.seconds)}</td>",
-            "outcome": f"<td>{_text(each.outcome)}</td>",
-            "attempts": f"<td>{len(each.outcomes)}</td>",
-            "outcomes": f'<td class="long">{_text(write_way(each))}</td>',
-        }
-        rows.append([_link(each, each.item.id, linked), *(known[name] for name in headings[1:])])
+def _list(title: str, results: Sequence[Result], linked: set[str]) -> str:
+    rows = [
+        [
+            _link(each, each.item.id, linked),
+            f"<td>{seconds(each.seconds)}</td>",
+            f'<td class="long">{_text(write_way(each))}</td>',
+        ]
+        for each in results[:ROWS]
+    ]
     more = f"<p>{count(len(results) - ROWS, 'item')} left out.</p>\n" if len(results) > ROWS else ""
-    return f"<h2>{title}</h2>\n{_draw_table(headings, rows, title)}{more}"
+    return f"<h2>{title}</h2>\n{_draw_table(('item', 'time', 'attempts'), rows, title)}{more}" if rows else ""
 
 
 # The texts of items.
@@ -229,18 +222,9 @@ def _draw_items(directory: BatchDirectory, results: Sequence[Result]) -> Iterato
         head = f'<span class="{colour}">{sign} {_text(each.outcome)}</span> {_text(each.item.id)}{reason}'
         texts = _draw_texts(directory, each) if room > 0 else "<p>Its texts are left out, since the page is full.</p>"
         room -= len(texts.encode(errors="replace"))
-        where = f"<p class=dim>items/{_text(each.item.id)}/{each.attempt}</p>"
-        yield f'<details id="{_anchor(each)}"><summary>{head}</summary>\n{_draw_facts(each)}{texts}{where}</details>\n'
-
-
-def _draw_facts(result: Result) -> str:
-    facts = {
-        "attempts": write_way(result),
-        "cost": result.spent.write_cost(),
-        "tokens": result.spent.write_tokens(),
-        "seconds": seconds(result.seconds),
-    }
-    return f"<dl>{''.join(f'<dt>{name}</dt><dd>{_text(value)}</dd>' for name, value in facts.items())}</dl>"
+        facts = (write_way(each), seconds(each.seconds), each.spent.write_cost(), f"{each.spent.write_tokens()} tokens")
+        where = f'<p class="dim">{_text(" · ".join((*facts, f"items/{each.item.id}/{each.attempt}")))}</p>'
+        yield f'<details id="{_anchor(each)}"><summary>{head}</summary>\n{where}{texts}</details>\n'
 
 
 def _draw_texts(directory: BatchDirectory, result: Result) -> str:

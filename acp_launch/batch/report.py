@@ -63,7 +63,7 @@ def make_text(summary: Summary, width: int | None = None) -> str:
     failed = [(each.item.id, each.outcome, each.reason) for each in summary.failed]
     slowest = [(each.item.id, seconds(each.seconds)) for each in summary.slowest[:5]]
     retried = [(each.item.id, write_way(each)) for each in summary.retried]
-    lists = (("Did not pass", failed, (2,)), ("Passed or not, after retries", retried, ()), ("Slowest", slowest, ()))
+    lists = (("Did not pass", failed, (2,)), ("Retried", retried, ()), ("Slowest", slowest, ()))
     lines = [f"{summary.batch.name}: {summary.counts}", "", *stdout.columns(rows)]
     for title, found, ends in lists:
         if found:
@@ -87,7 +87,7 @@ def make_markdown(summary: Summary) -> str:
         ("", summary.headings, rows),
         ("Did not pass", ("item", "outcome", "attempts", "reason"), failed),
         ("Retried", ("item", "outcomes"), retried),
-        ("Slowest", ("item", "seconds"), slowest),
+        ("Slowest", ("item", "time"), slowest),
     ):
         lines += _tabulate(title, headings, list(found), MOST_MARKDOWN - len(lines.encode()))
     return lines
