@@ -29,7 +29,8 @@ font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}p{margin:.3rem 0}.dim{color:var(--dim)}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}
 th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;white-space:nowrap}
-td.long{white-space:normal;min-width:14rem;overflow-wrap:anywhere}thead th{background:var(--box)}
+td.long,tbody th{white-space:normal;min-width:9rem;max-width:22rem;overflow-wrap:anywhere}
+thead th{background:var(--box)}
 td svg{display:block;width:100%;min-width:5rem;height:.3rem;margin-top:.2rem}svg .bar{fill:var(--bar)}
 svg .track{fill:var(--line)}figure{margin:0;max-width:40rem}figure svg{width:100%;height:auto}
 svg text{fill:var(--text);font-size:14px}svg line{stroke:var(--line)}svg circle{fill:var(--bar)}

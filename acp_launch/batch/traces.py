@@ -4,16 +4,17 @@
 The ids follow from the batch, so what is sent twice is one trace. Prompts, answers and titles of tool calls stay here.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from acp_launch import __version__
 from acp_launch.batch.model import Batch, Record
@@ -35,6 +36,17 @@ USAGE = {
 }
 
 
+class ToolCall(msgspec.Struct):
+    id: str = msgspec.field(name="toolCallId")
+    kind: str | None = None
+    status: str | None = None
+
+
+class ToolEvent(msgspec.Struct, tag_field="type", tag="update"):
+    time: str
+    update: ToolCall
+
+
 class TracesError(LaunchError):
     """Raised when traces cannot be sent."""
 
@@ -54,7 +66,7 @@ def send_traces(directory: BatchDirectory, url: str) -> int:
     except ImportError:
         fix = "pip install 'acp-launch[otlp]'"
         raise TracesError("traces need the OpenTelemetry SDK, which is not installed", fix=fix) from None
-    exporter = exporter_module.OTLPSpanExporter(endpoint=endpoint, timeout=int(stretch(PATIENCE)))
+    exporter = exporter_module.OTLPSpanExporter(endpoint=endpoint, timeout=stretch(PATIENCE))
     spans, sent = _make_spans(directory), 0
     try:
         while some := list(islice(spans, AT_ONCE)):
@@ -192,15 +204,15 @@ def _make_tools(maker: Maker, record: Record, events: Path) -> Iterator["Readabl
     """Make a span for each tool call; one that did not end lasts as long as the attempt."""
     begun: dict[str, tuple[str, str]] = {}  # kind and time by id
     ended: set[str] = set()
-    for time, update in _read_updates(events):
-        id = str(update["toolCallId"])
-        if id in ended:
+    for event in _read_events(events):
+        call = event.update
+        if call.id in ended:
             continue
-        kind, began = begun.setdefault(id, (str(update.get("kind") or "other"), time))
-        if update.get("status") in ("completed", "failed"):
-            ended.add(id)
-            del begun[id]
-            yield _make_tool(maker, record, id, kind, (began, time), str(update["status"]))
+        kind, began = begun.setdefault(call.id, (call.kind or "other", event.time))
+        if call.status in ("completed", "failed"):
+            ended.add(call.id)
+            del begun[call.id]
+            yield _make_tool(maker, record, call.id, kind, (began, event.time), call.status)
     for id, (kind, began) in begun.items():
         yield _make_tool(maker, record, id, kind, (began, record.ended), "unfinished")
 
@@ -211,20 +223,13 @@ def _make_tool(maker: Maker, record: Record, id: str, kind: str, times: tuple[st
     return maker.make("execute_tool", kind, place, times, attributes, "" if status == "completed" else status)
 
 
-def _read_updates(events: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read the updates about tool calls, each with its time; a line that was cut off is left out."""
-    if not events.is_file():
-        return
-    with events.open("rb") as file:
-        for line in file:
-            if b'"toolCallId"' not in line:
-                continue
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if event.get("type") == "update" and "toolCallId" in event.get("update", ()):
-                yield event["time"], event["update"]
+def _read_events(events: Path) -> Iterator[ToolEvent]:
+    """Read the events about tool calls; what is another one, or was cut off, is left out."""
+    if events.is_file():
+        with events.open("rb") as file:
+            for line in file:
+                with suppress(msgspec.MsgspecError, ValueError):
+                    yield msgspec.json.decode(line, type=ToolEvent)
 
 
 def _read_time(text: str) -> int:
