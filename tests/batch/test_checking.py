@@ -161,11 +161,7 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
         "try: run_check(sys.argv[1:], 1000, Path.cwd(), Path('check.txt'), os.environ)\n"
         "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
     )
-    check = (
-        "sh",
-        "-c",
-        f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe",
-    )
+    words = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"
     os.mkfifo(tmp_path / "pipe")
     runner = subprocess.Popen([sys.executable, "-c", program, "sh", "-c", words], cwd=tmp_path)
     with (tmp_path / "pipe").open("w"):  # the check is at its last command
