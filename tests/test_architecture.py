@@ -50,6 +50,7 @@ SAME = {
 
 PURE = [
     "batch/model",
+    "batch/outcome",
     "mark",
     "regex",
     "problem",

@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -57,9 +57,13 @@ class BatchDirectory:
         found = (int(name) for name in _list_names(self.directory_of(id)) if name.isdecimal())
         return sorted(number for number in found if (self.directory_of(id, number) / RESULT).exists())
 
-    def judge(self, id: str) -> Standing:
-        """Judge an item by its records; a few members of each are kept in memory."""
-        verdicts = [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+    def verdicts(self, id: str) -> list[Verdict]:
+        """Read what the records of an item say, in order; a few members of each are kept in memory."""
+        return [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+
+    def judge(self, id: str, verdicts: Sequence[Verdict] | None = None) -> Standing:
+        """Judge an item by its records; `verdicts` are those that were just read."""
+        verdicts = self.verdicts(id) if verdicts is None else verdicts
         opened = (each.attempt for each in verdicts if (self.directory_of(id, each.attempt) / AGAIN).exists())
         return judge(verdicts, self.batch.retry, max(opened, default=0))
 
