@@ -11,7 +11,8 @@
     worktree     git: directories for attempts, and patches
     checking     the check of an item
     engine       what carries out attempts; `local` and `cluster` are engines
-    submit       which item starts when: jobs, accounts, retries, limits
+    schedule     which item starts when: jobs, accounts, pauses
+    submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
     report       HTML, Markdown and JUnit; `traces` is OTLP
 
