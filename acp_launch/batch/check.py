@@ -12,8 +12,9 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from acp_launch.batch.model import BatchFile, BatchTask
+from acp_launch.batch.model import BatchFile, BatchTask, Item
 from acp_launch.batch.store import ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, found, number_text, section, shorten
@@ -46,15 +47,11 @@ SEVERAL = "make several batches"
 
 
 class Draft(NamedTuple):
-    """An item before its repository is looked at; `at` is the place of its task."""
+    """An item whose repository was not looked at, so that `repo` is empty; `at` is the place of its task."""
 
-    id: str
+    item: Item
     task: BatchTask
     at: Place
-    profile: str
-    matrix: dict[str, str]
-    sample: int
-    prompt: str
 
 
 class CheckedBatch(NamedTuple):
@@ -399,11 +396,7 @@ def _check_template(template: Plain, tasks: Tasks) -> Iterator[Fault]:
 
 def fill_in(template: str, values: Mapping[str, str]) -> str:
     """Fill in a template that was checked; what is filled in is not looked at again."""
-
-    def replace(match: re.Match[str]) -> str:
-        return match[0][1:] if match[0].startswith("$$") else values[match["name"]]
-
-    return _REFERENCE.sub(replace, template)
+    return _REFERENCE.sub(lambda it: it[0][1:] if it[0].startswith("$$") else values[it["name"]], template)
 
 
 # Items.
@@ -429,20 +422,32 @@ def _make_items(document: Document, file: BatchFile, tasks: Tasks, repo: str) ->
         what = f"these are {number:,} items; at most {MAX_ITEMS:,} are allowed"
         return [], [document.where(("tasks",)).problem("tasks", what, SEVERAL)]
     drafts, known, problems, characters = list[Draft](), dict[str, Draft](), list[Problem](), 0
-    for path, task in tasks.given:
-        prompt = _make_prompt(file, task, repo)
-        for draft in _make_drafts(file, task, tasks.positions.where(path), prompt, options):
-            if any(entry.items() <= {"profile": draft.profile, **draft.matrix}.items() for entry in excluded):
-                continue
-            problems += _find_clash(draft, known.setdefault(draft.id.lower(), draft))
-            drafts.append(draft)
-            characters += len(prompt)
+    for item, task, at in _make_drafts(file, tasks, options, repo):
+        if any(entry.items() <= {"profile": item.profile, **item.matrix}.items() for entry in excluded):
+            continue
+        draft = Draft(replace(item, index=len(drafts)), task, at)
+        problems += _find_clash(draft, known.setdefault(item.id.lower(), draft))
+        drafts.append(draft)
+        characters += len(item.prompt)
     if not drafts:
         problems.append(document.where(("exclude",)).problem("exclude", "every item is excluded", "exclude fewer"))
     if characters > MAX_PROMPTS:
         what = f"the prompts of all items have {characters:,} characters; at most {MAX_PROMPTS:,} are allowed"
         problems.append(document.where(("tasks",)).problem("tasks", what, "write long ones to files that agents read"))
     return drafts, problems[:MAX_PROBLEMS]
+
+
+def _make_drafts(file: BatchFile, tasks: Tasks, options: Mapping[str, Sequence[str]], repo: str) -> Iterator[Draft]:
+    rows = [(values, dict(zip(options, values, strict=True))) for values in product(*options.values())]
+    for path, task in tasks.given:
+        at, prompt = tasks.positions.where(path), _make_prompt(file, task, repo)
+        for profile, (values, row), sample in product(file.profiles, rows, range(1, file.samples + 1)):
+            parts = [task.id, name_profile(profile), *map(write_part, values)]
+            id = ".".join([*parts, str(sample)] if file.samples > 1 else parts)
+            item = Item(
+                id=id, index=0, task=task.id, profile=profile, matrix=row, sample=sample, prompt=prompt, repo=""
+            )
+            yield Draft(item, task, at)
 
 
 def _make_prompt(file: BatchFile, task: BatchTask, repo: str) -> str:
@@ -452,25 +457,17 @@ def _make_prompt(file: BatchFile, task: BatchTask, repo: str) -> str:
     return fill_in(file.prompt or "", {**own, **{name: str(value) for name, value in task.vars.items()}})
 
 
-def _make_drafts(
-    file: BatchFile, task: BatchTask, at: Place, prompt: str, options: Mapping[str, Sequence[str]]
-) -> Iterator[Draft]:
-    for profile, values, sample in product(file.profiles, product(*options.values()), range(1, file.samples + 1)):
-        parts = [task.id, name_profile(profile), *map(write_part, values)]
-        id = ".".join([*parts, str(sample)] if file.samples > 1 else parts)
-        yield Draft(id, task, at, profile, dict(zip(options, values, strict=True)), sample, prompt)
-
-
 def _find_clash(draft: Draft, first: Draft) -> Iterator[Problem]:
     """Find what is wrong with an id. Some file systems take ids that differ only in case for one."""
-    if len(draft.id) > MAX_ID:
-        what = f"the id {shorten(draft.id)} is longer than {MAX_ID} characters"
+    id = shorten(draft.item.id)
+    if len(draft.item.id) > MAX_ID:
+        what = f"the id {id} is longer than {MAX_ID} characters"
         yield draft.at.problem("", what, "write a shorter id of the task, or shorter values")
     if first is not draft:
-        what = f"two items have the id {shorten(draft.id)}: {_describe_item(first)}, and {_describe_item(draft)}"
+        what = f"two items have the id {id}: {_describe_item(first.item)}, and {_describe_item(draft.item)}"
         yield draft.at.problem("", what, "rename one of them; other characters than A-Za-z0-9_.- count as -")
 
 
-def _describe_item(draft: Draft) -> str:
-    options = (f"{key}={value}" for key, value in draft.matrix.items())
-    return " ".join([f"task {draft.task.id}", f"with {draft.profile}", *options])
+def _describe_item(item: Item) -> str:
+    options = (f"{key}={value}" for key, value in item.matrix.items())
+    return " ".join([f"task {item.task}", f"with {item.profile}", *options])

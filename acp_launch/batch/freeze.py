@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import structs
+
 from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, Draft, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
@@ -41,8 +43,7 @@ PROJECT = VariableReference("project")
 
 
 class Examined(NamedTuple):
-    """What the files say. `directory` is that of the batch's file, `project` the one that tasks without a repository
-    work on."""
+    """What the files say. `project` is what tasks without a repository work on."""
 
     file: Path
     project: Path
@@ -93,21 +94,24 @@ def freeze(file: Path, out: Path | None, *, trust: bool) -> BatchDirectory:
     if out is not None:
         _require_vacant(out)
     batch = plan_batch(file, trust=trust)
-    path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
     try:
+        path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
         make_private(path)
         _require_vacant(path)
         (path / "items").mkdir(0o700)  # fails if another process was faster
+        _write(path, batch)
     except OSError as error:
-        raise StateError(f"cannot make {path}: {error.strerror}", fix="give another one: --out DIR") from None
+        what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
+        raise StateError(what, fix="give another directory: --out DIR") from None
+    return BatchDirectory(path, batch)
+
+
+def _write(path: Path, batch: Batch) -> None:
     try:
         replace(path / BATCH, encode(batch))
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(path, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise StateError(f"cannot write {path / BATCH}: {error.strerror}") from None
         raise
-    return BatchDirectory(path, batch)
 
 
 def plan_batch(file: Path, *, trust: bool) -> Batch:
@@ -152,17 +156,13 @@ def digest_profile(loaded: Loaded) -> str:
     return digest("", content({**loaded.merged, **locked(loaded.lock)}))
 
 
-def find_batch_profile(batch: Batch, name: str, settings: Settings) -> Loaded:
-    """Find and load a profile of a batch, from the directory of its file.
+def load_profile(name: str, directory: Path, settings: Settings) -> Loaded:
+    """Load a profile of a batch by its name; `directory` is that of the batch's file.
 
     Raises:
         UsageError: there is no such profile.
         ProfileError: its file is wrong.
     """
-    return _load_profile(name, Path(batch.directory), settings)
-
-
-def _load_profile(name: str, directory: Path, settings: Settings) -> Loaded:
     return load(find(name, start=directory, settings=settings), cache=settings.cache)
 
 
@@ -193,8 +193,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
 def _examine(file: Path, settings: Settings) -> Examined:
     path = Path(os.path.abspath(file))  # noqa: PTH100 - links stay, so other hosts see the same path
     directory = path.parent
-    around = directory.parent if directory.name == HOLDER else directory
-    project = repository_of(directory) or around
+    project = _locate_project(directory)
     text, problems = decode(_read_file(path, MAX_SIZE), shown(path), KIND)
     if text is None:
         raise ProfileError(problems)
@@ -208,7 +207,7 @@ def _examine(file: Path, settings: Settings) -> Examined:
     profiles = dict[str, Loaded]()
     for name, at in checked.profiles.items():
         try:
-            profiles[name] = _load_profile(name, directory, settings)
+            profiles[name] = load_profile(name, directory, settings)
         except UsageError as error:
             problems.append(at.problem("profiles", error.message, error.fix))
         except ProblemsError as error:
@@ -219,7 +218,8 @@ def _examine(file: Path, settings: Settings) -> Examined:
             problems += _find_project(loaded)
         bases, wrong = _resolve_bases(checked.drafts, checked.file.isolation, directory, project)
         problems += wrong
-        items = tuple(_make_item(index, draft, *bases[draft.task.id]) for index, draft in enumerate(checked.drafts))
+        based = ((draft.item, *bases[draft.task.id]) for draft in checked.drafts)
+        items = tuple(structs.replace(item, repo=repo, base_commit=commit) for item, repo, commit in based)
     return Examined(path, project, checked, profiles, items, list(dict.fromkeys(problems)))
 
 
@@ -262,6 +262,11 @@ def _is_directory(path: KeyPath) -> bool:
 # Repositories.
 
 
+def _locate_project(directory: Path) -> Path:
+    """Return the repository around the directory of a batch, else its project."""
+    return repository_of(directory) or (directory.parent if directory.name == HOLDER else directory)
+
+
 def _resolve_bases(
     drafts: Sequence[Draft], isolation: Isolation, directory: Path, project: Path
 ) -> tuple[dict[str, tuple[str, str | None]], list[Problem]]:
@@ -298,27 +303,14 @@ def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | Non
     return f"{repo} lies in the repository {around}", f"write {around}"
 
 
-def _make_item(index: int, draft: Draft, repo: str, base_commit: str | None) -> Item:
-    return Item(
-        id=draft.id,
-        index=index,
-        task=draft.task.id,
-        profile=draft.profile,
-        matrix=draft.matrix,
-        sample=draft.sample,
-        prompt=draft.prompt,
-        repo=repo,
-        base_commit=base_commit,
-    )
-
-
 # The directory.
 
 
 def _choose_directory(batch: Batch) -> Path:
-    directory = Path(batch.directory)
-    around = directory.parent if directory.name == HOLDER else directory
-    batches = (repository_of(directory) or around) / HOLDER / BATCHES
+    """Choose a new directory among those of the project, which git ignores."""
+    batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
+    make_private(batches)
+    (batches / ".gitignore").write_text("*\n")
     name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
     return next(path for path in map(batches.joinpath, names) if not os.path.lexists(path))
