@@ -289,7 +289,9 @@ def _read_run(attempt: _Attempt, code: int, facts: RunFacts) -> None:
             facts.take(line)
     if code and facts.error is None and facts.stop_reason is None:
         how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
-        facts.error = ErrorFacts(exit_code=code, message=f"the run ended with {how}", fix=f"see {attempt.where / STDERR}")
+        facts.error = ErrorFacts(
+            exit_code=code, message=f"the run ended with {how}", fix=f"see {attempt.where / STDERR}"
+        )
 
 
 # What it meant.
