@@ -14,7 +14,8 @@
     schedule     which item starts when: jobs, accounts, pauses
     submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
-    report       HTML, Markdown and JUnit; `traces` is OTLP
+    figures      what the records say together
+    report       text, Markdown and JUnit; `page` is HTML, `traces` is OTLP
 
 The records on disk are the truth: whatever engine calls `batch item DIR ID`, and whatever dies, an attempt without a
 record did not happen. Nothing else of acp-launch imports this package.

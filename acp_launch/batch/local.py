@@ -32,8 +32,8 @@ class Running(NamedTuple):
 class LocalEngine:
     """Carries out attempts here (`Engine`)."""
 
-    def __init__(self, directory: BatchDirectory) -> None:
-        self._directory = directory
+    def __init__(self, directory: BatchDirectory, *, trust: bool = False) -> None:
+        self._directory, self._trust = directory, trust
         self._running: dict[str, Running] = {}
 
     async def __aenter__(self) -> "LocalEngine":
@@ -72,7 +72,7 @@ class LocalEngine:
         log = self._directory.log_of(item, attempt)
         make_private(log.parent)
         words = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
-        rest = ("batch", "item", str(self._directory.path), item, "--attempt", str(attempt))
+        rest = ("batch", "item", str(self._directory.path), item, "--attempt", str(attempt), *["--trust"] * self._trust)
         reading, writing = os.pipe()
         try:
             with open(log, "wb", opener=_open_private) as output:

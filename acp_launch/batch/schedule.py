@@ -6,11 +6,11 @@ Items start in their order, at most `jobs` at once. Each is in a lane: that of i
 for a while. Items of a full or closed lane hold up no others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-from acp_launch.batch.model import Account, Backoff, Batch, Item
+from acp_launch.batch.model import Account, Backoff, Item, Limits, Retry
 
 JITTER = 0.1  # at most so much longer is a backoff, as a share of it: items that failed together do not return together
 LONGEST = 8 * 86400.0  # seconds that an agent may pause an account: a little more than a week, the longest known limit
@@ -43,16 +43,18 @@ class Lane:
 class Schedule:
     """The items that wait and run. `now` is the same clock everywhere, in seconds."""
 
-    def __init__(self, batch: Batch, jobs: int, jitter: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, items: Sequence[Item], limits: Limits, retry: Retry | None, jobs: int, jitter: Callable[[], float]
+    ) -> None:
         """`jitter` returns a number between 0 and 1."""
-        self._items: Mapping[int, Item] = {item.index: item for item in batch.items}
-        self._backoff = batch.retry.backoff if batch.retry else Backoff()
+        self._items = {item.index: item for item in items}
+        self._backoff = retry.backoff if retry else Backoff()
         self._jitter = jitter
-        of_profile = {profile: name for name, each in batch.limits.accounts.items() for profile in each.profiles}
-        by_name = {name: Lane(name, each) for name, each in batch.limits.accounts.items()}
+        of_profile = {profile: name for name, each in limits.accounts.items() for profile in each.profiles}
+        by_name = {name: Lane(name, each) for name, each in limits.accounts.items()}
         self._lanes: dict[str, Lane] = {
             name: by_name[of_profile[name]] if name in of_profile else Lane(name, None)
-            for name in {item.profile: None for item in batch.items}
+            for name in {item.profile: None for item in items}
         }
         self.lanes = tuple({id(lane): lane for lane in self._lanes.values()}.values())
         self._later: list[tuple[float, int]] = []  # a heap: when, and the index of the item

@@ -63,24 +63,18 @@ class RunOptions(NamedTuple):
 def run_batch(options: RunOptions) -> int:
     """Run a batch, or go on with one; return the exit code."""
     limits, address = check_options(options), _read_engine(options.engine)
-    if options.dry_run and options.file:
-        from acp_launch.batch.freeze import plan_batch
-
-        return plan_batch(options.file, trust=options.trust)
+    if options.dry_run:
+        return _list_due(options)
     directory = _open_directory(options)
     directory.batch = replace(directory.batch, limits=_override(directory.batch.limits, limits))
     items = _choose_items(directory, options)
-    if options.dry_run:
-        for item in items:
-            if not directory.judge(item.id).is_done:
-                stdout.line(item.id)
-        return PASSED
+    _reopen_items(directory, items, options.again)
     directory.uncancel()
     if options.resume:
         directory.write_results()
     show = make_show(options.output)
     try:
-        return asyncio.run(_submit(directory, items, address, show))
+        return asyncio.run(_submit(directory, items, address, show, trust=options.trust))
     except BaseExceptionGroup as failures:
         raise first(failures) from None
     finally:
@@ -88,8 +82,10 @@ def run_batch(options: RunOptions) -> int:
         directory.write_results()
 
 
-async def _submit(directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Show) -> int:
-    async with _make_engine(directory, address) as opened:
+async def _submit(
+    directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Show, *, trust: bool
+) -> int:
+    async with _make_engine(directory, address, trust) as opened:
         submitter = Submitter(directory, items, opened, show)
         take_signals(submitter)
         code = await submitter.run()
@@ -162,20 +158,44 @@ def _open_directory(options: RunOptions) -> BatchDirectory:
 
 
 def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
-    """Choose the items of `--only`, by default all, and open those of `--again` again."""
-    items = [directory.find_item(id) for id in dict.fromkeys(options.only)] or list(directory.batch.items)
+    """Choose the items of `--only`, by default all."""
+    return [directory.find_item(id) for id in dict.fromkeys(options.only)] or list(directory.batch.items)
+
+
+def _list_due(options: RunOptions) -> int:
+    """Print the ids of the items that would run."""
+    if options.resume is None:
+        from acp_launch.batch.freeze import plan_batch
+
+        assert options.file is not None
+        fresh = BatchDirectory(Path(), plan_batch(options.file, trust=options.trust))
+        due = _choose_items(fresh, options)
+    else:
+        directory = open_batch(options.resume)
+        due = [item for item in _choose_items(directory, options) if _is_due(directory, item, options.again)]
+    for item in due:
+        stdout.line(item.id)
+    return PASSED
+
+
+def _is_due(directory: BatchDirectory, item: Item, again: Sequence[str]) -> bool:
+    standing = directory.judge(item.id)
+    return not standing.is_done or (standing.last is not None and standing.last.outcome in again)
+
+
+def _reopen_items(directory: BatchDirectory, items: Sequence[Item], outcomes: Sequence[str]) -> None:
+    """Let done items of these outcomes start again."""
     opened = 0
-    for item in items if options.again and not options.dry_run else ():
+    for item in items if outcomes else ():
         standing = directory.judge(item.id)
-        if standing.is_done and standing.last and standing.last.outcome in options.again:
+        if standing.is_done and standing.last and standing.last.outcome in outcomes:
             directory.reopen(item.id)
             opened += 1
-    if options.again and not opened:
-        tell(f"no done item has the outcome {' or '.join(options.again)}")
-    return items
+    if outcomes and not opened:
+        tell(f"no done item has the outcome {' or '.join(outcomes)}")
 
 
-def _make_engine(directory: BatchDirectory, address: str | None) -> AbstractAsyncContextManager[Engine]:
+def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) -> AbstractAsyncContextManager[Engine]:
     """Make the engine; `address` is that of a scheduler, empty for a cluster of this machine, None without Dask."""
     if address is not None:
         from acp_launch.batch.cluster import DaskEngine
@@ -183,7 +203,7 @@ def _make_engine(directory: BatchDirectory, address: str | None) -> AbstractAsyn
         return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors())
     from acp_launch.batch.local import LocalEngine
 
-    return LocalEngine(directory)
+    return LocalEngine(directory, trust=trust)
 
 
 def take_signals(submitter: "Submitter") -> None:
@@ -231,8 +251,10 @@ class Submitter:
         jitter: Callable[[], float] = draw_jitter,
     ) -> None:
         self._directory, self._engine, self._show, self._wall = directory, engine, show, wall
-        self._limits = directory.batch.limits
-        self._schedule = Schedule(directory.batch, self._limits.jobs or count_processors(), jitter)
+        batch, self._limits = directory.batch, directory.batch.limits
+        self._schedule = Schedule(
+            batch.items, self._limits, batch.retry, self._limits.jobs or count_processors(), jitter
+        )
         self._tally = Tally(directory, len(items), self._schedule)
         self._chosen = {item.id for item in items}
         self._due: dict[str, int] = {}  # the number of the attempt that is due, by item

@@ -15,7 +15,7 @@ from acp_launch.batch.progress import Events
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.submit import RunOptions, Submitter, cancel_batch, check_options, run_batch, show_status
 from acp_launch.errors import LaunchError, UsageError
-from tests.batch.made import RETRY, account, begin_without_end, make_batch, make_directory, record
+from tests.batch.made import RETRY, account, begin_without_end, make_directory, record
 
 NOW = 1_000_000.0  # Unix seconds
 Story = tuple[float, Outcome | Exception | None, dict[str, Any]]  # seconds, what happens, members of the record
@@ -27,7 +27,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        select = self._selector.select
+        select = self._selector.select  # type: ignore[attr-defined]
 
         def jump(timeout: float | None) -> Any:
             events = select(0)
@@ -36,7 +36,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
                 self.now += timeout
             return events
 
-        self._selector.select = jump
+        self._selector.select = jump  # type: ignore[attr-defined]
 
     def time(self) -> float:
         return self.now
@@ -106,7 +106,7 @@ class Run:
         during: Callable[["Run"], None] = lambda run: None,
         only: tuple[str, ...] = (),
     ) -> None:
-        self.directory = make_directory(place, make_batch(ids, limits, retry))
+        self.directory = make_directory(place, ids, limits, retry)
         prepare(self.directory)
         self.chosen = [self.directory.find_item(id) for id in only] or list(self.directory.batch.items)
         self.during = during
@@ -360,7 +360,7 @@ def test_events_tell_the_story_in_order(tmp_path: Path, capsys: pytest.CaptureFi
         "type": "batch",
         "time": "",
         "directory": str(tmp_path),
-        "name": "made",
+        "name": "nightly",
         "items": 1,
     }
     assert started["item"] == "a" and started["attempt"] == 1 and started["pid"] > 0
@@ -405,7 +405,7 @@ def test_options_override_the_limits_of_the_file() -> None:
 
 
 def test_an_unknown_item_is_refused(tmp_path: Path) -> None:
-    make_directory(tmp_path, make_batch(["alpha"]))
+    make_directory(tmp_path, ["alpha"])
     with pytest.raises(LaunchError, match='no item "alpah"; did you mean "alpha"'):
         run_batch(RunOptions(resume=tmp_path, only=("alpah",)))
 
@@ -421,7 +421,7 @@ def test_a_directory_without_a_batch_is_refused(tmp_path: Path) -> None:
 def test_a_resumed_batch_makes_its_results_again_and_forgets_the_cancel_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory = make_directory(tmp_path, make_batch(["a"]))
+    directory = make_directory(tmp_path, ["a"])
     record(directory, "a", 1, "passed")
     directory.cancel()
     assert run_batch(RunOptions(resume=tmp_path)) == 0
@@ -431,20 +431,21 @@ def test_a_resumed_batch_makes_its_results_again_and_forgets_the_cancel_file(
 
 
 def test_a_dry_run_lists_what_is_due(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = make_directory(tmp_path, make_batch(["a", "b"]))
+    directory = make_directory(tmp_path, ["a", "b"])
     record(directory, "a", 1, "passed")
     assert run_batch(RunOptions(resume=tmp_path, dry_run=True)) == 0
     assert capsys.readouterr().out == "b\n"
 
 
 def test_again_opens_done_items_of_that_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = make_directory(tmp_path, make_batch(["a", "b", "c"]))
+    directory = make_directory(tmp_path, ["a", "b", "c"])
     for id, outcome in (("a", "failed"), ("b", "passed"), ("c", "failed")):
         record(directory, id, 1, outcome)  # type: ignore[arg-type]
-    options = RunOptions(resume=tmp_path, again=("failed",), only=("a", "b"))
-    assert [item.id for item in submit._choose_items(directory, options)] == ["a", "b"]
+    assert run_batch(RunOptions(resume=tmp_path, again=("failed",), only=("a", "b"), dry_run=True)) == 0
+    assert capsys.readouterr().out == "a\n"
+    submit._reopen_items(directory, directory.batch.items[:2], ("failed",))
     assert [directory.judge(id).attempt for id in "abc"] == [2, 0, 0]
-    submit._choose_items(directory, RunOptions(resume=tmp_path, again=("empty",)))
+    submit._reopen_items(directory, directory.batch.items, ("empty",))
     assert capsys.readouterr().err == "acp-launch: no done item has the outcome empty\n"
 
 
@@ -452,7 +453,7 @@ def test_again_opens_done_items_of_that_outcome(tmp_path: Path, capsys: pytest.C
 
 
 def test_status_counts_what_is_done_runs_and_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = make_directory(tmp_path, make_batch(["a", "b", "c", "d"], retry=RETRY))
+    directory = make_directory(tmp_path, ["a", "b", "c", "d"], retry=RETRY)
     record(directory, "a", 1, "passed")
     record(directory, "b", 1, "agent_died")
     begin_without_end(directory, "c", 1)
@@ -465,7 +466,7 @@ def test_status_counts_what_is_done_runs_and_is_lost(tmp_path: Path, capsys: pyt
         assert show_status(tmp_path, as_json=False) == 0
     assert told == {
         "directory": str(tmp_path),
-        "name": "made",
+        "name": "nightly",
         "items": 4,
         "counts": {"passed": 1},
         "due": 3,
@@ -474,14 +475,14 @@ def test_status_counts_what_is_done_runs_and_is_lost(tmp_path: Path, capsys: pyt
     }
     assert (running["item"], running["attempt"]) == ("b", 2)
     assert capsys.readouterr().out == (
-        "made: 1 passed, 3 due\n2 attempts ended without a record\n"
+        "nightly: 1 passed, 3 due\n2 attempts ended without a record\n"
         f"b: attempt 2, pid {running['pid']} on {running['host']} since {running['since']}\n"
     )
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
 
 
 def test_cancel_makes_the_file_and_prints_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = make_directory(tmp_path, make_batch(["a", "b"]))
+    directory = make_directory(tmp_path, ["a", "b"])
     with directory.lock("a"):
         assert cancel_batch(tmp_path) == 0
     told = capsys.readouterr()
