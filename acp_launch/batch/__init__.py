@@ -9,8 +9,10 @@
     item         one attempt: its directory, `run`, the check, the patch, the record
     outcome      what the events of a run mean
     worktree     git: directories for attempts, and patches
+    checking     the check of an item
     engine       what carries out attempts; `local` and `cluster` are engines
-    submit       which item starts when: jobs, accounts, retries, limits
+    schedule     which item starts when: jobs, accounts, pauses
+    submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
     figures      what the records say together
     report       text, Markdown and JUnit; `page` is HTML, `traces` is OTLP
