@@ -160,8 +160,7 @@ def open_batch(directory: Path) -> BatchDirectory:
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
     if not (path / BATCH).is_file():
-        fix = f"give one that {ours('batch', 'prepare', 'FILE')} has printed"
-        raise UsageError(f"{directory} holds no batch", fix=fix)
+        raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
     return BatchDirectory(path, _read(path / BATCH, Batch))
 
 
