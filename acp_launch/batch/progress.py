@@ -7,7 +7,7 @@ What runs is read from the directory (`started.json`, the end of `events.ndjson`
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
@@ -61,7 +61,7 @@ class Tally:
         self.outcomes: Counter[str] = Counter()  # of done items
         self.abandoned = 0  # items that have no record after several starts
         self.running: dict[str, Attempt] = {}
-        self.spent: Counter[str] = Counter()  # known cost by currency, of all records of the directory
+        self.spent: defaultdict[str, float] = defaultdict(float)  # known cost by currency, of all records of the directory
         self.lengths: list[float] = []  # seconds of attempts that ended here
 
     @property

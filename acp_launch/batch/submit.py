@@ -327,7 +327,7 @@ class Submitter:
         self._read[item.id] = len(verdicts)
         for verdict in fresh:
             if verdict.cost:
-                self._tally.spent[verdict.cost.currency] += verdict.cost.amount  # type: ignore[assignment]
+                self._tally.spent[verdict.cost.currency] += verdict.cost.amount
         self._due[item.id] = standing.attempt
         if standing.last and standing.is_done:
             self._failures += standing.last.outcome != "passed"
