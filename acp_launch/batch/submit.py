@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.batch.engine import Engine, EngineGone
-from acp_launch.batch.model import Item, Limits, Outcome, Standing, Verdict
+from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, make_show, show_cost, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BatchDirectory, open_batch
@@ -326,6 +326,8 @@ class Submitter:
         fresh = verdicts[self._read[item.id] :]
         self._read[item.id] = len(verdicts)
         for verdict in fresh:
+            if verdict.outcome not in UNCOUNTED:
+                self._tally.lengths.append(verdict.seconds)
             if verdict.cost:
                 self._tally.spent[verdict.cost.currency] += verdict.cost.amount
         self._due[item.id] = standing.attempt
@@ -366,7 +368,6 @@ class Submitter:
         verdict = fresh[-1] if fresh else None
         again = pause = None
         if verdict:
-            self._tally.lengths.append(verdict.seconds)
             pause = self._mind_rate_limit(attempt, verdict)
             if verdict.outcome == "cancelled" and self._directory.is_cancelled():
                 self._stop(CANCELLED, "cancelled")
