@@ -76,7 +76,7 @@ class Tally:
         """Estimate the seconds to the end from the attempts so far; infinite without any."""
         if not self.lengths:
             return inf
-        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.jobs)
+        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.most)
         return rounds * sum(self.lengths) / len(self.lengths)
 
 
@@ -197,6 +197,7 @@ class Table(Lines):
 
         self._console = Console(highlight=False)
         self._region = Region(self._console)
+        self._is_drawn = False
         self._calls: dict[str, tuple[int, str]] = {}  # by item: the size of its events, and the last tool call
 
     def end_attempt(self, ended: Ended) -> None:
@@ -207,12 +208,17 @@ class Table(Lines):
     def look(self, now: float) -> None:
         from rich.console import Group
 
+        self._is_drawn = True
         self._region.show(Group(*self._draw(now)))
 
     def close(self) -> None:
         self._region.close()
+        self._is_drawn = False
 
     def _put(self, text: str) -> None:
+        if not self._is_drawn:  # the terminal wraps it: a command can be copied
+            super()._put(text)
+            return
         from rich.text import Text
 
         self._region.print(Text(harmless_line(text)))
@@ -243,8 +249,9 @@ class Table(Lines):
         except OSError:
             return ""
         if now != size:
-            self._calls[id] = (now, find_tool_call(file) or title)
-        return self._calls[id][1]
+            title = find_tool_call(file) or title
+            self._calls[id] = (now, title)
+        return title
 
 
 def make_show(output: str) -> Show:
@@ -281,7 +288,9 @@ def _read_title(line: bytes) -> str:
 
 def explain(record: Record) -> str:
     """Return why an attempt did not pass, as far as its record says more than its outcome."""
-    if record.error:
+    if record.outcome == "cancelled":
+        text = ""
+    elif record.error:
         text = record.error.message
     elif record.denied:
         text = record.denied
