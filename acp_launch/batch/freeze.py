@@ -31,8 +31,7 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.problem import KeyPath, Problem, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
 from acp_launch.profile.load import Loaded, load
-from acp_launch.profile.lockfile import trusted as locked
-from acp_launch.profile.trust import content, digest
+from acp_launch.profile.trust import digest_content
 from acp_launch.profile.values import templates
 from acp_launch.secret.reference import VariableReference, parse, place
 from acp_launch.settings.model import Settings
@@ -139,7 +138,7 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
         file=str(found.file),
         directory=str(found.file.parent),
         profiles={
-            name: FrozenProfile(called=loaded.found.called, file=str(loaded.found.file), digest=digest_profile(loaded))
+            name: FrozenProfile(called=name, file=str(loaded.found.file), digest=digest_content(loaded))
             for name, loaded in found.profiles.items()
         },
         items=found.items,
@@ -149,11 +148,6 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
         limits=said.limits,
         retry=said.retry,
     )
-
-
-def digest_profile(loaded: Loaded) -> str:
-    """Return the SHA-256 of all files of a profile as they are merged, and of what the lock file says of it."""
-    return digest("", content({**loaded.merged, **locked(loaded.lock)}))
 
 
 def load_profile(name: str, directory: Path, settings: Settings) -> Loaded:
@@ -281,7 +275,7 @@ def _resolve_bases(
         fault = None if is_remote else _refuse_repository(repo, isolation)
         if fault is None and isolation.kind == "none":
             with suppress(StateError):  # the commit is only for the record
-                commit = look_up(repo, "HEAD")
+                commit = look_up(repo, "HEAD") if repository_of(Path(repo)) else None
         elif fault is None and (commit := look_up(repo, ref)) is None:
             what = f'the repository of the task "{task.id}" has no commit "{ref}"'  # an address may hold a credential
             fault = what, "write a branch, a tag or a commit that it has, or fetch it"
