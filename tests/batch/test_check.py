@@ -12,6 +12,7 @@ from acp_launch.batch import check as checking
 from acp_launch.batch.check import CheckedBatch, check, fill_in, name_profile, write_part
 from acp_launch.batch.model import Limits, Retry
 from acp_launch.batch.store import ID
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 
 HEAD = "version: 1\nprofiles: [demo]\n"
@@ -71,10 +72,10 @@ def test_a_file_of_numbers_and_lists_is_built() -> None:
     file = read(HEAD + TASK + text).file
     assert file is not None
     assert isinstance(file.limits, Limits)
-    assert (file.limits.jobs, file.limits.timeout, file.limits.failures) == (4, 1800, 20)
+    assert (file.limits.jobs, file.limits.timeout, file.limits.failures) == (4, Duration(1800), 20)
     assert file.limits.cost == {"USD": 50, "EUR": 0.5}
     assert isinstance(file.retry, Retry)
-    assert (file.retry.attempts, file.retry.on, file.retry.backoff.initial) == (2, ("timed_out",), 30)
+    assert (file.retry.attempts, list(file.retry.on), file.retry.backoff.initial) == (2, ["timed_out"], Duration(30))
 
 
 def test_the_template_is_filled_in_once_and_a_prompt_of_a_task_not_at_all() -> None:

@@ -14,6 +14,7 @@ from acp_launch.batch import freeze as freezing
 from acp_launch.batch.freeze import freeze, plan_batch
 from acp_launch.batch.store import open_batch
 from acp_launch.cli.planning import resolved_from
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, StateError, UsageError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
@@ -78,8 +79,8 @@ def test_a_frozen_batch_is_written_whole(write: Write, tmp_path: Path) -> None:
         ("b.demo.x", 1, {"model": "x"}, str(project)),
     ]
     assert batch.check is not None
-    assert (batch.check.command, batch.check.timeout) == (("pytest", "-q"), 600)
-    assert (batch.approve, batch.limits.timeout, batch.retry) == ("reads", 1800, None)
+    assert (list(batch.check.command), batch.check.timeout) == (["pytest", "-q"], Duration(600))
+    assert (batch.approve, batch.limits.timeout, batch.retry) == ("reads", Duration(1800), None)
     assert len(batch.profiles["demo"].digest) == 64
     assert stat.S_IMODE(frozen.path.stat().st_mode) == 0o700
     assert frozen.path.parent == project / ".acp-launch" / "batches"
@@ -214,7 +215,7 @@ def test_a_worktree_needs_the_root_of_a_repository_and_a_commit(write: Write, tm
 
 
 LEADING = """version: 1
-agent: {command: "${project}/agent", args: ["${project}/a.py"], env: {A: "x${project}", B: "${workdir}"}}
+agent: {command: "${project}/agent", args: ["${project}/a.py"], env: {A: "x${project}", cwd: x}}
 workspace: {cwd: ., additional_directories: [lib, "${home}"]}
 permissions: {rules: [{deny: {path: "**/.env"}}, {allow: {path: "${workdir}/src/**"}}]}
 mcp_servers:
@@ -232,7 +233,7 @@ def test_what_leads_an_item_to_the_checkout_is_refused_where_it_has_a_tree(write
         ".acp-launch/p.yaml:2:45: agent.args[0]: ${project} is " + checkout,
         ".acp-launch/p.yaml:2:76: agent.env.A: ${project} is " + checkout,
         '.acp-launch/p.yaml:3:46: workspace.additional_directories[0]: "lib" lies in ' + checkout + "/lib",
-        '.acp-launch/p.yaml:4:37: permissions.rules[0].deny.path[0]: "**/.env" lies in ' + checkout + "/**/.env",
+        '.acp-launch/p.yaml:4:37: permissions.rules[0].deny.path: "**/.env" lies in ' + checkout + "/**/.env",
         '.acp-launch/p.yaml:6:29: mcp_servers.s.cwd: "sub" lies in ' + checkout + "/sub",
     ]
 
