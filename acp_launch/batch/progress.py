@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from acp_launch.batch.model import Item, Record, Started, Verdict
+from acp_launch.batch.figures import explain
+from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
 from acp_launch.batch.store import RESULT, BatchDirectory
 from acp_launch.console import stdout
@@ -76,7 +77,7 @@ class Tally:
         """Estimate the seconds to the end from the attempts so far; infinite without any."""
         if not self.lengths:
             return inf
-        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.most)
+        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.jobs)
         return rounds * sum(self.lengths) / len(self.lengths)
 
 
@@ -181,7 +182,7 @@ class Lines:
             return f"{attempt.item.id}: no record, `batch item` exited with {ended.exit_code}{note}{again}"
         why = ""
         if verdict.outcome != "passed":
-            why = explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt))
+            why = stdout.fit(explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt)), LONGEST)
         return f"{attempt.item.id}: {verdict.outcome} in {round_seconds(verdict.seconds)}{why and f': {why}'}{again}"
 
 
@@ -197,7 +198,6 @@ class Table(Lines):
 
         self._console = Console(highlight=False)
         self._region = Region(self._console)
-        self._is_drawn = False
         self._calls: dict[str, tuple[int, str]] = {}  # by item: the size of its events, and the last tool call
 
     def end_attempt(self, ended: Ended) -> None:
@@ -208,17 +208,12 @@ class Table(Lines):
     def look(self, now: float) -> None:
         from rich.console import Group
 
-        self._is_drawn = True
         self._region.show(Group(*self._draw(now)))
 
     def close(self) -> None:
         self._region.close()
-        self._is_drawn = False
 
     def _put(self, text: str) -> None:
-        if not self._is_drawn:  # the terminal wraps it: a command can be copied
-            super()._put(text)
-            return
         from rich.text import Text
 
         self._region.print(Text(harmless_line(text)))
@@ -249,9 +244,8 @@ class Table(Lines):
         except OSError:
             return ""
         if now != size:
-            title = find_tool_call(file) or title
-            self._calls[id] = (now, title)
-        return title
+            self._calls[id] = (now, find_tool_call(file) or title)
+        return self._calls[id][1]
 
 
 def make_show(output: str) -> Show:
@@ -284,22 +278,6 @@ def _read_title(line: bytes) -> str:
     except (msgspec.MsgspecError, ValueError, LookupError, TypeError, RecursionError):  # cut, or of another shape
         return ""
     return " ".join(title.split()) if isinstance(title, str) else ""
-
-
-def explain(record: Record) -> str:
-    """Return why an attempt did not pass, as far as its record says more than its outcome."""
-    if record.outcome == "cancelled":
-        text = ""
-    elif record.error:
-        text = record.error.message
-    elif record.denied:
-        text = record.denied
-    elif record.outcome == "failed" and record.check:
-        code = record.check.exit_code
-        text = "the check took too long" if code is None else f"the check exited with {code}"
-    else:
-        text = ""
-    return stdout.fit(" ".join(text.split()), LONGEST)
 
 
 def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:
