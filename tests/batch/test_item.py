@@ -31,7 +31,7 @@ from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record
-from tests.cli.launcher import SERVERS, Ended, Launcher, command, left_by_guards
+from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
 from tests.patience import PATIENCE
 
 SERVER = [sys.executable, "-I", "-S", str(SERVERS / "polite.py")]
@@ -41,7 +41,8 @@ COSTS = """
 import os
 def prompt(request):
     session = script.session_of(request)
-    script.update(session, "usage_update", used=1, size=9, cost={"amount": float(os.environ["COST"]), "currency": "USD"})
+    cost = {"amount": float(os.environ["COST"]), "currency": "USD"}
+    script.update(session, "usage_update", used=1, size=9, cost=cost)
     script.say(session, "paid")
     script.end(request, "max_tokens")
 def initialize(request):
@@ -49,6 +50,14 @@ def initialize(request):
 def load(request):
     script.answer(request, {})
 script.serve({"initialize": initialize, "session/prompt": prompt, "session/load": load})
+"""
+TELLS = """
+import os
+def prompt(request):
+    script.say(script.session_of(request), os.environ["TOLD"])
+    script.complain(os.environ["TOLD"])
+    script.end(request)
+script.serve({"session/prompt": prompt})
 """
 WRITES = """
 from pathlib import Path
@@ -135,7 +144,7 @@ def test_an_item_that_passes_is_recorded_and_then_done(launch: Launcher) -> None
         (("crasher", "initialize", "SIGKILL"), "agent_died", 4),
         (("silent_turn",), "timed_out", 124),
         (("asker", "refuse-stop"), "denied", 10),
-        (("malformed",), "agent_died", 5),
+        (("liar", "version", "9"), "agent_died", 5),
     ],
     ids=str,
 )
@@ -215,7 +224,7 @@ def test_options_of_the_batch_reach_the_run(launch: Launcher) -> None:
     launch.profile("asker", "allow_once")
     batch = freeze(launch, approve="all", item={"prompt": "one\n\n${task.id} -- two", "matrix": {}})
     done = attempt(launch, batch)
-    assert (done.code, made(batch).answer) == (0, "allow_once-0")
+    assert (done.code, made(batch).answer) == (0, "outcomes: allow_once-0")
     (said,) = done.params("session/prompt")["prompt"]
     assert said["text"] == "one\n\n${task.id} -- two"
 
@@ -346,8 +355,8 @@ def test_cancelling_the_batch_cancels_the_run(launch: Launcher) -> None:
 def test_a_signal_that_is_ignored_by_inheritance_does_not_keep_a_run_from_being_cancelled(launch: Launcher) -> None:
     launch.profile("cancellable")
     batch = freeze(launch)
-    words = command("batch", "item", str(batch.path), ID)
-    with launch.start(prefix=["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *words]) as running:
+    prefix = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
+    with launch.start("batch", "item", str(batch.path), ID, prefix=prefix) as running:
         running.hears("session/prompt")
         batch.cancel()
         done = running.end()
@@ -391,8 +400,7 @@ def test_an_item_ends_with_the_caller_that_has_its_lifeline(launch: Launcher) ->
     launch.profile("cancellable")
     batch = freeze(launch)
     theirs, ours = os.pipe()
-    words = command("batch", "item", str(batch.path), ID, "--lifeline", "0")
-    with launch.start(prefix=words, stdin=theirs) as running:
+    with launch.start("batch", "item", str(batch.path), ID, "--lifeline", "0", stdin=theirs, apart=True) as running:
         os.close(theirs)
         running.hears("session/prompt")
         os.close(ours)
@@ -529,12 +537,7 @@ def test_a_tree_is_kept_as_the_batch_says(launch: Launcher, keep: Any, check: st
 
 
 def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher) -> None:
-    launch.scripted(
-        "import shutil\n"
-        + WRITES.replace(
-            'Path("made.txt")', 'shutil.rmtree(".git", True) or Path(".git").unlink(True) or Path("made.txt")'
-        )
-    )
+    launch.scripted(WRITES.replace("    Path", '    Path(".git").unlink()\n    Path', 1))
     batch = isolated(launch, isolation={"keep": "never"})
     done = attempt(launch, batch)
     tree = batch.path / "trees" / ID
@@ -562,7 +565,7 @@ def test_a_tree_that_cannot_be_made_is_a_setup_that_failed(launch: Launcher) -> 
 
 
 def test_a_retry_can_continue_the_session_and_counts_the_cost_that_it_added(launch: Launcher) -> None:
-    launch.scripted(COSTS.replace("import os\n", "import os\n", 1))
+    launch.scripted(COSTS)
     batch = freeze(launch, retry=Retry(attempts=2, on=("limited",), session="continue"))
     first = attempt(launch, batch, COST="0.25")
     second = attempt(launch, batch, COST="0.75")
@@ -579,15 +582,7 @@ def test_a_retry_can_continue_the_session_and_counts_the_cost_that_it_added(laun
 def test_a_secret_is_in_no_file_of_an_attempt(launch: Launcher) -> None:
     """The agent says it and complains of it; the check shows its whole environment."""
     canary = "canary-of-the-agent-Ag3nTAg3nT"
-    launch.scripted(
-        "import os\n"
-        "def prompt(request):\n"
-        "    script.say(script.session_of(request), os.environ['TOLD'])\n"
-        "    script.complain(os.environ['TOLD'])\n"
-        "    script.refuse(request, -32603, os.environ['TOLD'], told=os.environ['TOLD']) if sys.argv[1:] else script.end(request)\n"
-        "script.serve({'session/prompt': prompt})\n",
-        env={"TOLD": "${secret:told}"},
-    )
+    launch.scripted(TELLS, env={"TOLD": "${secret:told}"})
     batch = freeze(launch, check=checked("env"))
     assert attempt(launch, batch, ACP_LAUNCH_SECRET_TOLD=canary).code == 0
     assert made(batch).files == (ANSWER, CHECK, EVENTS, STDERR)
@@ -602,7 +597,7 @@ def test_a_directory_that_cannot_be_written_is_a_clear_error(launch: Launcher) -
     (batch.path / "items").write_text("a file")
     done = attempt(launch, batch)
     assert (done.code, done.heard) == (3, [])
-    assert done.err == f"acp-launch: cannot write {batch.path / 'items' / ID}: Not a directory\n"
+    assert done.err == f"acp-launch: cannot write {batch.path / 'items'}: File exists\n"
 
 
 def test_an_attempt_whose_record_cannot_be_written_has_none(launch: Launcher) -> None:
