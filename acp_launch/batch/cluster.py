@@ -21,7 +21,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from acp_launch import __version__
-from acp_launch.batch.engine import COMMAND, EngineGone
+from acp_launch.batch.engine import COMMAND as COMMAND
+from acp_launch.batch.engine import EngineGone
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.private import create, make_private
