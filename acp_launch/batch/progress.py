@@ -61,9 +61,7 @@ class Tally:
         self.outcomes: Counter[str] = Counter()  # of done items
         self.abandoned = 0  # items that have no record after several starts
         self.running: dict[str, Attempt] = {}
-        self.spent: defaultdict[str, float] = defaultdict(
-            float
-        )  # known cost by currency, of all records
+        self.spent: defaultdict[str, float] = defaultdict(float)  # known cost by currency, of all records
         self.lengths: list[float] = []  # seconds of attempts that have ended
 
     @property
