@@ -1,8 +1,8 @@
 """
 The Dask engine: attempts are carried out by workers of a cluster, each by `batch item` on the worker's host.
 
-Workers get a directory, an id and an attempt number, the token of this submitter, and an account with its jobs. Profile,
-prompt and secrets are read on the worker's host, and what comes back is an exit code: all else is in the directory.
+Workers get a directory, an id and an attempt number, a token of this submitter, and an account with its jobs. Profile,
+prompt and secrets are read on the worker's host, and what comes back is an exit code; all else is in the directory.
 
 `read_address` and `DaskEngine` are the submitter's; `carry_out` and what it calls run on workers. Those must not raise:
 Dask writes exceptions to its logs and pages.
@@ -18,7 +18,8 @@ from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
 
 from acp_launch import __version__
 from acp_launch.batch.engine import EngineGone
@@ -30,7 +31,7 @@ from acp_launch.settings.address import LOOPBACK
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from distributed import Client, Future, LocalCluster, Security
+    from distributed import Future, Security
 
 ANSWER = stretch(10.0)  # seconds for a scheduler, and for its workers, to answer
 ENDING = stretch(20.0)  # seconds for attempts to end after they were cancelled
@@ -99,12 +100,13 @@ class DaskEngine:
             self.end_now()
         await asyncio.gather(*self._telling)
         await self._stack.aclose()
-        deadline = asyncio.get_running_loop().time() + AT_ONCE
-        while self._is_running() and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(LOOK)
+        await asyncio.to_thread(self._wait_for_items)
 
-    def _is_running(self) -> bool:
-        return any(self._batch.is_running(item) for item in self._unanswered)
+    def _wait_for_items(self) -> None:
+        deadline = monotonic() + AT_ONCE
+        for item in self._unanswered:
+            with suppress(TimeoutError), self._batch.lock(item, deadline - monotonic()):
+                pass
 
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
         """See `Engine.submit`. An attempt whose worker dies begins again on another one."""
@@ -122,11 +124,11 @@ class DaskEngine:
             self._unanswered.discard(item)
         return answer
 
-    async def _result_of(self, future: "Future") -> int | str:
+    async def _result_of(self, future: "Future[int | str]") -> int | str:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        result = asyncio.ensure_future(future.result())
+        result: asyncio.Task[int | str] = asyncio.create_task(future.result())
         await asyncio.wait((result, self._given_up), return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
             result.cancel()
@@ -179,13 +181,13 @@ class DaskEngine:
         create(file, __version__.encode())
         self._stack.callback(file.unlink, missing_ok=True)
         security = Security() if self._address else Security.temporary()
-        if self._address.startswith(("tls", "wss")) and not (security.tls_ca_file and security.tls_client_cert):
+        if self._address.startswith(("tls", "wss")) and not security.get_connection_args("client")["ssl_context"]:
             fix = "set distributed.comm.tls: ca-file, client.cert and client.key in ~/.config/dask/distributed.yaml"
             raise UsageError(f"--engine: Dask has no keys for {self._address}", fix=fix)
         address = self._address or await self._start_cluster(security)
         try:
             client = Client(address, security=security, timeout=ANSWER, asynchronous=True, set_as_default=False)
-            self._stack.push_async_callback(close, client)
+            self._stack.push_async_callback(_close, client)
             self._client = await asyncio.wait_for(client, ANSWER)
             faults = await self._find_faults()
         except (OSError, TimeoutError):
@@ -200,7 +202,7 @@ class DaskEngine:
         from distributed import LocalCluster
 
         # Without pages; and agents must not inherit Dask's OMP_NUM_THREADS=1.
-        pages = {f"distributed.{kind}.http.routes": [] for kind in ("scheduler", "worker")}
+        pages: dict[str, list[str]] = {f"distributed.{kind}.http.routes": [] for kind in ("scheduler", "worker")}
         self._stack.enter_context(config.set(pages | {"distributed.nanny.pre-spawn-environ": {}}))
         cluster = LocalCluster(
             n_workers=1,
@@ -210,12 +212,13 @@ class DaskEngine:
             protocol="tls://",
             security=security,
             dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else 8787
             memory_limit=None,
             silence_logs=50,  # critical
-            preload=[__name__],
+            preload=[__name__, *config.get("distributed.worker.preload")],
             asynchronous=True,
         )
-        self._stack.push_async_callback(close, cluster)
+        self._stack.push_async_callback(_close, cluster)
         await cluster
         return cluster.scheduler_address
 
@@ -227,7 +230,7 @@ class DaskEngine:
         return [f"worker {worker} {_describe(answer)}" for worker, answer in sorted(answers.items()) if answer]
 
 
-async def close(part: "Client | LocalCluster") -> None:
+async def _close(part: Any) -> None:
     """Close a client or a cluster within a limit, also if its other side is gone."""
     with suppress(OSError, TimeoutError):
         await asyncio.wait_for(part.close(), ANSWER)
