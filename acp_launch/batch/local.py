@@ -9,12 +9,11 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from acp_launch.batch.engine import EngineGone
+from acp_launch.batch.engine import COMMAND, EngineGone
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.private import make_private
 
@@ -74,13 +73,12 @@ class LocalEngine:
     def _start(self, item: str, attempt: int) -> Running:
         log = self._directory.log_of(item, attempt)
         make_private(log.parent)
-        words = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
         rest = ("batch", "item", str(self._directory.path), item, "--attempt", str(attempt), *["--trust"] * self._trust)
         reading, writing = os.pipe()
         try:
             with open(log, "wb", opener=_open_private) as output:
                 process = subprocess.Popen(
-                    (*words, *rest, "--lifeline", str(reading)),
+                    (*COMMAND, *rest, "--lifeline", str(reading)),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -8,10 +8,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -81,25 +81,53 @@ class Tally:
         return rounds * sum(self.lengths) / len(self.lengths)
 
 
-class Show(Protocol):
-    """Shows a running batch. `every` is how often `look` is called, in seconds."""
-
-    every: float
-
-    def begin(self, tally: Tally) -> None: ...
-    def started(self, attempt: Attempt, started: Started) -> None: ...
-    def end_attempt(self, ended: Ended) -> None: ...
-    def pause(self, lane: Lane, seconds: float, reason: str) -> None: ...
-    def reach(self, limit: Mapping[str, object]) -> None: ...
-    def look(self, now: float) -> None: ...
-    def close(self) -> None: ...
-    def end(self, exit_code: int, advice: list[str]) -> None: ...
-
-
-class Events:
-    """Writes events (`--output json`)."""
+class Lines:
+    """Writes a line for each ended attempt. `every` is how often `look` is called, in seconds."""
 
     every = 1.0
+
+    def begin(self, tally: Tally) -> None:
+        self._tally = tally
+        self._put(str(tally.directory.path))
+
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None: ...
+
+    def end_attempt(self, ended: Ended) -> None:
+        self._put(self._describe(ended))
+
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        what = "account" if lane.account else "profile"
+        self._put(f"{what} {lane.name} pauses for {round_seconds(length)}: {reason}")
+
+    def reach(self, limit: Mapping[str, object]) -> None: ...
+
+    def look(self, now: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
+        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
+            self._put(line)
+
+    def _put(self, text: str) -> None:
+        stdout.line(harmless_line(text))
+        sys.stdout.flush()
+
+    def _describe(self, ended: Ended) -> str:
+        id, verdict = ended.attempt.item.id, ended.verdict
+        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
+        if verdict is None:
+            what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
+        else:
+            what, why = f"{verdict.outcome} in {round_seconds(verdict.seconds)}", ""
+            if verdict.outcome not in ("passed", "cancelled"):
+                why = explain(self._tally.directory.read_record(id, verdict.attempt))
+        why = stdout.fit(" ".join(why.split()), LONGEST)
+        return f"{id}: {what}{why and f': {why}'}{again}"
+
+
+class Events(Lines):
+    """Writes events (`--output json`)."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -109,7 +137,7 @@ class Events:
         batch = tally.directory.batch
         self._emit("batch", {"directory": str(tally.directory.path), "name": batch.name, "items": tally.items})
 
-    def started(self, attempt: Attempt, started: Started) -> None:
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None:
         members = {"item": attempt.item.id, "attempt": attempt.number, "pid": started.pid, "host": started.host}
         self._emit("started", members)
 
@@ -122,68 +150,19 @@ class Events:
         file = self._tally.directory.directory_of(attempt.item.id, ended.verdict.attempt) / RESULT
         self._emit("ended", {}, file.read_text())
 
-    def pause(self, lane: Lane, seconds: float, reason: str) -> None:
-        self._emit("paused", {"account": lane.name, "seconds": round(seconds, 3), "reason": reason})
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        self._emit("paused", {"account": lane.name, "seconds": round(length, 3), "reason": reason})
 
     def reach(self, limit: Mapping[str, object]) -> None:
         self._emit("budget", limit)
 
-    def look(self, now: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def end(self, exit_code: int, advice: list[str]) -> None:
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
         self._emit("end", {"counts": self._tally.counts(), "exitCode": exit_code})
 
     def _emit(self, type: str, members: Mapping[str, object], record: str = "") -> None:
         head = msgspec.json.encode({"type": type, "time": format_time(self._clock()), **members}).decode()
         stdout.line(visible(f"{head[:-1]},{record.strip()[1:]}" if record else head))
         sys.stdout.flush()
-
-
-class Lines:
-    """Writes a line for each ended attempt."""
-
-    every = 1.0
-
-    def begin(self, tally: Tally) -> None:
-        self._tally = tally
-        self._put(str(tally.directory.path))
-
-    def started(self, attempt: Attempt, started: Started) -> None: ...
-
-    def end_attempt(self, ended: Ended) -> None:
-        self._put(self._describe(ended))
-
-    def pause(self, lane: Lane, length: float, reason: str) -> None:
-        self._put(
-            f"{'account' if lane.account else 'profile'} {lane.name} pauses for {round_seconds(length)}: {reason}"
-        )
-
-    def reach(self, limit: Mapping[str, object]) -> None: ...
-
-    def look(self, now: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def end(self, exit_code: int, advice: list[str]) -> None:
-        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
-            self._put(line)
-
-    def _put(self, text: str) -> None:
-        stdout.line(harmless_line(text))
-        sys.stdout.flush()
-
-    def _describe(self, ended: Ended) -> str:
-        attempt, verdict = ended.attempt, ended.verdict
-        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
-        if verdict is None:
-            note = f": {ended.note}" if ended.note else ""
-            return f"{attempt.item.id}: no record, `batch item` exited with {ended.exit_code}{note}{again}"
-        why = ""
-        if verdict.outcome != "passed":
-            why = stdout.fit(explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt)), LONGEST)
-        return f"{attempt.item.id}: {verdict.outcome} in {round_seconds(verdict.seconds)}{why and f': {why}'}{again}"
 
 
 class Table(Lines):
@@ -248,7 +227,7 @@ class Table(Lines):
         return self._calls[id][1]
 
 
-def make_show(output: str) -> Show:
+def make_show(output: str) -> Lines:
     """Return what shows a batch, by `--output`."""
     if output == "json":
         return Events()

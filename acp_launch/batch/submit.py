@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from acp_launch import leave
 from acp_launch.batch.engine import Engine, EngineGone
 from acp_launch.batch.model import Item, Limits, Outcome, Standing, Verdict
-from acp_launch.batch.progress import Attempt, Ended, Show, Tally, make_show, show_cost, show_counts
+from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, make_show, show_cost, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
@@ -83,7 +83,7 @@ def run_batch(options: RunOptions) -> int:
 
 
 async def _submit(
-    directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Show, *, trust: bool
+    directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Lines, *, trust: bool
 ) -> int:
     async with _make_engine(directory, address, trust) as opened:
         submitter = Submitter(directory, items, opened, show)
@@ -245,7 +245,7 @@ class Submitter:
         directory: BatchDirectory,
         items: Sequence[Item],
         engine: Engine,
-        show: Show,
+        show: Lines,
         *,
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = draw_jitter,
@@ -473,7 +473,7 @@ class Submitter:
         started = self._directory.read_started(attempt.item.id, attempt.number)
         if started and started != attempt.before:
             del self._unannounced[attempt.item.id]
-            self._show.started(attempt, started)
+            self._show.begin_attempt(attempt, started)
 
 
 def count_processors() -> int:
