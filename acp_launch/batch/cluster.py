@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from acp_launch import __version__
 from acp_launch.batch.engine import EngineGone
@@ -128,7 +128,7 @@ class DaskEngine:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        result: asyncio.Task[int | str] = asyncio.create_task(future.result())
+        result: asyncio.Task[int | str] = asyncio.ensure_future(cast(Any, future.result()))
         await asyncio.wait((result, self._given_up), return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
             result.cancel()
@@ -240,9 +240,9 @@ async def _close(part: Any) -> None:
 def _describe(answer: object) -> str:
     if isinstance(answer, str):
         return answer
-    if isinstance(answer, ImportError):
-        return f"cannot import acp-launch {__version__}; install it there"
-    return f"does not answer ({type(answer).__name__})"
+    if isinstance(answer, OSError):
+        return "does not answer"
+    return f"cannot import acp-launch {__version__}; install it there"
 
 
 # What follows runs on workers.
