@@ -13,12 +13,12 @@ import os
 import re
 import signal
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from acp_launch import __version__
 from acp_launch.batch.engine import COMMAND as COMMAND
@@ -72,8 +72,8 @@ class DaskEngine:
     Without `address` it starts a cluster with `jobs` slots on this machine, which ends with this process.
     """
 
-    def __init__(self, batch: BatchDirectory, address: str, jobs: int) -> None:
-        self._batch, self._address, self._jobs = batch, address, jobs
+    def __init__(self, batch: BatchDirectory, address: str, jobs: int, *, trust: bool = False) -> None:
+        self._batch, self._address, self._jobs, self._trust = batch, address, jobs, trust
         self._token = f"acp-launch-{os.urandom(8).hex()}"
         self._stack = AsyncExitStack()
         self._unanswered: set[str] = set()  # items
@@ -127,7 +127,7 @@ class DaskEngine:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        result: asyncio.Task[int | str] = asyncio.create_task(future.result())
+        result: asyncio.Task[int | str] = asyncio.ensure_future(cast(Any, future.result()))
         await asyncio.wait((result, self._given_up), return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
             result.cancel()
@@ -177,7 +177,7 @@ class DaskEngine:
         logging.disable()  # of Dask, to stderr: what matters is raised
         self._stack.callback(logging.disable, logging.NOTSET)
         file = self._batch.path / f".{self._token}"
-        create(file, __version__.encode())
+        create(file, (f"{__version__} --trust" if self._trust else __version__).encode())
         self._stack.callback(file.unlink, missing_ok=True)
         security = Security() if self._address else Security.temporary()
         if self._address.startswith(("tls", "wss")) and not security.get_connection_args("client")["ssl_context"]:
@@ -200,9 +200,10 @@ class DaskEngine:
         from dask import config
         from distributed import LocalCluster
 
-        # Without pages; and agents must not inherit Dask's OMP_NUM_THREADS=1.
-        pages: dict[str, list[str]] = {f"distributed.{kind}.http.routes": [] for kind in ("scheduler", "worker")}
-        self._stack.enter_context(config.set(pages | {"distributed.nanny.pre-spawn-environ": {}}))
+        # Without pages; and agents must not inherit OMP_NUM_THREADS=1 and a hash seed, which are Dask's defaults.
+        pages = {f"distributed.{kind}.http.routes": list[str]() for kind in ("scheduler", "worker")}
+        environ = {"distributed.nanny.pre-spawn-environ": {"PYTHONHASHSEED": "random"}}
+        self._stack.enter_context(config.set(pages | environ))
         cluster = LocalCluster(
             n_workers=1,
             threads_per_worker=self._jobs,
@@ -238,9 +239,9 @@ async def _close(part: Any) -> None:
 def _describe(answer: object) -> str:
     if isinstance(answer, str):
         return answer
-    if isinstance(answer, ImportError):
-        return f"cannot import acp-launch {__version__}; install it there"
-    return f"does not answer ({type(answer).__name__})"
+    if isinstance(answer, OSError):
+        return "does not answer"
+    return f"cannot import acp-launch {__version__}; install it there"
 
 
 # What follows runs on workers.
@@ -254,12 +255,17 @@ def dask_setup(worker: object) -> None:
 def find_fault(directory: str, token: str) -> str:
     """Say what keeps this host from carrying out attempts of a submitter; empty if nothing does."""
     try:
-        version = Path(directory, f".{token}").read_text()
+        version = _read_order(directory, token)[0]
     except OSError:
         return f"on {socket.gethostname()} does not see {directory}; all hosts must, at the same path"
     if version == __version__:
         return ""
     return f"on {socket.gethostname()} has acp-launch {__version__}; the submitter has {version}"
+
+
+def _read_order(directory: str, token: str) -> list[str]:
+    """Read what a submitter says of all its attempts: its version, and an option of `batch item`."""
+    return Path(directory, f".{token}").read_text().split()
 
 
 async def carry_out(directory: str, item: str, attempt: int, token: str, account: str | None, jobs: int) -> int | str:
@@ -281,21 +287,26 @@ async def carry_out(directory: str, item: str, attempt: int, token: str, account
             if room:
                 await room.release()
     except Exception as error:
-        return f"{name} on {socket.gethostname()} could not carry out {item}: {type(error).__name__}"
+        why = getattr(error, "strerror", None) or type(error).__name__
+        return f"{name} on {socket.gethostname()} could not carry out {item}: {why}"
     return code if code >= 0 else 128 - code
 
 
 async def _run_item(directory: str, item: str, attempt: int, token: str) -> int:
     """Run `batch item` with a lifeline, which ends with this worker; what it prints goes beside its attempts."""
-    home = Path(directory, "items", item)
-    make_private(home)
-    lifeline, ours_ = os.pipe()
-    output = os.open(home / f"{attempt}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    words = ("batch", "item", directory, item, "--attempt", str(attempt), "--lifeline", str(lifeline))
-    try:
+    log = Path(directory, "items", item, f"{attempt}.log")  # of another submitter too
+    make_private(log.parent)
+    words = [*COMMAND, "batch", "item", directory, item, "--attempt", str(attempt), *_read_order(directory, token)[1:]]
+    with ExitStack() as stack:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        stack.callback(_close_log, output, log)
+        lifeline, other_end = os.pipe()
+        stack.callback(os.close, lifeline)
+        stack.callback(os.close, other_end)
         child = await asyncio.create_subprocess_exec(
-            *COMMAND,
             *words,
+            "--lifeline",
+            str(lifeline),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -303,22 +314,24 @@ async def _run_item(directory: str, item: str, attempt: int, token: str) -> int:
             start_new_session=True,
         )
         return await _wait(child, token)
-    finally:
-        for descriptor in (lifeline, ours_, output):
-            os.close(descriptor)
+
+
+def _close_log(output: int, log: Path) -> None:
+    if os.fstat(output).st_size == 0:
+        log.unlink(missing_ok=True)
+    os.close(output)
 
 
 async def _wait(child: asyncio.subprocess.Process, token: str) -> int:
-    """Wait for the child's end; pass on by SIGINT that it is cancelled, and again that it has to end at once."""
+    """Wait for the child's end; tell it by SIGINT that it is cancelled, and again that it has to end at once."""
     from distributed import Event
 
     ended = asyncio.ensure_future(child.wait())
     with suppress(OSError):  # the scheduler is gone
         for name in (CANCEL, NOW):
-            is_told = False
-            while not (ended.done() or is_told):
+            await asyncio.wait((ended,), timeout=LOOK)
+            while not (ended.done() or await Event(f"{token}-{name}").is_set()):
                 await asyncio.wait((ended,), timeout=LOOK)
-                is_told = await Event(f"{token}-{name}").is_set()
             if not ended.done():
                 child.send_signal(signal.SIGINT)
     return await ended

@@ -200,7 +200,7 @@ def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) ->
     if address is not None:
         from acp_launch.batch.cluster import DaskEngine
 
-        return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors())
+        return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors(), trust=trust)
     from acp_launch.batch.local import LocalEngine
 
     return LocalEngine(directory, trust=trust)

@@ -25,9 +25,9 @@ def dask_setup(worker: object) -> None:
 
     cluster.COMMAND = (sys.executable, __file__)  # type: ignore[assignment]
     if temper == "old":
-        cluster.__version__ = "0.0.1"
+        vars(cluster)["__version__"] = "0.0.1"
     if temper == "blind":
-        cluster.Path = Nowhere  # type: ignore[assignment, misc]
+        vars(cluster)["Path"] = Nowhere
 
 
 class Nowhere:
@@ -59,7 +59,7 @@ def main() -> int:
         return code
 
 
-def make_record(item: str, attempt: int, outcome: str, code: int) -> Any:
+def make_record(item: str, attempt: int, outcome: Any, code: int) -> Any:
     from acp_launch.batch.model import Record
 
     names = ("batch", "task", "profile", "profile_digest", "acp_launch", "host", "repo", "started", "ended")
