@@ -51,6 +51,7 @@ SAME = {
 PURE = [
     "batch/model",
     "batch/outcome",
+    "batch/schedule",
     "mark",
     "regex",
     "problem",

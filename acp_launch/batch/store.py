@@ -5,6 +5,7 @@ The directory of a batch. What it says is the truth, for any number of submitter
     DIR/cancel                      its presence cancels whatever runs
     DIR/results.jsonl               all records, made again from them
     DIR/items/ID/lock               held by the process that makes an attempt
+    DIR/items/ID/N.log              what `batch item` itself said, written by its engine
     DIR/items/ID/N/                 attempt N: started.json, events.ndjson, …, and result.json by rename as the last
     DIR/items/ID/N/again            the item starts again after this attempt, although it was done
     DIR/items/ID/N.lost-K/          an attempt that ended without a record; its number was used again
@@ -51,6 +52,10 @@ class BatchDirectory:
         """Return the directory of an item, or of one of its attempts."""
         directory = self.path / "items" / id
         return directory if attempt is None else directory / str(attempt)
+
+    def log_of(self, id: str, attempt: int) -> Path:
+        """Return the file of what `batch item` itself said."""
+        return self.directory_of(id) / f"{attempt}.log"
 
     def attempts(self, id: str) -> list[int]:
         """List the attempts that have a record, in order."""
@@ -109,7 +114,7 @@ class BatchDirectory:
     def read_started(self, id: str, attempt: int) -> Started | None:
         """Read who began an attempt, and when; None if it was not begun."""
         file = self.directory_of(id, attempt) / STARTED
-        return _read(file, Started) if file.exists() else None
+        return _read(file, Started) if file.exists() and file.stat().st_size else None  # it may be being written
 
     def is_running(self, id: str) -> bool:
         """Whether a process holds the lock of an item, on any host."""
@@ -155,8 +160,7 @@ def open_batch(directory: Path) -> BatchDirectory:
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
     if not (path / BATCH).is_file():
-        fix = f"give one that {ours('batch', 'prepare', 'FILE')} has printed"
-        raise UsageError(f"{directory} holds no batch", fix=fix)
+        raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
     return BatchDirectory(path, _read(path / BATCH, Batch))
 
 

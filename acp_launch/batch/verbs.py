@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from acp_launch.cli.run_request import read_descriptor
-from acp_launch.cli.verb import Argument, Group, Json, Option, Trust
+from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, import_without
 
 app = Group("Run many tasks over many profiles.")
 
@@ -51,6 +51,8 @@ def run(
     trust: Trust = False,
 ) -> int:
     """Run a batch, or go on with one."""
+    if engine is None:  # Dask needs it
+        import_without("asyncio", "ssl")
     from acp_launch.batch.submit import RunOptions, run_batch
 
     return run_batch(RunOptions(file, resume, out, jobs, engine, only, again, failures, cost, dry_run, output, trust))
