@@ -179,8 +179,7 @@ def _objects(data: object, depth: int = DEPTH) -> Iterator[dict[str, Any]]:
 
 def _read_number(value: object) -> float | None:
     try:
-        is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
-        number = float(value) if is_number else math.nan
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number < 1e15 else None

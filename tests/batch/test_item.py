@@ -88,7 +88,7 @@ def freeze(launch: Launcher, **given: Any) -> BatchDirectory:
     )
 
 
-def attempt(launch: Launcher, batch: BatchDirectory, *words: str, **env: str) -> Ended:
+def attempt(launch: Launcher, batch: BatchDirectory, *words: str, **env: Any) -> Ended:
     return launch("batch", "item", str(batch.path), ID, *words, **env)
 
 
