@@ -207,11 +207,21 @@ def test_a_worktree_needs_the_root_of_a_repository_and_a_commit(write: Write, tm
         f"nightly.yaml:6:3: the directory {root}/gone does not exist | correct the path; it begins at the directory of "
         "the batch",
         f"nightly.yaml:7:3: {root}/two/sub lies in the repository {root}/two | write {root}/two",
-        'nightly.yaml:8:3: the repository of the task "d" has no commit "v9" | write a branch, a tag or a commit that '
+        'nightly.yaml:8:3: the repository of this task has no commit "v9" | write a branch, a tag or a commit that '
         "it has, or fetch it",
-        'nightly.yaml:9:3: the repository of the task "e" has no commit "--x" | write a branch, a tag or a commit that '
+        'nightly.yaml:9:3: the repository of this task has no commit "--x" | write a branch, a tag or a commit that '
         "it has, or fetch it",
     ]
+
+
+def test_an_address_is_cloned_and_nothing_else(write: Write, tmp_path: Path) -> None:
+    commit = make_repository(tmp_path / "two")
+    text = f"version: 1\nprofiles: [demo]\nprompt: x\ntasks: [{{id: a, repo: 'file://{tmp_path}/two'}}]\n"
+    (item,) = plan_batch(write(text + "isolation: {kind: clone}\n"), trust=False).items
+    assert (item.repo, item.base_commit) == (f"file://{tmp_path}/two", commit)
+    for kind in ("none", "worktree"):
+        (found,) = problems(write(text + f"isolation: {{kind: {kind}}}\n"))
+        assert found == "nightly.yaml:4:9: an address can only be cloned | write isolation: {kind: clone}"
 
 
 LEADING = """version: 1
