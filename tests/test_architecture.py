@@ -50,6 +50,8 @@ SAME = {
 
 PURE = [
     "batch/model",
+    "batch/outcome",
+    "batch/schedule",
     "mark",
     "regex",
     "problem",

@@ -11,9 +11,11 @@
     worktree     git: directories for attempts, and patches
     checking     the check of an item
     engine       what carries out attempts; `local` and `cluster` are engines
-    submit       which item starts when: jobs, accounts, retries, limits
+    schedule     which item starts when: jobs, accounts, pauses
+    submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
-    report       HTML, Markdown and JUnit; `traces` is OTLP
+    figures      what the records say together
+    report       text, Markdown and JUnit; `page` is HTML, `traces` is OTLP
 
 The records on disk are the truth: whatever engine calls `batch item DIR ID`, and whatever dies, an attempt without a
 record did not happen. Nothing else of acp-launch imports this package.

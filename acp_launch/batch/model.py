@@ -5,7 +5,7 @@ A profile's name in a batch is as it was written: a name, or a path from the dir
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -159,7 +159,7 @@ class ErrorFacts(Struct, frozen=True, kw_only=True):
     message: str
     fix: str = ""
     code: int | None = None
-    data: object = None
+    data: Any = None
 
 
 class Cost(Struct, frozen=True, kw_only=True):

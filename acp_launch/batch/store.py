@@ -5,6 +5,7 @@ The directory of a batch. What it says is the truth, for any number of submitter
     DIR/cancel                      its presence cancels whatever runs
     DIR/results.jsonl               all records, made again from them
     DIR/items/ID/lock               held by the process that makes an attempt
+    DIR/items/ID/N.log              what `batch item` itself said, written by its engine
     DIR/items/ID/N/                 attempt N: started.json, events.ndjson, …, and result.json by rename as the last
     DIR/items/ID/N/again            the item starts again after this attempt, although it was done
     DIR/items/ID/N.lost-K/          an attempt that ended without a record; its number was used again
@@ -14,7 +15,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -52,14 +53,22 @@ class BatchDirectory:
         directory = self.path / "items" / id
         return directory if attempt is None else directory / str(attempt)
 
+    def log_of(self, id: str, attempt: int) -> Path:
+        """Return the file of what `batch item` itself said."""
+        return self.directory_of(id) / f"{attempt}.log"
+
     def attempts(self, id: str) -> list[int]:
         """List the attempts that have a record, in order."""
         found = (int(name) for name in _list_names(self.directory_of(id)) if name.isdecimal())
         return sorted(number for number in found if (self.directory_of(id, number) / RESULT).exists())
 
-    def judge(self, id: str) -> Standing:
-        """Judge an item by its records; a few members of each are kept in memory."""
-        verdicts = [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+    def verdicts(self, id: str) -> list[Verdict]:
+        """Read what the records of an item say, in order; a few members of each are kept in memory."""
+        return [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+
+    def judge(self, id: str, verdicts: Sequence[Verdict] | None = None) -> Standing:
+        """Judge an item by its records; `verdicts` are those that were just read."""
+        verdicts = self.verdicts(id) if verdicts is None else verdicts
         opened = (each.attempt for each in verdicts if (self.directory_of(id, each.attempt) / AGAIN).exists())
         return judge(verdicts, self.batch.retry, max(opened, default=0))
 
@@ -105,7 +114,7 @@ class BatchDirectory:
     def read_started(self, id: str, attempt: int) -> Started | None:
         """Read who began an attempt, and when; None if it was not begun."""
         file = self.directory_of(id, attempt) / STARTED
-        return _read(file, Started) if file.exists() else None
+        return _read(file, Started) if file.exists() and file.stat().st_size else None  # it may be being written
 
     def is_running(self, id: str) -> bool:
         """Whether a process holds the lock of an item, on any host."""
@@ -151,8 +160,7 @@ def open_batch(directory: Path) -> BatchDirectory:
     """
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
     if not (path / BATCH).is_file():
-        fix = f"give one that {ours('batch', 'prepare', 'FILE')} has printed"
-        raise UsageError(f"{directory} holds no batch", fix=fix)
+        raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
     return BatchDirectory(path, _read(path / BATCH, Batch))
 
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from acp_launch.cli.app import Group
 from acp_launch.cli.run_request import read_descriptor
-from acp_launch.cli.verb import Argument, Json, Option, Trust
+from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, import_without
 
 app = Group("Run many tasks over many profiles.")
 
@@ -52,6 +51,8 @@ def run(
     trust: Trust = False,
 ) -> int:
     """Run a batch, or go on with one."""
+    if engine is None:  # Dask needs it
+        import_without("asyncio", "ssl")
     from acp_launch.batch.submit import RunOptions, run_batch
 
     return run_batch(RunOptions(file, resume, out, jobs, engine, only, again, failures, cost, dry_run, output, trust))
@@ -63,6 +64,7 @@ def item(
     id: Annotated[str | None, Argument("[ID]", "An item.")] = None,
     index: Annotated[int | None, Option("--index", "The item of this number, from 0.", "N")] = None,
     attempt: Annotated[int | None, Option("--attempt", "Do nothing if this attempt has a record already.", "N")] = None,
+    trust: Trust = False,
     lifeline: Annotated[
         int | None,
         Option("--lifeline", "End as by SIGTERM at the end of file of this descriptor.", "FD", read_descriptor),
@@ -71,7 +73,7 @@ def item(
     """Run the attempt of an item that is due, in this process: for every engine."""
     from acp_launch.batch.item import run_item
 
-    return run_item(directory, id, index, attempt, lifeline)
+    return run_item(directory, id, index, attempt, lifeline, trust=trust)
 
 
 @app.verb()

@@ -31,6 +31,7 @@ LONG = stretch(1800.0)  # seconds to write or to read a whole tree; a clone may 
 TURN = stretch(3600.0)  # seconds for other processes to make their worktrees of the same repository
 LOCK = "acp-launch.lock"  # in the directory that all worktrees of a repository share
 SHOWN = 5  # lines of git's in a message
+Kind = Literal["worktree", "clone"]
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.autocrlf": "false",  # a tree and its patch have the bytes of the commit
@@ -90,7 +91,7 @@ def _ask_server(url: str, ref: str) -> str | None:
 # Making a tree.
 
 
-def make_tree(repo: str, base_commit: str, kind: Literal["worktree", "clone"], at: Path) -> Path:
+def make_tree(repo: str, base_commit: str, kind: Kind, at: Path) -> Path:
     """Make a directory `at` with the files of a commit, or take the one that an earlier attempt left there, as it is.
 
     What a killed process left half made is made again. `repo` may be a URL for a clone. Return the directory that
@@ -325,9 +326,10 @@ def _failure(what: str, where: str, err: str, fix: str = "") -> StateError:
 
 
 def _cannot_start(error: OSError, cwd: Path) -> StateError:
-    if error.filename == str(cwd):
+    if not cwd.is_dir():
         return StateError(f"the directory {cwd} does not exist")
-    return StateError("git is not on PATH", fix="install git, or use isolation: {kind: none}")
+    reason = "is not on PATH" if isinstance(error, FileNotFoundError) else f"cannot be started in {cwd}: {error.strerror}"
+    return StateError(f"git {reason}", fix="install git, or leave out isolation")
 
 
 def _beside(tree: Path, what: Literal["made", "lock"]) -> Path:

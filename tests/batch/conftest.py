@@ -1,0 +1,3 @@
+from tests.cli.conftest import launch
+
+__all__ = ["launch"]
