@@ -100,16 +100,17 @@ def freeze(file: Path, out: Path | None, *, trust: bool) -> BatchDirectory:
         (path / "items").mkdir(0o700)  # fails if another process was faster
         _write(path, batch)
     except OSError as error:
-        what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
-        raise StateError(what, fix="give another directory: --out DIR") from None
+        raise _explain(error, out) from None
     return BatchDirectory(path, batch)
 
 
 def _write(path: Path, batch: Batch) -> None:
     try:
         replace(path / BATCH, encode(batch))
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, UnicodeEncodeError):
+            raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
         raise
 
 
@@ -329,8 +330,20 @@ def _require_vacant(path: Path) -> None:
 
     Raises:
         UsageError: it does.
+        StateError: it cannot be looked at.
     """
-    if (path / BATCH).exists():
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - Path.iterdir gives paths
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _explain(error, path) from None
+    if BATCH in names:
         raise UsageError(f"{path} holds a batch", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}")
-    if path.is_dir() and any(path.iterdir()):
+    if names:
         raise UsageError(f"{path} is not empty", fix="give a new directory: --out DIR")
+
+
+def _explain(error: OSError, path: Path | None) -> StateError:
+    what = f"cannot write a batch to {error.filename or path}: {error.strerror}"
+    return StateError(what, fix="give another directory: --out DIR")

@@ -123,6 +123,18 @@ def test_a_failed_freeze_leaves_no_directory(write: Write, tmp_path: Path, monke
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_that_is_not_text_is_a_fault_of_the_directory(tmp_path: Path) -> None:
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    try:
+        directory.mkdir()
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    (directory / "b.yaml").write_text(TASKS)
+    with pytest.raises(StateError, match="is not valid Unicode"):
+        freeze(directory / "b.yaml", tmp_path / "out", trust=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_plan_writes_nothing(write: Write, tmp_path: Path) -> None:
     assert [item.id for item in plan_batch(write(), trust=False).items] == ["a.demo", "b.demo"]
     assert names_in(tmp_path / "project") == [".acp-launch", "nightly.yaml"]
