@@ -35,6 +35,7 @@ class LocalEngine:
     def __init__(self, directory: BatchDirectory, *, trust: bool = False) -> None:
         self._directory, self._trust = directory, trust
         self._running: dict[str, Running] = {}
+        self._is_cancelled = False
 
     async def __aenter__(self) -> "LocalEngine":
         self._loop = asyncio.get_running_loop()
@@ -60,12 +61,14 @@ class LocalEngine:
         return await asyncio.shield(running.ended)
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         self._signal(signal.SIGINT)
 
     def end_now(self) -> None:
         """End every attempt that runs at once: for `batch item` the second signal means that."""
-        self._signal(signal.SIGINT)
-        self._signal(signal.SIGTERM)  # two of one kind may arrive as one
+        if not self._is_cancelled:
+            self.cancel()
+        self._signal(signal.SIGTERM)  # not the same again: two of one kind may arrive as one
         self._loop.call_later(GRACE, self._kill)
 
     def _start(self, item: str, attempt: int) -> Running:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from acp_launch.batch.model import Item, Record, Started, Verdict
+from acp_launch.batch.figures import explain
+from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
 from acp_launch.batch.store import RESULT, BatchDirectory
 from acp_launch.console import stdout
@@ -181,7 +182,7 @@ class Lines:
             return f"{attempt.item.id}: no record, `batch item` exited with {ended.exit_code}{note}{again}"
         why = ""
         if verdict.outcome != "passed":
-            why = explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt))
+            why = stdout.fit(explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt)), LONGEST)
         return f"{attempt.item.id}: {verdict.outcome} in {round_seconds(verdict.seconds)}{why and f': {why}'}{again}"
 
 
@@ -277,20 +278,6 @@ def _read_title(line: bytes) -> str:
     except (msgspec.MsgspecError, ValueError, LookupError, TypeError, RecursionError):  # cut, or of another shape
         return ""
     return " ".join(title.split()) if isinstance(title, str) else ""
-
-
-def explain(record: Record) -> str:
-    """Return why an attempt did not pass, as far as its record says more than its outcome."""
-    if record.error:
-        text = record.error.message
-    elif record.denied:
-        text = record.denied
-    elif record.outcome == "failed" and record.check:
-        code = record.check.exit_code
-        text = "the check took too long" if code is None else f"the check exited with {code}"
-    else:
-        text = ""
-    return stdout.fit(" ".join(text.split()), LONGEST)
 
 
 def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:

@@ -70,14 +70,22 @@ def send_traces(directory: BatchDirectory, url: str) -> int:
     spans, sent = _make_spans(directory), 0
     try:
         while some := list(islice(spans, AT_ONCE)):
-            with _listening() as heard:
-                is_taken = exporter.export(some).name == "SUCCESS"
-            if not is_taken:
-                raise TracesError(f"the collector at {endpoint} did not take the traces", detail=heard[-1:])
+            _send(exporter, some, endpoint)
             sent += len(some)
     finally:
         exporter.shutdown()
     return sent
+
+
+def _send(exporter: Any, spans: "list[ReadableSpan]", endpoint: str) -> None:
+    with _listening() as heard:
+        try:
+            is_taken = exporter.export(spans).name == "SUCCESS"
+        except OSError as failure:  # older versions of the exporter raise those of their HTTP client
+            is_taken = False
+            heard.append(str(failure))
+    if not is_taken:
+        raise TracesError(f"the collector at {endpoint} did not take the traces", detail=heard[-1:])
 
 
 def _find_endpoint(url: str) -> str:
