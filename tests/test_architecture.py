@@ -49,6 +49,7 @@ SAME = {
 }
 
 PURE = [
+    "batch/check",
     "batch/model",
     "batch/outcome",
     "batch/schedule",

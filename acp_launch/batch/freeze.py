@@ -7,7 +7,7 @@ A file becomes a frozen batch: its profiles are planned, its commits are resolve
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
-from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, Draft, check, write_part
+from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, encode
 from acp_launch.batch.worktree import is_url, resolve_commit
@@ -100,16 +100,17 @@ def freeze(file: Path, out: Path | None, *, trust: bool) -> BatchDirectory:
         (path / "items").mkdir(0o700)  # fails if another process was faster
         _write(path, batch)
     except OSError as error:
-        what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
-        raise StateError(what, fix="give another directory: --out DIR") from None
+        raise _explain(error, out) from None
     return BatchDirectory(path, batch)
 
 
 def _write(path: Path, batch: Batch) -> None:
     try:
         replace(path / BATCH, encode(batch))
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, UnicodeEncodeError):
+            raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
         raise
 
 
@@ -150,16 +151,6 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
     )
 
 
-def load_profile(name: str, directory: Path, settings: Settings) -> Loaded:
-    """Load a profile of a batch by its name; `directory` is that of the batch's file.
-
-    Raises:
-        UsageError: there is no such profile.
-        ProfileError: its file is wrong.
-    """
-    return load(find(name, start=directory, settings=settings), cache=settings.cache)
-
-
 def _resolve(found: Examined, loaded: Loaded) -> Resolved:
     return resolved_from(loaded, cwd=found.project, typed=found.project)
 
@@ -197,24 +188,32 @@ def _examine(file: Path, settings: Settings) -> Examined:
         return _read_file(tasks, MAX_TASKS_SIZE), shown(tasks)
 
     checked = check(text, shown(path), repo=str(project), read_tasks=read_tasks)
-    problems = [*checked.problems]
-    profiles = dict[str, Loaded]()
+    profiles, problems = _load_profiles(checked, directory, settings)
+    items = list[Item]()
+    if checked.file is not None:
+        for loaded in profiles.values() if checked.file.isolation.kind != "none" else ():
+            problems += _find_project(loaded)
+        isolation, look_up = checked.file.isolation, cache(_find_base)
+        for item, task, at in checked.drafts:
+            base = look_up(task.repo or str(project), task.ref or isolation.ref, isolation, directory)
+            problems += [at.problem("", *base.fault)] if base.fault else []
+            items.append(structs.replace(item, repo=base.repo, base_commit=base.commit))
+    return Examined(path, project, checked, profiles, tuple(items), list(dict.fromkeys(problems)))
+
+
+def _load_profiles(
+    checked: CheckedBatch, directory: Path, settings: Settings
+) -> tuple[dict[str, Loaded], list[Problem]]:
+    """Load the profiles, which are found from the directory of the batch's file; return all problems with them."""
+    profiles, problems = dict[str, Loaded](), [*checked.problems]
     for name, at in checked.profiles.items():
         try:
-            profiles[name] = load_profile(name, directory, settings)
+            profiles[name] = load(find(name, start=directory, settings=settings), cache=settings.cache)
         except UsageError as error:
             problems.append(at.problem("profiles", error.message, error.fix))
         except ProblemsError as error:
             problems += error.problems
-    items = tuple[Item, ...]()
-    if checked.file is not None:
-        for loaded in profiles.values() if checked.file.isolation.kind != "none" else ():
-            problems += _find_project(loaded)
-        bases, wrong = _resolve_bases(checked.drafts, checked.file.isolation, directory, project)
-        problems += wrong
-        based = ((draft.item, *bases[draft.task.id]) for draft in checked.drafts)
-        items = tuple(structs.replace(item, repo=repo, base_commit=commit) for item, repo, commit in based)
-    return Examined(path, project, checked, profiles, items, list(dict.fromkeys(problems)))
+    return profiles, problems
 
 
 def _read_file(path: Path, most: int) -> bytes:
@@ -273,28 +272,32 @@ def _locate_project(directory: Path) -> Path:
     return repository_of(directory) or (directory.parent if directory.name == HOLDER else directory)
 
 
-def _resolve_bases(
-    drafts: Sequence[Draft], isolation: Isolation, directory: Path, project: Path
-) -> tuple[dict[str, tuple[str, str | None]], list[Problem]]:
-    """Return the repository and the commit of each task by its id, and what is wrong with them."""
-    look_up = cache(resolve_commit)
-    bases, problems = dict[str, tuple[str, str | None]](), list[Problem]()
-    for task, at in {draft.task.id: (draft.task, draft.at) for draft in drafts}.values():
-        repo, ref, commit = task.repo or str(project), task.ref or isolation.ref, None
-        is_remote = isolation.kind == "clone" and is_url(repo)
-        if not is_remote:
-            repo = os.path.normpath(directory / os.path.expanduser(repo))  # noqa: PTH111 - Path raises without a home
-        fault = None if is_remote else _refuse_repository(repo, isolation)
-        if fault is None and isolation.kind == "none":
-            with suppress(StateError):  # the commit is only for the record
-                commit = look_up(repo, "HEAD") if repository_of(Path(repo)) else None
-        elif fault is None and (commit := look_up(repo, ref)) is None:
-            what = f'the repository of the task "{task.id}" has no commit "{ref}"'  # an address may hold a credential
-            fault = what, "write a branch, a tag or a commit that it has, or fetch it"
-        if fault:
-            problems.append(at.problem("", *fault))
-        bases[task.id] = repo, commit
-    return bases, problems
+class Base(NamedTuple):
+    """What a task begins from, or why it cannot, and the fix."""
+
+    repo: str
+    commit: str | None = None
+    fault: tuple[str, str] | None = None
+
+
+def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) -> Base:
+    """Find the repository and the commit of a task; a path begins at the directory of the batch's file."""
+    if is_url(written):
+        if isolation.kind != "clone":
+            return Base(written, fault=("an address can only be cloned", "write isolation: {kind: clone}"))
+        repo = written
+    else:
+        repo = os.path.normpath(directory / os.path.expanduser(written))  # noqa: PTH111 - Path raises without a home
+        if fault := _refuse_repository(repo, isolation):
+            return Base(repo, fault=fault)
+    if isolation.kind == "none":
+        with suppress(StateError):  # the commit is only for the record
+            return Base(repo, resolve_commit(repo, "HEAD") if repository_of(Path(repo)) else None)
+        return Base(repo)
+    if commit := resolve_commit(repo, ref):
+        return Base(repo, commit)
+    what = f'the repository of this task has no commit "{ref}"'  # an address may hold a credential
+    return Base(repo, fault=(what, "write a branch, a tag or a commit that it has, or fetch it"))
 
 
 def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | None:
@@ -327,8 +330,20 @@ def _require_vacant(path: Path) -> None:
 
     Raises:
         UsageError: it does.
+        StateError: it cannot be looked at.
     """
-    if (path / BATCH).exists():
+    try:
+        names = os.listdir(path)  # noqa: PTH208 - Path.iterdir gives paths
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _explain(error, path) from None
+    if BATCH in names:
         raise UsageError(f"{path} holds a batch", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}")
-    if path.is_dir() and any(path.iterdir()):
+    if names:
         raise UsageError(f"{path} is not empty", fix="give a new directory: --out DIR")
+
+
+def _explain(error: OSError, path: Path | None) -> StateError:
+    what = f"cannot write a batch to {error.filename or path}: {error.strerror}"
+    return StateError(what, fix="give another directory: --out DIR")

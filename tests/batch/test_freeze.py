@@ -123,6 +123,18 @@ def test_a_failed_freeze_leaves_no_directory(write: Write, tmp_path: Path, monke
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_that_is_not_text_is_a_fault_of_the_directory(tmp_path: Path) -> None:
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    try:
+        directory.mkdir()
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    (directory / "b.yaml").write_text(TASKS)
+    with pytest.raises(StateError, match="is not valid Unicode"):
+        freeze(directory / "b.yaml", tmp_path / "out", trust=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_plan_writes_nothing(write: Write, tmp_path: Path) -> None:
     assert [item.id for item in plan_batch(write(), trust=False).items] == ["a.demo", "b.demo"]
     assert names_in(tmp_path / "project") == [".acp-launch", "nightly.yaml"]
@@ -207,11 +219,21 @@ def test_a_worktree_needs_the_root_of_a_repository_and_a_commit(write: Write, tm
         f"nightly.yaml:6:3: the directory {root}/gone does not exist | correct the path; it begins at the directory of "
         "the batch",
         f"nightly.yaml:7:3: {root}/two/sub lies in the repository {root}/two | write {root}/two",
-        'nightly.yaml:8:3: the repository of the task "d" has no commit "v9" | write a branch, a tag or a commit that '
+        'nightly.yaml:8:3: the repository of this task has no commit "v9" | write a branch, a tag or a commit that '
         "it has, or fetch it",
-        'nightly.yaml:9:3: the repository of the task "e" has no commit "--x" | write a branch, a tag or a commit that '
+        'nightly.yaml:9:3: the repository of this task has no commit "--x" | write a branch, a tag or a commit that '
         "it has, or fetch it",
     ]
+
+
+def test_an_address_is_cloned_and_nothing_else(write: Write, tmp_path: Path) -> None:
+    commit = make_repository(tmp_path / "two")
+    text = f"version: 1\nprofiles: [demo]\nprompt: x\ntasks: [{{id: a, repo: 'file://{tmp_path}/two'}}]\n"
+    (item,) = plan_batch(write(text + "isolation: {kind: clone}\n"), trust=False).items
+    assert (item.repo, item.base_commit) == (f"file://{tmp_path}/two", commit)
+    for kind in ("none", "worktree"):
+        (found,) = problems(write(text + f"isolation: {{kind: {kind}}}\n"))
+        assert found == "nightly.yaml:4:9: an address can only be cloned | write isolation: {kind: clone}"
 
 
 LEADING = """version: 1
