@@ -328,7 +328,9 @@ def _failure(what: str, where: str, err: str, fix: str = "") -> StateError:
 def _cannot_start(error: OSError, cwd: Path) -> StateError:
     if not cwd.is_dir():
         return StateError(f"the directory {cwd} does not exist")
-    reason = "is not on PATH" if isinstance(error, FileNotFoundError) else f"cannot be started in {cwd}: {error.strerror}"
+    reason = (
+        "is not on PATH" if isinstance(error, FileNotFoundError) else f"cannot be started in {cwd}: {error.strerror}"
+    )
     return StateError(f"git {reason}", fix="install git, or leave out isolation")
 
 
