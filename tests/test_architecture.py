@@ -447,6 +447,11 @@ def test_only_a_run_that_is_traced_imports_the_trace() -> None:
     assert "acp_launch.trace" not in loaded("run", "demo", "add 1 2", "--output", "quiet")
 
 
+def test_a_run_imports_nothing_of_batches() -> None:
+    run = loaded("run", "demo", "add 1 2", "--output", "json")
+    assert not [name for name in run if name.startswith(("acp_launch.batch", "distributed", "dask"))]
+
+
 def test_importing_the_package_costs_nothing() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

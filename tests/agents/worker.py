@@ -5,6 +5,7 @@ argv: `recovers` writes `begun` and dies, unless an earlier process has; `wordle
 
 import os
 import sys
+from pathlib import Path
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.agents import script
@@ -20,13 +21,13 @@ def new(request: script.Message) -> None:
 
 def prompt(request: script.Message) -> None:
     session = script.session_of(request)
-    begun = os.path.join(sessions[session], "begun")
-    if temper == "recovers" and not os.path.exists(begun):
-        open(begun, "w").close()
+    begun = Path(sessions[session], "begun")
+    if temper == "recovers" and not begun.exists():
+        begun.touch()
         script.complain("worker: out of memory")
         os._exit(1)
     if temper != "wordless":
-        with open(os.path.join(sessions[session], "work"), "a") as file:
+        with Path(sessions[session], "work").open("a") as file:
             file.write(f"{script.said(request)}\n")
         script.say(session, "done")
     script.end(request)

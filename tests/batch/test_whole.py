@@ -65,8 +65,7 @@ def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> No
             process.stdout.readline()
         process.kill()
         process.communicate()
-        wait_for_items(project)
-        assert project.left() == []
+        wait_until(lambda: not project.left())
         check_done(project, done)
     assert project.call(*resume).returncode == 9
     check_done(project, done)
@@ -77,14 +76,6 @@ def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> No
     assert project.call("batch", "status", str(project.directory)).returncode == 0
     assert (project.directory / RESULTS).read_bytes() == results
     assert project.left() == []
-
-
-def wait_for_items(project: Project) -> None:
-    """Wait until no process holds the lock of an item: the submitter's end is the end of each."""
-    batch = project.batch
-    for item in batch.batch.items:
-        with batch.lock(item.id, PATIENCE):
-            pass
 
 
 def check_done(project: Project, done: dict[str, dict[str, bytes]]) -> None:
@@ -146,8 +137,7 @@ def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None
     wait_for_turn(project, "t0.waits")
     parent.kill()
     parent.communicate()
-    wait_for_items(project)
-    assert project.left() == []
+    wait_until(lambda: not project.left())
     (record,) = project.batch.records()
     assert (record.outcome, record.exit_code) == ("cancelled", 143)
     assert last_event(project, "t0.waits")["exitCode"] == 143
