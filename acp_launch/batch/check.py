@@ -251,8 +251,8 @@ def _build_tasks(
 def _check_task(path: KeyPath, task: BatchTask, first: int) -> Iterator[Fault]:
     """Yield the faults of a task; `first` is the line of another one with its id, or 0."""
     if not ID.fullmatch(task.id):
-        what = f'"{shorten(task.id)}" is not an id: letters, digits, "_", "-" and "." are allowed, "." not as the first'
-        yield Fault((*path, "id"), what, f"write {write_part(task.id.lstrip('.'))}")
+        what = f'"{shorten(task.id)}" is not an id: letters, digits and "_" are allowed, then also "-" and "."'
+        yield Fault((*path, "id"), what, f"write {write_part(task.id).lstrip('.-') or '_'}")
     if first:
         what = f'the id "{shorten(task.id)}" appears twice; the first is on line {first}'
         yield Fault((*path, "id"), what, "change one")

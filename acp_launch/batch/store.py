@@ -30,7 +30,9 @@ from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
-ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # of an item: it is the name of a directory, so no dot begins it
+ID = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+)  # of an item: a directory, so no dot begins it; no option of `batch item`
 S = TypeVar("S", bound=msgspec.Struct)
 
 
