@@ -48,7 +48,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.strip() != "" and "\0" not in value
 
 
-_TEXT = Scalar("text that is not empty", "write it in quotes, or remove it", _is_text, {})
+_TEXT = Scalar("text that is not empty and holds no NUL", "write it in quotes, or remove it", _is_text, {})
 _OPTIONAL = replace(_TEXT, accepts=lambda value: value is None or _is_text(value))
 _VALUE = Scalar(
     "text, a number, true or false",
