@@ -122,11 +122,13 @@ def test_problems_of_a_line_name_the_file_and_the_line() -> None:
     assert problems(HEAD + "tasks: t.jsonl\nsamples: 0\n", lines) == [
         "batch.yaml:4:10: samples: expected a whole number from 1 up, found the number 0 | write a number such as 4",
         't.jsonl:2: id: the id "a" appears twice; the first is on line 1 | change one',
-        "t.jsonl:4: prompt: expected text that is not empty and holds no NUL, found the number 3 | write it in quotes, or remove it",
+        "t.jsonl:4: prompt: expected text that is not empty and holds no NUL, found the number 3 | "
+        "write it in quotes, or remove it",
         't.jsonl:5: the task "c" has no prompt | write one here, or a template as the prompt of all',
         "t.jsonl:6: expected a mapping, found nothing | write a value, or remove the key",
         't.jsonl:7: not valid JSON: Input data was truncated | write a task on each line: {"id": "a", "prompt": "…"}',
-        't.jsonl:8: prompt: expected text that is not empty and holds no NUL, found the text "\0" | write it in quotes, or remove it',
+        't.jsonl:8: prompt: expected text that is not empty and holds no NUL, found the text "\0" | '
+        "write it in quotes, or remove it",
         "t.jsonl:9: vars.x: expected text, a number, true or false, found a list | write one value",
         't.jsonl:9: more: unknown key "more" | use one of id, prompt, repo, ref, vars',
         "t.jsonl:10: not valid JSON: 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte | "
