@@ -29,17 +29,13 @@ def main() -> None:
     gc.disable()  # objects made during the start live on; `Interrupts` enables it for longer runs
     if forgotten:
         _say_forgotten(forgotten)
-    code = 1
-    try:
-        from acp_launch.cli.main import run
+    sys.exit(leave.finish_with(_run))
 
-        code = run(sys.argv[1:])
-    except BaseException:
-        if leave.is_due():  # a signal may have surfaced as any exception
-            leave.at_once(leave.code())
-        sys.excepthook(*sys.exc_info())
-    leave.finish(code)
-    sys.exit(code)
+
+def _run() -> int:
+    from acp_launch.cli.main import run
+
+    return run(sys.argv[1:])
 
 
 def _complete() -> None:

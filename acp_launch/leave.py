@@ -191,6 +191,19 @@ def at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
+def finish_with(work: Callable[[], int]) -> int:
+    """Carry out the work of this process, and exit with the code that it returns; returns as `finish` does."""
+    code = 1
+    try:
+        code = work()
+    except BaseException:
+        if is_due():  # a signal may have surfaced as any exception
+            at_once(128 + _state.first)
+        sys.excepthook(*sys.exc_info())
+    finish(code)
+    return code
+
+
 def finish(code: int) -> None:
     """Exit after the work is done, with this exit code.
 

@@ -178,10 +178,10 @@ _AGAIN = 0.02  # seconds between two attempts when the wait is bounded
 
 
 @contextmanager
-def locked(path: Path, patience: float | None = None) -> Iterator[None]:
+def locked(path: Path, patience: float | None = None) -> Iterator[int]:
     """Hold the lock file at `path` while the block runs; create the file if needed.
 
-    Without `patience` the wait has no limit.
+    Without `patience` the wait has no limit. Gives the open file: a program that inherits it holds the lock as well.
 
     Raises:
         TimeoutError: another process held it for `patience` seconds.
@@ -192,7 +192,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
     try:
         _wait_for(descriptor, path, patience)
         try:
-            yield
+            yield descriptor
         finally:
             _let_go(descriptor)
     finally:

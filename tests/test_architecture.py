@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 
 # A row may import the rows below it and its own package.
 ROWS = [
+    {"batch"},  # many runs; found by its name in the table of verbs
     {"cli", "__main__"},
     {"interactive"},
     {"serve"},  # a profile as an agent for editors
@@ -48,6 +49,10 @@ SAME = {
 }
 
 PURE = [
+    "batch/check",
+    "batch/model",
+    "batch/outcome",
+    "batch/schedule",
     "mark",
     "regex",
     "problem",
@@ -447,6 +452,11 @@ def test_a_run_that_shares_no_server_imports_nothing_of_it() -> None:
 def test_only_a_run_that_is_traced_imports_the_trace() -> None:
     """Without `--trace`, none of its code is on the way of a message."""
     assert "acp_launch.trace" not in loaded("run", "demo", "add 1 2", "--output", "quiet")
+
+
+def test_a_run_imports_nothing_of_batches() -> None:
+    run = loaded("run", "demo", "add 1 2", "--output", "json")
+    assert not [name for name in run if name.startswith(("acp_launch.batch", "distributed", "dask"))]
 
 
 def test_importing_the_package_costs_nothing() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings, usable_profiles
+from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer, load_settings, usable_profiles
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean

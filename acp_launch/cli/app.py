@@ -4,17 +4,16 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from inspect import Parameter, Signature
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, REQUIRED, VERBS, Argument, Option, Verb, carry_out, load, parameters
+from acp_launch.cli.verb import HEADINGS, REQUIRED, VERBS, Argument, Group, Option, Verb, carry_out, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
-V = TypeVar("V", bound=Verb)
 PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
 
 
@@ -59,8 +58,8 @@ class AllCommands(Commands):
         if cmd_name in VERBS and self.commands[cmd_name] is None:
             verb = load(cmd_name)
             alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-            if isinstance(verb, typer.Typer):
-                alone.add_typer(verb, name=cmd_name)
+            if isinstance(verb, Group):
+                alone.add_typer(_make_group(verb), name=cmd_name)
             else:
                 alone.command(cmd_name)(_command(verb))
             self.commands[cmd_name] = get_group(alone).commands[cmd_name]
@@ -70,25 +69,13 @@ class AllCommands(Commands):
         yield from HEADINGS.items()
 
 
-class Group(typer.Typer):
-    """A group of verbs."""
-
-    def __init__(self, about: str) -> None:
-        super().__init__(cls=Commands, help=about, no_args_is_help=True)
-
-    def verb(self, name: str | None = None, **given: Any) -> Callable[[V], V]:
-        """Add a verb, by default under its function's name."""
-
-        def add(verb: V) -> V:
-            self.command(name, **given)(_command(verb))
-            return verb
-
-        return add
-
-    def alone(self, verb: V) -> V:
-        """Let this be carried out if only the group is named; else it is called as well, and knows from its context."""
-        self.callback(invoke_without_command=True, no_args_is_help=False)(_command(verb))
-        return verb
+def _make_group(group: Group) -> typer.Typer:
+    made = typer.Typer(cls=Commands, help=group.about, no_args_is_help=True)
+    if group.choice:
+        made.callback(invoke_without_command=True, no_args_is_help=False)(_command(group.choice))
+    for name, (verb, given) in group.verbs.items():
+        made.command(name, **given)(_command(verb))
+    return made
 
 
 app = typer.Typer(

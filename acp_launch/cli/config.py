@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json
+from acp_launch.cli.verb import Argument, Group, Json
 from acp_launch.errors import SettingsError, UsageError
 from acp_launch.problem import did_you_mean, ours
 

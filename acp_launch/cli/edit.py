@@ -9,8 +9,7 @@ is refused. `edit` opens the file in the user's editor.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Option, ProfileName, find_profile, load_settings
+from acp_launch.cli.verb import Argument, Group, Option, ProfileName, find_profile, load_settings
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 

@@ -3,7 +3,8 @@
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped, UsageError
@@ -23,16 +24,21 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
 # Verbs that can be read without typer.
-PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay"}
+PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay", "batch item"}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; gives the exit code (docs/scripting.md)."""
     if _missing_streams():
         return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
+    return end_in_code(partial(_run, arguments))
+
+
+def end_in_code(work: Callable[[], int]) -> int:
+    """Do the work of this process; an exception becomes a message and an exit code."""
     try:
         with leave.undoing():
-            code = _run(arguments)
+            code = work()
         sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
     except LaunchError as error:
@@ -79,10 +85,13 @@ def _run(arguments: Sequence[str]) -> int:
     from acp_launch.cli.verb import SYNONYMS, carry_out, import_without, load, plain
 
     arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
-    if not HELP & set(arguments) and arguments[0] in PLAIN:
+    name, rest = arguments[0], arguments[1:]
+    if tuple(arguments[:2]) == ("batch", "item"):
+        name, rest = "batch item", arguments[2:]
+    if not HELP & set(arguments) and name in PLAIN:
         import_without("msgspec", "typing_extensions")
-        verb = load(arguments[0])
-        if (values := plain(verb, arguments[1:])) is not None:
+        verb = load(name)
+        if (values := plain(verb, rest)) is not None:
             return carry_out(verb, values)
     _require_existing(arguments)
     return _typer(arguments)

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.app import Group
 from acp_launch.cli.verb import (
     Argument,
     Directory,
+    Group,
     Json,
     Option,
     ProfileName,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.app import Group
 from acp_launch.cli.verb import (
     Approve,
     Argument,
+    Group,
     Json,
     OnlyProfile,
     Option,

@@ -159,6 +159,7 @@ def resolve_trusted(
     *,
     cwd: Path | None,
     session: str | None = None,
+    typed: Path | None = None,
     trust: bool,
     locked: bool = False,
 ) -> Resolved:
@@ -170,13 +171,14 @@ def resolve_trusted(
         NotTrusted: it belongs to a project, and the user does not trust its present content.
         ProfileError: the file is wrong, or differs from the lock file.
     """
-    resolved = resolved_from(loaded, cwd=cwd, session=session)
+    resolve_again = partial(resolved_from, loaded, cwd=cwd, session=session, typed=typed)
+    resolved = resolve_again()
     require(loaded, settings, is_waved=trust, found=resolved.found)
     if locked and (different := lock_differences(loaded, resolved)):
         raise ProfileError(different)
     if resolved.plan is not None:
         return resolved
-    return _offer_to_install(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session))
+    return _offer_to_install(resolved, resolve_again)
 
 
 def lock_differences(loaded: Loaded, resolved: Resolved) -> "Sequence[Problem]":
@@ -198,11 +200,13 @@ def loaded_profile(name: str, settings: Settings) -> Loaded:
     return load(find_profile(name, settings), cache=settings.cache)
 
 
-def resolved_from(loaded: Loaded, *, cwd: Path | None = None, session: str | None = None) -> Resolved:
-    """Resolve a loaded profile on this machine."""
+def resolved_from(
+    loaded: Loaded, *, cwd: Path | None = None, session: str | None = None, typed: Path | None = None
+) -> Resolved:
+    """Resolve a loaded profile on this machine, as if the command were typed in `typed`; by default here."""
 
     checked = check_session_name(session)
-    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
+    return resolve(loaded, cwd=typed or here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
 
 
 def require_plan(resolved: Resolved) -> LaunchPlan:

@@ -9,7 +9,7 @@ terminal the list is printed with the command to type, and the exit code is 2.
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
+
+    Planner = Callable[[RunRequest, Settings, Screen], Ready]
 
 
 class Run(RunRequest):
@@ -90,22 +92,22 @@ def _list_open(found: "Sequence[tuple[HostNote, SessionStatus]]") -> "PickList":
     return PickList(title="Sessions of hosts", headings=headings, rows=rows, ends=[1], starts=[4])
 
 
-def carry_out(request: RunRequest) -> int:
-    """Carry out the request and return the exit code."""
+def carry_out(request: RunRequest, plan: "Planner | None" = None) -> int:
+    """Carry out the request and return the exit code; with a `plan` of its own never in a host."""
     if request.plain:
         os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
     screen = Screen(request.output, has_links=not request.plain)
     with screen.report_failures():
-        return _carry_out(request, screen)
+        return _carry_out(request, screen, plan)
 
 
-def _carry_out(request: RunRequest, screen: Screen) -> int:
+def _carry_out(request: RunRequest, screen: Screen, plan: "Planner | None") -> int:
     request.watch_lifeline()
     from acp_launch.host.place import any_host
 
     settings = load_settings()
     request.check()
-    if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
+    if plan is None and request.may_be_hosted and (request.wants_host or any_host(settings.state)):
         from acp_launch.cli.attach import run_in_host
 
         if (code := run_in_host(request, settings, screen)) is not None:
@@ -113,10 +115,10 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     from acp_launch.cli.planning import prepare_launch
 
     prepare_launch()
-    return _launch(request, settings, screen)
+    return _launch(request, settings, screen, plan or _plan)
 
 
-def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
+def _launch(request: RunRequest, settings: "Settings", screen: Screen, make_plan: "Planner") -> int:
     """Carry out the run with an agent of its own."""
     from msgspec.structs import replace
 
@@ -124,7 +126,7 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
 
     if request.agent is None and (request.latest or not request.words):
         request = _complete(request, settings)
-    ready = _plan(request, settings, screen)
+    ready = make_plan(request, settings, screen)
     plan = replace(ready.plan, timeouts=replace(ready.plan.timeouts, **request.limits))
     text = "" if request.is_interactive else request.read_prompt()
     with ExitStack() as stack:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Group
-from acp_launch.cli.verb import Argument, Json, Option, load_settings
+from acp_launch.cli.verb import Argument, Group, Json, Option, load_settings
 from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Group
 from acp_launch.cli.verb import (
     Argument,
+    Group,
     Json,
     OnlyProfile,
     Option,

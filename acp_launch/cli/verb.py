@@ -28,6 +28,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
-# The headings of `acp-launch --help`, and where each verb, or group of verbs, is.
+# The headings of `acp-launch --help`, and where each verb, or group of verbs, is; by default in this package.
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Run": {
         "run": "run.Run",
@@ -53,6 +54,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "login": "login.login",
         "logout": "login.logout",
         "permission": "permission.app",
+        "batch": "acp_launch.batch.verbs.app",
     },
     "Profiles": {
         "list": "profiles.list_",
@@ -100,9 +102,11 @@ VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name,
 
 
 def load(name: str) -> Any:
-    """Import the verb of this name; a start pays for no other."""
-    module, _, attribute = VERBS[name].partition(".")
-    return getattr(import_module(f"acp_launch.cli.{module}"), attribute)
+    """Import the verb of this name, a group, or a verb of one: `batch item`; a start pays for no other."""
+    first, _, within = name.partition(" ")
+    module, _, attribute = VERBS[first].rpartition(".")
+    found = getattr(import_module(module if "." in module else f"acp_launch.cli.{module}"), attribute)
+    return found.verbs[within][0] if within else found
 
 
 def import_without(name: str, absent: str) -> None:
@@ -209,7 +213,31 @@ def find_profile(name: str, settings: "Settings | None" = None) -> "Found":
 
 
 Verb = Callable[..., Any]
+V = TypeVar("V", bound=Verb)
 REQUIRED = object()  # the default of an argument that must be given
+
+
+class Group:
+    """A group of verbs as it is declared; `cli.app` makes typer's of it."""
+
+    def __init__(self, about: str) -> None:
+        self.about = about
+        self.verbs: dict[str, tuple[Verb, Mapping[str, Any]]] = {}  # by name, with what typer is given besides
+        self.choice: Verb | None = None  # carried out if only the group is named
+
+    def verb(self, name: str | None = None, **given: Any) -> Callable[[V], V]:
+        """Add a verb, by default under its function's name."""
+
+        def add(verb: V) -> V:
+            self.verbs[name or verb.__name__.replace("_", "-")] = (verb, given)
+            return verb
+
+        return add
+
+    def alone(self, verb: V) -> V:
+        """Let this be carried out if only the group is named; else it is called as well, and knows from its context."""
+        self.choice = verb
+        return verb
 
 
 def usable_profiles(settings: "Settings") -> "list[Found]":

@@ -41,7 +41,7 @@ _SPECIAL = {  # text that a tool would take for one of its references; see `read
     "braces": regex(r"\{(?:env|file):"),
 }
 _VARIABLES = {"shell": "${{{}}}", "dollar": "${{{}}}", "code": "${{env:{}}}", "braces": "{{env:{}}}"}
-_FOLDERS = {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"}
+_FOLDERS = {**dict.fromkeys(("project", "cwd", "workdir"), "${workspaceFolder}"), "home": "${userHome}"}
 
 
 class ExportContext(Struct, frozen=True):
@@ -101,7 +101,7 @@ def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
         return _FOLDERS[name]
     if name == "home" and dialect not in ("none", "code"):
         return _VARIABLES[dialect].format("HOME")
-    return str(getattr(context, "project" if name == "cwd" else name))
+    return str(getattr(context, "project" if name in ("cwd", "workdir") else name))
 
 
 def _name_secret(known: dict[str, str], wanted: str, secret: str) -> str:

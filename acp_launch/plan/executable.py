@@ -312,12 +312,12 @@ def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
 def names_project(path: str, found: Found) -> bool:
     """Whether a path in the profile names a place in the project that the user works in.
 
-    That is `${cwd}`, or, in a profile without its own project, `${project}` or a relative path.
+    That is `${cwd}` or `${workdir}`, or, in a profile without its own project, `${project}` or a relative path.
     """
     is_own = found.origin in OWN
     first = next(iter(parse(path)), "/")
     if isinstance(first, VariableReference):
-        return first.name == "cwd" or (is_own and first.name == "project")
+        return first.name in ("cwd", "workdir") or (is_own and first.name == "project")
     return is_own and isinstance(first, str) and not Path(first).is_absolute()
 
 

@@ -552,6 +552,7 @@ class _Walk(Struct):
         loaded = self.machine.loaded
         profile, project = loaded.profile, loaded.found.project
         cwd = self._cwd(cwd_override)
+        self.machine.variables = {**self.machine.variables, "workdir": str(cwd or self.typed)}
         is_named = cwd_override is not None or profile.workspace.cwd is not None
         is_accepted = speaks_for(loaded.found, cwd or self.typed, is_named=is_named)
         path, written = ("workspace", "additional_directories"), profile.workspace.additional_directories

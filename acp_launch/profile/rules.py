@@ -35,7 +35,7 @@ from acp_launch.profile.values import (
     variable_headers,
 )
 from acp_launch.secret.detect import noun
-from acp_launch.secret.reference import BadReference, SecretReference, parse, place
+from acp_launch.secret.reference import BadReference, Part, SecretReference, VariableReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 
 # Permission rules. A rule that does less than its author thinks is worse than a missing rule, so a rule is reported
@@ -139,6 +139,7 @@ SUPERVISION = (
     *("session_elevation", "start", "idle", "share"),
 )
 KINDS = ("stdio", "http", "sse")
+WORKDIR = VariableReference("workdir")
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
@@ -289,7 +290,11 @@ def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
 
 
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
-    yield from _not_from_secrets(("workspace", "cwd"), workspace.get("cwd"), "a directory")
+    path, cwd = ("workspace", "cwd"), workspace.get("cwd")
+    yield from _not_from_secrets(path, cwd, "a directory")
+    if isinstance(cwd, str) and WORKDIR in _references(cwd):
+        what = f"{WORKDIR} is this directory itself"
+        yield Fault(path, what, "write ${cwd} or ${project}", offset=place(cwd, WORKDIR))
     further = "additional_directories"
     for where, directory in _items(("workspace", further), workspace.get(further)):
         yield from _not_from_secrets(where, directory, "a directory")
@@ -318,10 +323,14 @@ def _not_from_secrets(path: KeyPath, text: Plain, what: str) -> Iterator[Fault]:
 
 
 def _secrets(text: str) -> list[SecretReference]:
+    return [part for part in _references(text) if isinstance(part, SecretReference)]
+
+
+def _references(text: str) -> tuple[Part, ...]:
     try:
-        return [part for part in parse(text) if isinstance(part, SecretReference)]
+        return parse(text)
     except BadReference:  # `check` reports it
-        return []
+        return ()
 
 
 def _visible_secrets(path: KeyPath, text: str, where: str) -> Iterator[Fault]:

@@ -57,6 +57,11 @@ def digest(project: str, lines: Sequence[str]) -> str:
     return hash_content("\0".join([project, *lines]).encode(errors="surrogatepass"))
 
 
+def digest_content(loaded: Loaded) -> str:
+    """Return the SHA-256 of all that is accepted of a profile, whichever project it is in; in hex."""
+    return hash_content("\0".join(_content(loaded)).encode(errors="surrogatepass"))
+
+
 def changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Yield removed lines with `- ` before them and new ones with `+ `, in order."""
     from difflib import SequenceMatcher

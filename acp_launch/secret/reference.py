@@ -1,7 +1,8 @@
 """
 The `${…}` grammar: text in, literal pieces and references out. Pure: it looks nothing up.
 
-    ${env:NAME}   ${env:NAME:-default}   ${secret:NAME}   ${project} ${cwd} ${home} ${profile} ${python}
+    ${env:NAME}   ${env:NAME:-default}   ${secret:NAME}
+    ${project} ${cwd} ${workdir} ${home} ${profile} ${python}
 
 `$${` is a literal `${`. A `$` before anything else stands for itself, so shell snippets and prices need no escape. A
 profile cannot name the variables reserved for acp-launch: it could pass the user's passphrase to any program.
@@ -19,6 +20,7 @@ from acp_launch.secret.value import PREFIX, is_login, is_private
 VARIABLES = {
     "project": "the directory the profile belongs to",
     "cwd": "the directory the command was run in",
+    "workdir": "the session's directory",
     "home": "your home directory",
     "profile": "the profile's name",
     "python": "the Python interpreter that runs acp-launch",

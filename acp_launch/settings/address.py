@@ -13,7 +13,7 @@ from msgspec import Struct
 from acp_launch.regex import regex
 
 _HOST = regex(r"(?:[^\s\x00-\x20\x7f@:/?#\\%\[\]]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?")
-_LOOPBACK = regex(r"127(?:\.\d+){3}|localhost|::1")
+LOOPBACK = regex(r"127(?:\.\d+){3}|localhost|::1")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
     @property
     def is_in_the_clear(self) -> bool:
         """Whether requests to it cross the network unencrypted."""
-        return self.scheme == "http" and _LOOPBACK.fullmatch(self.host) is None
+        return self.scheme == "http" and LOOPBACK.fullmatch(self.host) is None
 
     def covers(self, other: "Address") -> bool:
         """Whether `other` is this address, or below it."""

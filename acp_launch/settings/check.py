@@ -27,6 +27,7 @@ from acp_launch.settings.model import (
     NAMES,
     NEARLY,
     AttentionSettings,
+    BatchSettings,
     Choices,
     FileSettings,
     HeadersCommand,
@@ -153,6 +154,7 @@ _SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
     ("secrets", "keyring"): KeyringSettings,
     ("secrets", "file"): FileSettings,
     ("attention",): AttentionSettings,
+    ("batch",): BatchSettings,
 }
 # Keys of earlier versions, and what to do instead.
 _REMOVED: Mapping[tuple[str | int, ...], str] = {
@@ -177,6 +179,7 @@ class UserSettings(BaseSettings):
     max_line: Size = MAX_LINE
     secrets: SecretSettings = SecretSettings()
     attention: AttentionSettings = AttentionSettings()
+    batch: BatchSettings = BatchSettings()
     headers_command: Mapping[str, HeadersCommand] = {}
     hangup: Literal["detach", "stop"] | None = None
     registry: str | None = None

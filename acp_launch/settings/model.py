@@ -62,6 +62,13 @@ class HeadersCommand(Shape, frozen=True, kw_only=True):
     """How long the printed headers are used."""
 
 
+class BatchSettings(Shape, frozen=True, kw_only=True):
+    """How batches are carried out."""
+
+    insecure_scheduler: bool = False
+    """Whether `--engine dask:ADDRESS` may be a scheduler of another host without TLS."""
+
+
 class Choices(Shape, frozen=True, kw_only=True):
     """All choices of `config.yaml` and the variables."""
 
@@ -73,6 +80,8 @@ class Choices(Shape, frozen=True, kw_only=True):
     """How the user's attention is called in an interactive session."""
     headers_command: Mapping[str, HeadersCommand] = field(default_factory=dict)
     """Which commands print headers for remote MCP servers, by the servers' addresses (`address`)."""
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    """How batches are carried out."""
     hangup: Literal["detach", "stop"] | None = None
     """What becomes of a host's turn when its terminal closes; None: it goes on if `up` started the host."""
     registry: str | None = None
@@ -101,7 +110,8 @@ PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
 _SECTION = f"{PREFIX}SECRETS{DELIMITER}"
 NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
 _KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
-NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", *(_SECTION + key for key in _KEYS))
+_INSECURE = f"{PREFIX}BATCH{DELIMITER}INSECURE_SCHEDULER"
+NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", _INSECURE, *(_SECTION + key for key in _KEYS))
 COMMAND = f"{_SECTION}COMMAND"
 
 

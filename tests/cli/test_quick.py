@@ -80,7 +80,7 @@ def read_by_typer(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
         patch.setattr(sys, "stderr", None)
         patch.setattr(sys, "stdout", None)
         with pytest.raises(SystemExit):
-            app(args=[name, *arguments], prog_name="acp-launch")
+            app(args=[*name.split(), *arguments], prog_name="acp-launch")
     return read[0] if read else None
 
 

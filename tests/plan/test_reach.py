@@ -50,10 +50,12 @@ def test_outside_of_any_repository_a_profile_speaks_for_what_lies_in_its_project
     assert not speaks_for(profile, tmp_path, is_named=False)
 
 
-@pytest.mark.parametrize("path", ["./x", "bin/x", "../x", ".", "${project}", "${project}/x", "${cwd}/../x"])
+@pytest.mark.parametrize(
+    "path", ["./x", "bin/x", "../x", ".", "${project}", "${project}/x", "${cwd}/../x", "${workdir}"]
+)
 def test_a_path_can_name_whatever_project_the_user_works_in(tmp_path: Path, path: str) -> None:
     assert names_project(path, found(tmp_path, "user"))
-    is_elsewhere = path.startswith("${cwd}")
+    is_elsewhere = path.startswith(("${cwd}", "${workdir}"))
     assert names_project(path, found(tmp_path, "path")) == is_elsewhere, "the project is the profile's"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import UsageError
+from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, adhoc, resolve, split_command
 from acp_launch.profile.discover import Found
@@ -94,6 +94,36 @@ def test_variables_and_the_environment_are_filled_in(machine: Machine) -> None:
     assert plan.agent.env["A"].reveal({}) == "xhunter2"
     column = line.index('"x$') + 1
     assert str(plan.agent.env["A"].origin) == f"{machine.root / 'work.yaml'}:2:{column}"
+
+
+def test_workdir_is_the_directory_of_the_session(machine: Machine) -> None:
+    text = (
+        'agent: {command: agent, args: ["${workdir}"], env: {A: "${workdir}/a"}}\n'
+        "permissions: {rules: [{deny: {path: '${workdir}/x'}}]}\n"
+        "mcp_servers: {s: {command: agent, args: ['${workdir}'], cwd: '${workdir}'}}\n"
+    )
+    for override, more, directory in (
+        (None, "", machine.typed),
+        (None, "workspace: {cwd: shared}", machine.root / "shared"),
+        (machine.home, "workspace: {cwd: shared}", machine.home),
+    ):
+        plan = machine.resolved(text + more, cwd_override=override).plan
+        assert plan is not None
+        (server,) = plan.servers
+        assert isinstance(server, StdioPlan)
+        assert [value.reveal({}) for value in (*plan.agent.args, *server.args)] == [str(directory)] * 2
+        assert plan.agent.env["A"].reveal({}) == f"{directory}/a"
+        assert (plan.cwd, server.cwd, plan.rules[0].match.path) == (directory, directory, (f"{directory}/x",))
+
+
+def test_the_directory_of_the_session_is_not_named_by_itself(machine: Machine) -> None:
+    file = machine.root / "work.yaml"
+    file.write_text("version: 1\nagent: {command: agent}\nworkspace: {cwd: 'x/${workdir}'}\n")
+    with pytest.raises(ProfileError) as wrong:
+        load(Found("work", file, machine.root, "path"))
+    (problem,) = wrong.value.problems
+    assert (problem.line, problem.column, problem.path) == (3, 21, "workspace.cwd")
+    assert (problem.message, problem.fix) == ("${workdir} is this directory itself", "write ${cwd} or ${project}")
 
 
 def test_what_came_from_the_environment_is_shown_as_its_reference(machine: Machine) -> None:

@@ -132,8 +132,8 @@ def test_a_bad_reference_is_named_with_its_place_and_the_nearest_form() -> None:
         ("${X}", "write ${env:X}"),
         (
             "${env:git hub}",
-            "use one of ${env:NAME}, ${env:NAME:-default}, ${secret:NAME}, ${project}, ${cwd}, ${home}, ${profile}, "
-            '${python}, or "$${" for a literal "${"',
+            "use one of ${env:NAME}, ${env:NAME:-default}, ${secret:NAME}, ${project}, ${cwd}, ${workdir}, ${home}, "
+            '${profile}, ${python}, or "$${" for a literal "${"',
         ),
     ],
 )

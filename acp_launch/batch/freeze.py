@@ -1,0 +1,314 @@
+"""
+A file becomes a frozen batch: its profiles are planned, its commits are resolved, and `batch.json` is written.
+
+`plan_batch` makes the checks that each run of an item makes before its start, and writes nothing.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from acp_launch import __version__
+from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
+from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
+from acp_launch.batch.store import BATCH, BatchDirectory, encode
+from acp_launch.batch.worktree import is_url, resolve_commit
+from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
+from acp_launch.cli.verb import load_settings
+from acp_launch.console import problems as screen
+from acp_launch.console import stdout
+from acp_launch.document.nodes import MAX_SIZE, decode
+from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
+from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.problem import Problem, count, dotted, errors, ours
+from acp_launch.profile.discover import HOLDER, find, repository_of, shown
+from acp_launch.profile.load import Loaded, load
+from acp_launch.profile.trust import digest_content
+from acp_launch.profile.values import templates
+from acp_launch.secret.reference import VariableReference, parse, place
+from acp_launch.settings.model import Settings
+from acp_launch.waits import format_time
+
+BATCHES = "batches"  # in .acp-launch of the project
+PROJECT = VariableReference("project")
+
+
+class Examined(NamedTuple):
+    """What the files say. `project` is what tasks without a repository work on."""
+
+    file: Path
+    project: Path
+    checked: CheckedBatch
+    profiles: Mapping[str, Loaded]
+    items: tuple[Item, ...]
+    problems: list[Problem]
+
+
+def check_file(file: Path, *, as_json: bool) -> int:
+    """Print all problems of a batch and its profiles, else how many items it has; return the exit code."""
+    settings = load_settings()
+    found = _examine(file, settings)
+    code = ProfileError.exit_code if errors(found.problems) else 0
+    for loaded in found.profiles.values():
+        resolved = resolved_from(loaded, cwd=found.project, typed=found.project)
+        found.problems.extend(each for each in resolved.problems if each not in found.problems)
+        code = code or (MachineError.exit_code if resolved.plan is None else 0)
+    if as_json:
+        listed = [each.as_json() for each in found.problems]
+        stdout.put_json({"problems": listed, "items": len(found.items), "profiles": [*found.checked.profiles]})
+        return code
+    label = shown(found.file)
+    screen.show(found.problems, as_json=False, outcome=f"{label} cannot be used")
+    if not code:
+        stdout.line(f"{label}: ok, {count(len(found.items), 'item')} with {count(len(found.profiles), 'profile')}")
+    return code
+
+
+def prepare_file(file: Path, out: Path | None, *, trust: bool) -> int:
+    """Freeze a batch; print its directory and the ids of its items."""
+    frozen = freeze(file, out, trust=trust)
+    for line in (str(frozen.path), *(item.id for item in frozen.batch.items)):
+        stdout.line(line)
+    return 0
+
+
+def freeze(file: Path, out: Path | None, *, trust: bool) -> BatchDirectory:
+    """Plan a batch, and write it to a directory that holds none; without `out` to a new one of the project.
+
+    Raises:
+        LaunchError: as `plan_batch`.
+        UsageError: the directory holds something.
+        StateError: it cannot be written.
+    """
+    try:
+        if out is not None:
+            _require_vacant(out)
+        batch = plan_batch(file, trust=trust)
+        content = encode(batch)
+        path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
+        make_private(path)
+        (path / "items").mkdir(0o700)  # fails if another process was faster
+        _write(path, content)
+    except UnicodeEncodeError as error:
+        raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
+    except OSError as error:
+        what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
+        raise StateError(what, fix="give another directory: --out DIR") from None
+    return BatchDirectory(path, batch)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        replace(path / BATCH, content)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def plan_batch(file: Path, *, trust: bool) -> Batch:
+    """Check a batch, and plan each profile once as a run does; start and write nothing. `trust` is `--trust`.
+
+    Raises:
+        ProfileError: the file or a profile is wrong.
+        NotTrusted: a project's profile is not trusted.
+        MachineError: this machine lacks something, or a secret.
+        NotLoggedIn: logins are all that is missing.
+    """
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    settings = load_settings()
+    found = _examine(file, settings)
+    if errors(found.problems) or found.checked.file is None:
+        raise ProfileError(found.problems)
+    _require_ready(found, settings, trust=trust)
+    said = found.checked.file
+    return Batch(
+        name=write_part(found.file.stem),
+        created=format_time(time.time()),
+        acp_launch=__version__,
+        file=str(found.file),
+        directory=str(found.file.parent),
+        profiles={
+            name: FrozenProfile(called=name, file=str(loaded.found.file), digest=digest_content(loaded))
+            for name, loaded in found.profiles.items()
+        },
+        items=found.items,
+        isolation=said.isolation,
+        check=said.check,
+        approve=said.approve,
+        limits=said.limits,
+        retry=said.retry,
+    )
+
+
+def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
+    """Make the checks of a run for each profile; what this machine lacks is raised at once for all of them."""
+    missing, unknown = list[Problem](), list[NotLoggedIn]()
+    for loaded in found.profiles.values():
+        resolved = resolve_trusted(loaded, settings, cwd=found.project, typed=found.project, trust=trust)
+        try:
+            ready(resolved, settings)
+        except MachineError as error:
+            missing += error.problems
+        except NotLoggedIn as error:
+            unknown.append(error)
+    if missing:
+        raise MachineError(list(dict.fromkeys(missing)))
+    if unknown:
+        raise unknown[0]
+
+
+# The files.
+
+
+def _examine(file: Path, settings: Settings) -> Examined:
+    path = Path(os.path.abspath(file))  # noqa: PTH100 - links stay, so other hosts see the same path
+    directory = path.parent
+    project = _locate_project(directory)
+    text, problems = decode(_read_file(path, MAX_SIZE), shown(path), KIND)
+    if text is None:
+        raise ProfileError(problems)
+
+    def read_tasks(name: str) -> tuple[bytes, str]:
+        tasks = Path(os.path.normpath(directory / name))
+        return _read_file(tasks, MAX_TASKS_SIZE), shown(tasks)
+
+    checked = check(text, shown(path), repo=str(project), read_tasks=read_tasks)
+    profiles, problems = _load_profiles(checked, directory, settings)
+    items = list[Item]()
+    if checked.file is not None:
+        for loaded in profiles.values() if checked.file.isolation.kind != "none" else ():
+            problems += _find_project(loaded)
+        isolation, look_up = checked.file.isolation, cache(_find_base)
+        for item, task, at in checked.drafts:
+            base = look_up(task.repo or str(project), task.ref or isolation.ref, isolation, directory)
+            problems += [at.problem("", *base.fault)] if base.fault else []
+            items.append(structs.replace(item, repo=base.repo, base_commit=base.commit))
+    return Examined(path, project, checked, profiles, tuple(items), list(dict.fromkeys(problems)))
+
+
+def _load_profiles(
+    checked: CheckedBatch, directory: Path, settings: Settings
+) -> tuple[dict[str, Loaded], list[Problem]]:
+    """Load the profiles, which are found from the directory of the batch's file; return all problems with them."""
+    profiles, problems = dict[str, Loaded](), [*checked.problems]
+    for name, at in checked.profiles.items():
+        try:
+            profiles[name] = load(find(name, start=directory, settings=settings), cache=settings.cache)
+        except UsageError as error:
+            problems.append(at.problem("profiles", error.message, error.fix))
+        except ProblemsError as error:
+            problems += error.problems
+    return profiles, problems
+
+
+def _read_file(path: Path, most: int) -> bytes:
+    """Read a file; raise UsageError if that fails."""
+    try:
+        found = read_bounded(path, most)
+    except (OSError, ValueError, Unfit) as error:  # ValueError: the name holds a NUL character
+        what = f"{shown(path)} {error}" if isinstance(error, Unfit) else f"cannot read {shown(path)}"
+        why = f"{what}: {error.strerror}" if isinstance(error, OSError) else what
+        raise UsageError(why, fix="give a file that can be read") from None
+    if found is None:
+        raise UsageError(f"no such file: {shown(path)}", fix="correct the path")
+    return found[0]
+
+
+def _find_project(loaded: Loaded) -> Iterator[Problem]:
+    """Find what would lead an item to the user's own checkout instead of its own directory."""
+    for path, template in templates(loaded.profile):
+        begins_there = False
+        match path:
+            case ("workspace", "cwd") | ("agent", "command") | ("mcp_servers", _, "command"):
+                continue  # programs may lie there; the directory of the session is that of the item in any case
+            case ("workspace", *_) | ("mcp_servers", _, "cwd") | ("permissions", "rules", _, _, "path", *_):
+                begins_there = True  # a relative path
+        if path not in loaded.positions.table:  # a text that stands for a list of one
+            path = path[:-1]
+        first, *_ = parts = parse(template) or ("/",)
+        at = loaded.positions.where(path, offset=place(template, PROJECT) if PROJECT in parts else 0)
+        where = "your own checkout; an item works in a directory of its own"
+        if PROJECT in parts:
+            yield at.problem(dotted(path), f"${{project}} is {where}", "write ${workdir}")
+        elif begins_there and isinstance(first, str) and not first.startswith("/"):
+            fix = f"write ${{workdir}}/{template.removeprefix('./')}"
+            yield at.problem(dotted(path), f'"{template}" lies in {where}', fix)
+
+
+# Repositories.
+
+
+def _locate_project(directory: Path) -> Path:
+    """Return the repository around the directory of a batch, else its project."""
+    return repository_of(directory) or (directory.parent if directory.name == HOLDER else directory)
+
+
+class Base(NamedTuple):
+    """What a task begins from, or why it cannot, and the fix."""
+
+    repo: str
+    commit: str | None = None
+    fault: tuple[str, str] | None = None
+
+
+def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) -> Base:
+    """Find the repository and the commit of a task; a path begins at the directory of the batch's file."""
+    if is_url(written):
+        if isolation.kind != "clone":
+            return Base(written, fault=("an address can only be cloned", "write isolation: {kind: clone}"))
+        repo = written
+    else:
+        repo = os.path.normpath(directory / os.path.expanduser(written))  # noqa: PTH111 - Path raises without a home
+        if fault := _refuse_repository(repo, isolation):
+            return Base(repo, fault=fault)
+    if isolation.kind == "none":
+        with suppress(StateError):  # the commit is only for the record
+            return Base(repo, resolve_commit(repo, "HEAD") if repository_of(Path(repo)) else None)
+        return Base(repo)
+    if commit := resolve_commit(repo, ref):
+        return Base(repo, commit)
+    what = f'the repository of this task has no commit "{ref}"'  # an address may hold a credential
+    return Base(repo, fault=(what, "write a branch, a tag or a commit that it has, or fetch it"))
+
+
+def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | None:
+    """Say why no item can work on a directory, and the fix; None if one can."""
+    if not os.path.isdir(repo):  # noqa: PTH112 - it raises in a directory we may not enter
+        return f"the directory {repo} does not exist", "correct the path; it begins at the directory of the batch"
+    around = repository_of(Path(repo))
+    if isolation.kind == "none" or str(around) == repo:
+        return None
+    if around is None:
+        return f"{repo} is not a git repository", "make it one: git init; or write isolation: {kind: none}"
+    return f"{repo} lies in the repository {around}", f"write {around}"
+
+
+# The directory.
+
+
+def _choose_directory(batch: Batch) -> Path:
+    """Choose a new directory among those of the project, which git ignores."""
+    batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
+    make_private(batches)
+    (batches / ".gitignore").write_text("*\n")
+    name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
+    return next(path for path in map(batches.joinpath, names) if not os.path.lexists(path))
+
+
+def _require_vacant(path: Path) -> None:
+    """Refuse a directory that holds something: UsageError."""
+    names = os.listdir(path) if os.path.lexists(path) else []  # noqa: PTH208 - Path.iterdir gives paths
+    if BATCH in names:
+        raise UsageError(f"{path} holds a batch", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}")
+    if names:
+        raise UsageError(f"{path} is not empty", fix="give a new directory: --out DIR")

@@ -1,0 +1,305 @@
+"""
+The display of a running batch: a live table on a terminal, a line for each ended attempt in a pipe, or events.
+
+What runs is read from the directory (`started.json`, the end of `events.ndjson`), so every engine looks the same.
+"""
+
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil, inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from acp_launch.batch.figures import explain
+from acp_launch.batch.model import Item, Started, Verdict
+from acp_launch.batch.schedule import Lane, Schedule
+from acp_launch.batch.store import RESULT, BatchDirectory
+from acp_launch.console import stdout
+from acp_launch.console.stderr import harmless_line
+from acp_launch.problem import count
+from acp_launch.protocol.written import visible
+from acp_launch.waits import format_time, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+TAIL = 16384  # bytes of `events.ndjson` in which the last tool call is looked for
+LONGEST = 300  # characters of a message of others on a line
+LANES = 3  # lines about accounts
+FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
+
+
+class Attempt(NamedTuple):
+    """An attempt that was given to the engine. `before` is what `started.json` of that number said until then."""
+
+    item: Item
+    number: int
+    begun: float
+    before: Started | None
+
+
+class Ended(NamedTuple):
+    """How an attempt has ended; `verdict` is None without a record, and then `note` says what `batch item` said."""
+
+    attempt: Attempt
+    verdict: Verdict | None
+    exit_code: int
+    again_in: float | None  # seconds; None if it does not start again
+    note: str = ""
+
+
+class Tally:
+    """What is known of a running batch; `items` is how many were chosen."""
+
+    def __init__(self, directory: BatchDirectory, items: int, schedule: Schedule) -> None:
+        self.directory, self.items, self.schedule = directory, items, schedule
+        self.outcomes: Counter[str] = Counter()  # of done items
+        self.abandoned = 0  # items that have no record after several starts
+        self.running: dict[str, Attempt] = {}
+        self.spent: defaultdict[str, float] = defaultdict(float)  # known cost by currency, of all records
+        self.lengths: list[float] = []  # seconds of attempts that have ended
+
+    @property
+    def done(self) -> int:
+        return self.outcomes.total()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many items have each outcome, and how many are due."""
+        due = self.items - self.done
+        return {**dict(self.outcomes.most_common()), **({"due": due} if due else {})}
+
+    def time_left(self) -> float:
+        """Estimate the seconds to the end from the attempts so far; infinite without any."""
+        if not self.lengths:
+            return inf
+        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.most)
+        return rounds * sum(self.lengths) / len(self.lengths)
+
+
+class Lines:
+    """Writes a line for each ended attempt. `every` is how often `look` is called, in seconds."""
+
+    every = 1.0
+
+    def begin(self, tally: Tally) -> None:
+        self._tally = tally
+        self._put(str(tally.directory.path))
+
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None: ...
+
+    def end_attempt(self, ended: Ended) -> None:
+        self._put(self._describe(ended))
+
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        what = "account" if lane.account else "profile"
+        self._put(f"{what} {lane.name} pauses for {round_seconds(length)}: {reason}")
+
+    def reach(self, limit: Mapping[str, object]) -> None: ...
+
+    def look(self, now: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
+        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
+            self._put(line)
+
+    def _put(self, text: str) -> None:
+        stdout.line(harmless_line(text))
+        sys.stdout.flush()
+
+    def _describe(self, ended: Ended) -> str:
+        id, verdict = ended.attempt.item.id, ended.verdict
+        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
+        if verdict is None:
+            what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
+        else:
+            what, why = f"{verdict.outcome} in {round_seconds(verdict.seconds)}", ""
+            if verdict.outcome not in ("passed", "cancelled"):
+                why = explain(self._tally.directory.read_record(id, verdict.attempt))
+        why = stdout.fit(" ".join(why.split()), LONGEST)
+        return f"{id}: {what}{why and f': {why}'}{again}"
+
+
+class Events(Lines):
+    """Writes events (`--output json`)."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+
+    def begin(self, tally: Tally) -> None:
+        self._tally = tally
+        batch = tally.directory.batch
+        self._emit("batch", {"directory": str(tally.directory.path), "name": batch.name, "items": tally.items})
+
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None:
+        members = {"item": attempt.item.id, "attempt": attempt.number, "pid": started.pid, "host": started.host}
+        self._emit("started", members)
+
+    def end_attempt(self, ended: Ended) -> None:
+        attempt = ended.attempt
+        if ended.verdict is None:
+            members = {"item": attempt.item.id, "attempt": attempt.number, "outcome": None}
+            self._emit("ended", {**members, "exit_code": ended.exit_code, "message": ended.note})
+            return
+        file = self._tally.directory.directory_of(attempt.item.id, ended.verdict.attempt) / RESULT
+        self._emit("ended", {}, file.read_text())
+
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        self._emit("paused", {"account": lane.name, "seconds": round(length, 3), "reason": reason})
+
+    def reach(self, limit: Mapping[str, object]) -> None:
+        self._emit("budget", limit)
+
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
+        self._emit("end", {"counts": self._tally.counts(), "exitCode": exit_code})
+
+    def _emit(self, type: str, members: Mapping[str, object], record: str = "") -> None:
+        head = msgspec.json.encode({"type": type, "time": format_time(self._clock()), **members}).decode()
+        stdout.line(visible(f"{head[:-1]},{record.strip()[1:]}" if record else head))
+        sys.stdout.flush()
+
+
+class Table(Lines):
+    """A table of what runs and a progress bar, drawn below the lines of what did not pass."""
+
+    every = 0.5
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        from acp_launch.console.draw.region import Region
+
+        self._console = Console(highlight=False)
+        self._region = Region(self._console)
+        self._is_drawn = False
+        self._calls: dict[str, tuple[int, str]] = {}  # by item: the size of its events, and the last tool call
+
+    def end_attempt(self, ended: Ended) -> None:
+        self._calls.pop(ended.attempt.item.id, None)
+        if ended.verdict is None or ended.verdict.outcome != "passed":
+            super().end_attempt(ended)
+
+    def look(self, now: float) -> None:
+        from rich.console import Group
+
+        self._is_drawn = True
+        self._region.show(Group(*self._draw(now)))
+
+    def close(self) -> None:
+        self._region.close()
+        self._is_drawn = False
+
+    def _put(self, text: str) -> None:
+        if not self._is_drawn:  # the terminal wraps it: a command can be copied
+            super()._put(text)
+            return
+        from rich.text import Text
+
+        self._region.print(Text(harmless_line(text)))
+
+    def _draw(self, now: float) -> "Iterator[RenderableType]":
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        tally, width, height = self._tally, self._console.width, self._console.height
+        lanes = list(describe_lanes(tally.schedule, now))[: max(0, min(LANES, height - FIXED - 1))]
+        room = max(0, height - FIXED - len(lanes))
+        running = list(tally.running.values())
+        shown = running if len(running) <= room else running[: max(0, room - 1)]
+        texts = [f"  {each.item.id}  {round_seconds(now - each.begun)}  {self._find_call(each)}" for each in shown]
+        if len(running) > len(shown):
+            texts.append(f"  … {count(len(running) - len(shown), 'more item')}")
+        for text in (*texts, *lanes, show_tally(tally)):
+            yield Text(stdout.fit(harmless_line(text.rstrip()), width), no_wrap=True)
+        yield ProgressBar(max(1, tally.items), tally.done + tally.abandoned, width=min(width, 60))
+
+    def _find_call(self, attempt: Attempt) -> str:
+        """Return the title of the last tool call of a running attempt."""
+        id = attempt.item.id
+        size, title = self._calls.get(id, (0, ""))
+        file = self._tally.directory.directory_of(id, attempt.number) / "events.ndjson"
+        try:
+            now = file.stat().st_size
+        except OSError:
+            return ""
+        if now != size:
+            title = find_tool_call(file) or title
+            self._calls[id] = (now, title)
+        return title
+
+
+def make_show(output: str) -> Lines:
+    """Return what shows a batch, by `--output`."""
+    if output == "json":
+        return Events()
+    is_drawn = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return Table() if is_drawn else Lines()
+
+
+def find_tool_call(file: Path) -> str:
+    """Return the title of the last tool call near the end of a run's events; empty if there is none."""
+    try:
+        with file.open("rb") as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - TAIL))
+            lines = source.read(TAIL).splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        if b'"tool_call' in line and (title := _read_title(line)):
+            return title[:LONGEST]
+    return ""
+
+
+def _read_title(line: bytes) -> str:
+    try:
+        event: Any = msgspec.json.decode(line)
+        update = event["update"]
+        title = update["title"] if update["sessionUpdate"] in ("tool_call", "tool_call_update") else ""
+    except (msgspec.MsgspecError, ValueError, LookupError, TypeError, RecursionError):  # cut, or of another shape
+        return ""
+    return " ".join(title.split()) if isinstance(title, str) else ""
+
+
+def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:
+    """Yield a line for each account, or profile without one, that has items waiting for it."""
+    for lane in schedule.lanes:
+        if not lane.ready or (schedule.running >= schedule.jobs and lane.paused_until <= now):
+            continue
+        what = f"  {lane.name}: {count(len(lane.ready), 'item')} waiting"
+        if lane.paused_until > now:
+            yield f"{what}, paused for {round_seconds(lane.paused_until - now)}"
+        elif lane.running >= lane.jobs:
+            yield f"{what}, {lane.running} running"
+
+
+def show_tally(tally: Tally) -> str:
+    """Return one line about all items."""
+    parts = [f"{tally.done} of {count(tally.items, 'item')} done", f"{len(tally.running)} running"]
+    parts += [f"{number} {outcome}" for outcome, number in tally.outcomes.most_common()]
+    if tally.abandoned:
+        parts.append(f"{tally.abandoned} without a record")
+    parts += [show_cost(amount, currency) for currency, amount in sorted(tally.spent.items())]
+    if (left := tally.time_left()) < inf and tally.done < tally.items:
+        parts.append(f"about {round_seconds(left)} left")
+    return " · ".join(parts)
+
+
+def show_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in counts.items()) or "no items"
+
+
+def show_cost(amount: float, currency: str) -> str:
+    return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
+
+
+def round_seconds(amount: float) -> str:
+    """Write a length of time as a user reads it: `0.3 s`, `12 s`, `4 min`, `2.5 h`."""
+    if amount >= 7200:
+        return f"{amount / 3600:.3g} h"
+    return seconds(round(amount, 1) if amount < 10 else round(amount))

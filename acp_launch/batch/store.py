@@ -1,0 +1,189 @@
+"""
+The directory of a batch. What it says is the truth, for any number of submitters, engines and hosts:
+
+    DIR/batch.json                  frozen
+    DIR/cancel                      its presence cancels whatever runs
+    DIR/results.jsonl               all records, made again from them
+    DIR/items/ID/lock               held by the process that makes an attempt
+    DIR/items/ID/N.log              what `batch item` itself said, written by its engine
+    DIR/items/ID/N/                 attempt N: started.json, events.ndjson, …, and result.json by rename as the last
+    DIR/items/ID/N/again            the item starts again after this attempt, although it was done
+    DIR/items/ID/N.lost-K/          an attempt that ended without a record; its number was used again
+"""
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from acp_launch.batch.model import Batch, Item, Record, Standing, Started, Verdict, judge
+from acp_launch.errors import StateError, UsageError
+from acp_launch.private import locked, make_private, replace
+from acp_launch.problem import did_you_mean, ours
+from acp_launch.waits import format_time
+
+BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
+RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
+# Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class BatchDirectory:
+    """The directory of a batch, with the frozen batch."""
+
+    def __init__(self, path: Path, batch: Batch) -> None:
+        self.path, self.batch = path, batch
+        self._by_id = {item.id: item for item in batch.items}
+
+    def find_item(self, id: str) -> Item:
+        """Return the item of this id; raise UsageError if there is none."""
+        if id not in self._by_id:
+            hint = did_you_mean(id, self._by_id)
+            raise UsageError(f'the batch has no item "{id}"{hint}', fix=ours("batch", "status", str(self.path)))
+        return self._by_id[id]
+
+    def directory_of(self, id: str, attempt: int | None = None) -> Path:
+        """Return the directory of an item, or of one of its attempts."""
+        directory = self.path / "items" / id
+        return directory if attempt is None else directory / str(attempt)
+
+    def log_of(self, id: str, attempt: int) -> Path:
+        """Return the file of what `batch item` itself said."""
+        return self.directory_of(id) / f"{attempt}.log"
+
+    def attempts(self, id: str) -> list[int]:
+        """List the attempts that have a record, in order."""
+        found = (int(name) for name in _list_names(self.directory_of(id)) if name.isdecimal())
+        return sorted(number for number in found if (self.directory_of(id, number) / RESULT).exists())
+
+    def verdicts(self, id: str) -> list[Verdict]:
+        """Read what the records of an item say, in order; a few members of each are kept in memory."""
+        return [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+
+    def judge(self, id: str, verdicts: Sequence[Verdict] | None = None) -> Standing:
+        """Judge an item by its records; `verdicts` are those that were just read."""
+        verdicts = self.verdicts(id) if verdicts is None else verdicts
+        opened = (each.attempt for each in verdicts if (self.directory_of(id, each.attempt) / AGAIN).exists())
+        return judge(verdicts, self.batch.retry, max(opened, default=0))
+
+    def read_record(self, id: str, attempt: int) -> Record:
+        """Read the whole record of an attempt."""
+        return _read(self.directory_of(id, attempt) / RESULT, Record)
+
+    def records(self) -> Iterator[Record]:
+        """Read every record, item by item; one at a time, since each may hold an answer of 64 KiB."""
+        for item in self.batch.items:
+            for attempt in self.attempts(item.id):
+                yield self.read_record(item.id, attempt)
+
+    # Making an attempt.
+
+    @contextmanager
+    def lock(self, id: str, patience: float | None = None) -> Iterator[None]:
+        """Hold the lock of an item. What its records say may have changed meanwhile: look again inside.
+
+        Raises:
+            TimeoutError: another process held it for `patience` seconds.
+        """
+        make_private(self.directory_of(id))
+        with locked(self.directory_of(id) / LOCK, patience):
+            yield
+
+    def begin(self, id: str, attempt: int) -> Path:
+        """Make the directory of an attempt, and return it; one without a record is renamed. Call it under the lock."""
+        directory = self.directory_of(id, attempt)
+        if directory.exists():
+            names = set(_list_names(directory.parent))
+            free = (f"{attempt}.lost-{number}" for number in range(1, len(names) + 2))
+            directory.rename(directory.with_name(next(name for name in free if name not in names)))
+        make_private(directory)
+        started = Started(pid=os.getpid(), host=socket.gethostname(), started=format_time(time.time()))
+        (directory / STARTED).write_bytes(encode(started))
+        return directory
+
+    def write_record(self, record: Record) -> None:
+        """Write the record of an attempt: from then on it has happened."""
+        replace(self.directory_of(record.item, record.attempt) / RESULT, encode(record) + b"\n")
+
+    def read_started(self, id: str, attempt: int) -> Started | None:
+        """Read who began an attempt, and when; None if it was not begun."""
+        file = self.directory_of(id, attempt) / STARTED
+        return _read(file, Started) if file.exists() and file.stat().st_size else None  # it may be being written
+
+    def is_running(self, id: str) -> bool:
+        """Whether a process holds the lock of an item, on any host."""
+        if not (self.directory_of(id) / LOCK).exists():
+            return False
+        try:
+            with self.lock(id, 0):
+                return False
+        except TimeoutError:
+            return True
+
+    # The batch as a whole.
+
+    def reopen(self, id: str) -> None:
+        """Let a done item start again."""
+        (self.directory_of(id, self.attempts(id)[-1]) / AGAIN).touch(0o600)
+
+    def is_cancelled(self) -> bool:
+        return (self.path / CANCEL).exists()
+
+    def cancel(self) -> None:
+        (self.path / CANCEL).touch(0o600)
+
+    def uncancel(self) -> None:
+        (self.path / CANCEL).unlink(missing_ok=True)
+
+    def write_results(self) -> None:
+        """Make `results.jsonl` again from the records."""
+        fresh = self.path / f".{RESULTS}.{os.getpid()}"
+        with fresh.open("wb") as file:
+            for item in self.batch.items:
+                for attempt in self.attempts(item.id):
+                    file.write((self.directory_of(item.id, attempt) / RESULT).read_bytes())
+        fresh.replace(self.path / RESULTS)
+
+
+def open_batch(directory: Path) -> BatchDirectory:
+    """Open the directory of a batch.
+
+    Raises:
+        UsageError: it holds no batch.
+        StateError: its batch cannot be read.
+    """
+    path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
+    if not (path / BATCH).is_file():
+        raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
+    return BatchDirectory(path, _read(path / BATCH, Batch))
+
+
+def _read(file: Path, shape: type[S]) -> S:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=shape, dec_hook=_decode)
+    except OSError as error:
+        raise StateError(f"cannot read {file}: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise StateError(f"{file} is damaged: {error}", fix="restore it, or move its directory away") from None
+
+
+def encode(struct: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(struct, enc_hook=float)  # a Duration
+
+
+def _decode(kind: type, value: object) -> object:
+    return kind(value)
+
+
+def _list_names(directory: Path) -> list[str]:
+    try:
+        return [each.name for each in directory.iterdir()]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,173 @@
+"""The check of an item: real commands, and what is left of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acp_launch.batch import checking
+from acp_launch.batch.checking import find_missing, run_check
+from acp_launch.batch.model import CheckResult
+from acp_launch.errors import StateError
+from tests.patience import PATIENCE
+
+# Holds a lock from a session of its own, whose parent has ended: it is free once that process has.
+DAEMON = """
+import fcntl, os, sys
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        open(sys.argv[1] + ".held", "w").close()
+        import signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            signal.pause()
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Callable[..., tuple[CheckResult, str]]:
+    def run(*command: str, timeout: float = PATIENCE, **environ: str) -> tuple[CheckResult, str]:
+        file = tmp_path / "check.txt"
+        result = run_check(command, timeout, tmp_path, file, {**os.environ, **environ})
+        return result, file.read_text()
+
+    return run
+
+
+Check = Callable[..., tuple[CheckResult, str]]
+
+
+def test_a_check_gives_its_exit_code_and_what_it_printed(check: Check, tmp_path: Path) -> None:
+    words = "sh", "-c", "pwd; echo failed >&2; exit 3"
+    result, text = check(*words)
+    assert (result.command, result.exit_code) == (words, 3)
+    assert text == f"{tmp_path}\nfailed\n"
+    assert (tmp_path / "check.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_check_that_a_signal_killed_has_the_exit_code_of_a_shell(check: Check) -> None:
+    assert check("sh", "-c", "kill -9 $$")[0].exit_code == 137
+
+
+def test_a_check_gets_no_secret_and_nothing_to_read(check: Check) -> None:
+    result, text = check("sh", "-c", "cat; env", ACP_LAUNCH_SECRET_GITHUB="planted", OTHER="passed on")
+    assert "OTHER=passed on" in text
+    assert "planted" not in text
+    assert result.exit_code == 0
+
+
+def test_a_check_is_not_read_by_a_shell(check: Check) -> None:
+    assert check("echo", "$HOME", "; exit 1")[1] == "$HOME ; exit 1\n"
+
+
+def test_the_end_of_a_long_output_is_kept(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "OUTPUT", 2**20)
+    result, text = check("sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' a; echo; echo 1 failed")
+    assert result.exit_code == 0
+    assert text.startswith("acp-launch: only the last 1 MiB follow\naaa")
+    assert text.endswith("a\n1 failed\n")
+    assert len(text) < 2**20 + 100
+
+
+def test_a_program_of_the_tree_is_found_from_its_directory(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "t.sh").write_text("#!/bin/sh\necho mine\n")
+    (tmp_path / "t.sh").chmod(0o700)
+    assert check("./t.sh")[1] == "mine\n"
+
+
+def test_a_check_that_the_agent_removed_has_failed(check: Check, tmp_path: Path) -> None:
+    result, text = check("./gone")
+    assert result.exit_code == 127
+    assert text == f'acp-launch: the program "{tmp_path}/gone" does not exist\n'
+
+
+def test_a_check_that_is_not_a_program_has_failed(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\0\1")
+    (tmp_path / "text").chmod(0o700)
+    result, text = check("./text")
+    assert result.exit_code == 127
+    assert "it is not a program for this machine" in text
+
+
+def test_a_program_that_is_not_on_path_is_a_matter_of_the_machine(check: Check) -> None:
+    with pytest.raises(StateError, match=r'the check cannot run: "nopey" is not on PATH') as failure:
+        check("nopey")
+    assert failure.value.fix.startswith("install it")
+    missing = find_missing(["nopey", "-q"], os.environ)
+    assert missing is not None and missing.absent == "nopey"
+    assert find_missing(["sh"], os.environ) is find_missing(["./nopey"], os.environ) is None
+
+
+def test_a_check_that_takes_too_long_has_no_exit_code(check: Check) -> None:
+    result, text = check("sh", "-c", "echo begun; exec sleep 1000", timeout=0.5)
+    assert result.exit_code is None
+    assert text == "begun\n\nacp-launch: the check did not end within 0.5 s\n"
+
+
+@pytest.mark.parametrize("then", ["", "; exec sleep 1000"])
+def test_what_a_check_leaves_behind_ends_with_it(check: Check, tmp_path: Path, then: str) -> None:
+    """Also what is in a session of its own, ignores SIGTERM, and has lost its parents."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    (tmp_path / "lock").touch()
+    start = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done{then}"
+    check("sh", "-c", start, timeout=PATIENCE if not then else 1.5)
+    assert is_free(tmp_path / "lock")
+
+
+def is_free(lock: Path) -> bool:
+    import fcntl
+
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_what_the_look_raises_ends_the_check(tmp_path: Path) -> None:
+    class Cancelled(Exception):  # noqa: N818 - as Stopped
+        pass
+
+    def look() -> None:
+        if (tmp_path / "lock.held").exists():
+            raise Cancelled
+
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    words = "sh", "-c", f"{sys.executable} daemon.py lock; exec sleep 1000"
+    with pytest.raises(Cancelled):
+        run_check(words, PATIENCE, tmp_path, tmp_path / "check.txt", os.environ, look=look)
+    assert is_free(tmp_path / "lock")
+    assert not (tmp_path / "check.txt").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from acp_launch import leave; from acp_launch.batch.checking import run_check\n"
+        "from acp_launch.errors import Stopped\n"
+        "leave.listen()\n"
+        "try: run_check(sys.argv[1:], 1000, Path.cwd(), Path('check.txt'), os.environ)\n"
+        "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
+    )
+    words = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"
+    os.mkfifo(tmp_path / "pipe")
+    runner = subprocess.Popen([sys.executable, "-c", program, "sh", "-c", words], cwd=tmp_path)
+    with (tmp_path / "pipe").open("w"):  # the check is at its last command
+        runner.send_signal(number)
+        assert runner.wait(PATIENCE) == code
+    from acp_launch.private import locked
+
+    with locked(tmp_path / "lock", PATIENCE):  # raises TimeoutError if the daemon lives on
+        pass

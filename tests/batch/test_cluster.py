@@ -1,0 +1,521 @@
+"""The Dask engine: attempts on workers of a cluster, and what is left when a part of it dies."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from acp_launch import __version__
+from acp_launch.batch import cluster
+from acp_launch.batch.cluster import DaskEngine, read_address
+from acp_launch.batch.engine import EngineGone
+from acp_launch.batch.model import Account, Batch, Isolation, Item, Limits
+from acp_launch.batch.store import BatchDirectory, encode, open_batch
+from acp_launch.errors import MachineError, UsageError
+from tests.looped import looped
+from tests.patience import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+SECRET, PROMPT = "planted-secret-5d2f", "planted-prompt-77c1"
+PRELOAD = {"DASK_DISTRIBUTED__WORKER__PRELOAD": '["tests.batch.standin"]', "PYTHONPATH": str(ROOT)}
+
+
+# What `--engine` says.
+
+
+@pytest.mark.parametrize(
+    ("engine", "address"),
+    [
+        ("dask", ""),
+        ("dask:tls://node7.example:8786", "tls://node7.example:8786"),
+        ("dask:wss://node7.example:8786", "wss://node7.example:8786"),
+        ("dask:tcp://127.0.0.1:8786", "tcp://127.0.0.1:8786"),
+        ("dask:localhost:8786", "tcp://localhost:8786"),
+        ("dask:ws://[::1]:8786", "ws://[::1]:8786"),
+    ],
+)
+def test_a_scheduler_has_tls_or_is_on_loopback(engine: str, address: str) -> None:
+    assert read_address(engine, may_be_insecure=False) == address
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://10.0.0.5:8786", "ws://node7:8786", "node7:8786", "127.0.0.1.evil.example:1"]
+)
+def test_a_scheduler_without_tls_elsewhere_needs_a_word_in_the_settings(address: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_address(f"dask:{address}", may_be_insecure=False)
+    assert (
+        raised.value.message
+        == f"--engine: {address} has no TLS: all that can reach it could run commands on its workers"
+    )
+    assert raised.value.fix.startswith(
+        "give tls://HOST:PORT, or allow it in your settings: acp-launch config set batch."
+    )
+    assert read_address(f"dask:{address}", may_be_insecure=True).endswith(address)
+
+
+@pytest.mark.parametrize(
+    "engine", ["ray", "dask:", "dask:tls://host", "dask:http://host:1", "dask:tls://u:p@host:1", "dask:tls://host:1/x"]
+)
+def test_another_engine_is_not_known(engine: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_address(engine, may_be_insecure=True)
+    assert raised.value.message == f'--engine: unknown engine "{engine}"'
+    assert raised.value.fix == "give dask, or dask:tls://HOST:PORT"
+
+
+def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    with pytest.raises(UsageError) as raised:
+        read_address("dask", may_be_insecure=False)
+    assert raised.value.fix == "pip install 'acp-launch[dask]'"
+
+
+def test_dask_is_imported_only_when_it_is_used() -> None:
+    told = "import sys, acp_launch.batch.cluster; print({'dask', 'distributed'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", told], text=True) == "set()\n"
+
+
+# Clusters of the user.
+
+dask = pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed")
+
+
+def keys_of(directory: Path) -> dict[str, str]:
+    """Write keys for TLS into a directory; return Dask's settings for them."""
+    from distributed.security import Security
+
+    security = Security.temporary()
+    certificate, key = directory / "cert.pem", directory / "key.pem"
+    certificate.write_text(security.tls_ca_file)
+    key.write_text(security.tls_client_key)
+    found = {"ca-file": certificate}
+    for role in ("scheduler", "worker", "client"):
+        found |= {f"{role}.cert": certificate, f"{role}.key": key}
+    return {f"distributed.comm.tls.{name}": str(path) for name, path in found.items()}
+
+
+def as_variable(setting: str) -> str:
+    return "DASK_" + setting.upper().replace(".", "__").replace("-", "_")
+
+
+class Dask:
+    """A scheduler of the user, with workers that have two slots each. Their output is in a directory."""
+
+    def __init__(self, home: Path, stack: ExitStack, scheme: str = "tls") -> None:
+        self.home, self._stack = home, stack
+        self.keys = keys_of(home)
+        self.environ = os.environ | PRELOAD | {as_variable(name): value for name, value in self.keys.items()}
+        self.environ |= {"ACP_LAUNCH_SECRET_X": SECRET, "TMPDIR": str(home)}
+        self.workers: list[subprocess.Popen[bytes]] = []
+        words = ("--host", f"{scheme}://127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
+        self.scheduler = self._start("scheduler", *words)
+        self.address = self.told("scheduler", rf"Scheduler at: +({scheme}://\S+)")
+
+    def add_worker(self, temper: str = "", *words: str) -> str:
+        """Start a worker; return its address."""
+        name = f"worker{len(self.workers)}"
+        words = (self.address, "--nthreads", "2", "--host", "127.0.0.1", *words)
+        self.workers.append(self._start(name, *words, STANDIN_TEMPER=temper))
+        self.told(name, "Starting established connection|Registered to")
+        return self.told(name, r"Start worker at: +(\S+)")
+
+    def _start(self, name: str, *words: str, **environ: str) -> subprocess.Popen[bytes]:
+        program = f"distributed.cli.dask_{name.rstrip('0123456789')}"
+        with (self.home / f"{name}.log").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", program, *words],
+                env=self.environ | environ,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+            )
+        self._stack.callback(end, child)
+        return child
+
+    def told(self, name: str, pattern: str) -> str:
+        """Wait until a log says something; return it."""
+        found = seen(lambda: re.search(pattern, (self.home / f"{name}.log").read_text()))
+        return str(found.group(found.re.groups))
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        top = psutil.Process(child.pid)
+        everything = [top, *top.children(recursive=True)]
+        for each in reversed(everything):
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                continue
+        child.wait()
+
+
+def seen(look: Callable[[], Any]) -> Any:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+async def came(look: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(seen, look)
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dask]:
+    """A scheduler with two workers."""
+    with ExitStack() as stack:
+        user = Dask(tmp_path_factory.mktemp("dask"), stack)
+        user.add_worker()
+        user.add_worker()
+        yield user
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Dask]:
+    """A scheduler that a test may kill, with one worker."""
+    home = tmp_path / "dask"
+    home.mkdir()
+    with ExitStack() as stack:
+        user = Dask(home, stack)
+        user.add_worker()
+        yield user
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> BatchDirectory:
+    return make_batch(tmp_path / "batch", 8)
+
+
+def make_batch(directory: Path, number: int, accounts: Mapping[str, Account] | None = None) -> BatchDirectory:
+    names = [f"t{index}.p" for index in range(number)]
+    items = (Item(id=id, index=index, task="t", profile="p", prompt=PROMPT, repo="/") for index, id in enumerate(names))
+    given: dict[str, Any] = dict.fromkeys(("name", "created", "acp_launch", "file", "directory"), "")
+    given |= dict.fromkeys(("check", "approve", "retry")) | {"profiles": {}, "isolation": Isolation()}
+    directory.mkdir()
+    (directory / "batch.json").write_bytes(
+        encode(Batch(items=tuple(items), limits=Limits(accounts=accounts or {}), **given))
+    )
+    return open_batch(directory)
+
+
+@contextmanager
+def configure(settings: Mapping[str, object]) -> Iterator[None]:
+    """Change settings of Dask in this process."""
+    import distributed  # noqa: F401 - its defaults, which would be lost otherwise
+    from dask import config
+
+    with config.set(settings):
+        yield
+
+
+def keys(user: Dask) -> AbstractContextManager[None]:
+    """Tell Dask in this process of the user's keys."""
+    return configure(user.keys)
+
+
+def lines_of(batch: BatchDirectory, name: str = "starts", at_least: int = 0) -> list[list[str]]:
+    """The lines of a file that items write; none if there are fewer."""
+    file = batch.path / name
+    lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return lines if len(lines) >= at_least else []
+
+
+def start(
+    engine: DaskEngine, batch: BatchDirectory, number: int, account: str | None = None
+) -> list[asyncio.Task[int]]:
+    return [asyncio.create_task(engine.submit(item.id, 1, account)) for item in batch.batch.items[:number]]
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_every_attempt_is_carried_out_once_by_two_submitters(user: Dask, batch: BatchDirectory) -> None:
+    (batch.path / "go").touch()
+    with keys(user):
+        async with DaskEngine(batch, user.address, 4) as one, DaskEngine(batch, user.address, 4) as other:
+            codes = await asyncio.gather(*start(one, batch, 8), *start(other, batch, 8))
+    assert codes == [0] * 16
+    assert sorted(line[:2] for line in lines_of(batch)) == [[item.id, "1"] for item in batch.batch.items]
+    assert sorted(file.name for file in batch.path.iterdir()) == ["batch.json", "ends", "go", "items", "starts"]
+    assert {file.name for file in batch.directory_of("t0.p").iterdir()} == {"1", "1.log", "lock"}
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_an_account_has_room_for_its_jobs_on_all_workers(user: Dask, tmp_path: Path, patient: None) -> None:
+    account = {"a": Account(profiles=("p",), jobs=1)}
+    batch = make_batch(tmp_path / "batch", 4, account)
+    with keys(user):
+        async with DaskEngine(batch, user.address, 4) as one, DaskEngine(batch, user.address, 4) as other:
+            tasks = [*start(one, batch, 4, "a"), *start(other, batch, 4, "a")]
+            for number in range(1, 5):
+                running = await came(partial(lines_of, batch, at_least=number))
+                assert len(running) == number
+                (batch.path / f"go-{running[-1][0]}").touch()
+                await came(partial(lines_of, batch, "ends", number))
+            assert await asyncio.gather(*tasks) == [0] * 8
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an account without room an attempt gives its slot to others soon."""
+    monkeypatch.setattr(cluster, "ROOM", 0.2)
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_what_runs_and_what_waits_for_a_slot_is_cancelled(user: Dask, batch: BatchDirectory) -> None:
+    with keys(user):
+        async with DaskEngine(batch, user.address, 8) as engine:
+            tasks = start(engine, batch, 8)
+            await came(lambda: len(lines_of(batch)) == 4)
+            engine.cancel()
+            assert await asyncio.gather(*tasks) == [130] * 8
+    started = {line[0] for line in lines_of(batch)}
+    assert {id: batch.read_record(id, 1).outcome for id in started} == dict.fromkeys(started, "cancelled")
+    assert [item.id for item in batch.batch.items if batch.attempts(item.id)] == sorted(started)
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_an_item_of_a_killed_worker_begins_again_as_the_same_attempt(own: Dask, batch: BatchDirectory) -> None:
+    with keys(own):
+        async with DaskEngine(batch, own.address, 2) as engine:
+            (task,) = start(engine, batch, 1)
+            ((_, _, pid, worker),) = await came(lambda: lines_of(batch))
+            os.kill(int(worker), signal.SIGKILL)
+            await came(lambda: len(lines_of(batch)) == 2)
+            await came(lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == "zombie")
+            (batch.path / "go").touch()
+            assert await task == 0
+    assert [line[:2] for line in lines_of(batch)] == [["t0.p", "1"]] * 2
+    assert {file.name for file in batch.directory_of("t0.p").iterdir()} == {"1", "1.lost-1", "1.log", "lock"}
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_a_scheduler_that_dies_is_told_and_nothing_waits_for_it(own: Dask, batch: BatchDirectory) -> None:
+    with keys(own):
+        async with DaskEngine(batch, own.address, 2) as engine:
+            tasks = start(engine, batch, 4)
+            await came(lambda: len(lines_of(batch)) == 2)
+            own.scheduler.kill()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            (batch.path / "go").touch()
+            with pytest.raises(EngineGone):
+                await engine.submit("t7.p", 1, None)
+    resume = f"acp-launch batch run --resume {batch.path} --engine dask:{own.address}"
+    assert {str(end) for end in ends} == {f"the scheduler at {own.address} is gone; start it, then {resume}"}
+    assert all(isinstance(end, EngineGone) for end in ends)
+    await came(lambda: len(lines_of(batch, "ends")) == 2)
+    assert not any(batch.is_running(item.id) for item in batch.batch.items)
+
+
+SUBMITTER = """
+import asyncio, sys
+from pathlib import Path
+from acp_launch.batch.cluster import DaskEngine
+from acp_launch.batch.store import open_batch
+
+async def main(directory, address, jobs):
+    batch = open_batch(Path(directory))
+    async with DaskEngine(batch, address, int(jobs)) as engine:
+        await asyncio.gather(*(engine.submit(item.id, 1, None) for item in batch.batch.items))
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@contextmanager
+def submitter(batch: BatchDirectory, address: str, environ: Mapping[str, str]) -> Iterator[psutil.Popen]:
+    """A submitter of its own, as Ctrl-C and kill reach one."""
+    file = batch.path.parent / "submitter.py"
+    file.write_text(SUBMITTER)
+    words = [sys.executable, str(file), str(batch.path), address, "2"]
+    with psutil.Popen(words, env=environ, start_new_session=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@dask
+@pytest.mark.slow
+def test_items_of_a_killed_submitter_end_and_queued_ones_are_dropped(user: Dask, batch: BatchDirectory) -> None:
+    with submitter(batch, user.address, user.environ) as child:
+        running = seen(lambda: len(lines_of(batch)) == 4 and lines_of(batch))
+        child.kill()
+    (batch.path / "go").touch()
+    seen(lambda: len(lines_of(batch, "ends")) == 4)
+    for id, *_ in running:
+        with batch.lock(id):
+            assert batch.read_record(id, 1).outcome == "passed"
+    assert lines_of(batch) == running
+
+
+@dask
+@pytest.mark.slow
+def test_nothing_is_left_of_a_cluster_of_this_machine_whose_submitter_is_killed(batch: BatchDirectory) -> None:
+    with submitter(batch, "", os.environ | PRELOAD) as child:
+        seen(lambda: len(lines_of(batch)) == 2)
+        family = child.children(recursive=True)
+        assert {int(line[2]) for line in lines_of(batch)} < {each.pid for each in family}
+        child.kill()
+    _, alive = psutil.wait_procs(family, PATIENCE)
+    assert alive == []
+
+
+@dask
+@pytest.mark.slow
+def test_ctrl_c_reaches_no_worker_of_this_machine(batch: BatchDirectory) -> None:
+    with submitter(batch, "", os.environ | PRELOAD) as child:
+        seen(lambda: len(lines_of(batch)) == 2)
+        groups = {
+            os.getpgid(each.pid) for each in child.children(recursive=True) if "spawn_main" in str(each.cmdline())
+        }
+        assert child.pid not in groups
+        assert len(groups) == 1
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_a_cluster_of_this_machine_is_on_loopback_with_keys(
+    batch: BatchDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "random")  # both are Dask's
+    monkeypatch.setenv("__DASK_PARENT_PID", "")
+    (batch.path / "go-t0.p").touch()
+    with configure({"distributed.worker.preload": ["tests.batch.standin"]}):
+        async with DaskEngine(batch, "", 2) as engine:
+            assert await engine.submit("t0.p", 1, None) == 0
+            family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+            listening = [each.laddr for one in family for each in one.net_connections("tcp") if each.status == "LISTEN"]
+            assert len(listening) >= 3
+            assert {address.ip for address in listening} == {"127.0.0.1"}
+            pages = [f"http://127.0.0.1:{address.port}/info/main/workers.html" for address in listening]
+            assert {await asyncio.to_thread(fetch, page) for page in pages} <= {"", "404"}
+            tasks = start(engine, batch, 3)[1:]
+            await came(lambda: len(lines_of(batch)) == 3)
+            engine.end_now()
+            assert await asyncio.gather(*tasks) == [130, 130]
+    assert workers_of(psutil.Process()) == []
+
+
+def workers_of(process: psutil.Process) -> list[psutil.Process]:
+    return [each for each in process.children(recursive=True) if "spawn_main" in str(each.cmdline())]
+
+
+def fetch(page: str) -> str:
+    """Fetch a page; return its text, its status if that says no, or nothing if it does not speak HTTP."""
+    try:
+        answer = httpx2.get(page, timeout=PATIENCE)
+    except httpx2.HTTPError:
+        return ""
+    return answer.text if answer.is_success else str(answer.status_code)
+
+
+# Faults.
+
+
+@dask
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("temper", "fault"),
+    [
+        ("blind", "on {host} does not see {directory}; all hosts must, at the same path"),
+        ("old", "on {host} has acp-launch 0.0.1; the submitter has {version}"),
+        ("bare", "cannot import acp-launch {version}; install it there"),
+    ],
+)
+@looped
+async def test_a_worker_that_cannot_carry_out_items_is_named(
+    own: Dask, batch: BatchDirectory, temper: str, fault: str
+) -> None:
+    (batch.path / "go-t0.p").touch()
+    told = fault.format(host=socket.gethostname(), directory=batch.path, version=__version__)
+    with keys(own):
+        async with DaskEngine(batch, own.address, 2) as engine:
+            assert await engine.submit("t0.p", 1, None) == 0
+            worker = own.add_worker(temper)
+            if temper != "bare":  # Dask ends such a worker, and others go on
+                with pytest.raises(EngineGone) as gone:
+                    await asyncio.gather(*start(engine, batch, 8))
+                assert str(gone.value) == f"worker {worker} {told}"
+        with pytest.raises(MachineError) as raised:
+            async with DaskEngine(batch, own.address, 2):
+                pytest.fail("it was taken")
+    assert str(raised.value) == f"--engine: worker {worker} {told}"
+    assert not list(batch.path.glob(".acp-launch-*"))
+
+
+@dask
+@looped
+async def test_a_scheduler_that_does_not_answer_is_named(
+    batch: BatchDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER", 0.5)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(MachineError) as raised:
+            async with DaskEngine(batch, address, 2):
+                pytest.fail("it was taken")
+    assert raised.value.problems[0].message == f"the scheduler at {address} does not answer"
+
+
+@dask
+@looped
+async def test_keys_for_tls_that_dask_does_not_have_are_named(batch: BatchDirectory) -> None:
+    with pytest.raises(UsageError) as raised:
+        async with DaskEngine(batch, "tls://127.0.0.1:1", 2):
+            pytest.fail("it was taken")
+    assert raised.value.message == "--engine: Dask has no keys for tls://127.0.0.1:1"
+    assert "distributed.comm.tls" in raised.value.fix
+
+
+@dask
+@pytest.mark.slow
+@looped
+async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, batch: BatchDirectory) -> None:
+    pages = own.told("scheduler", r"dashboard at: +(http://\S+)/status")
+    with keys(own):
+        async with DaskEngine(batch, own.address, 2) as engine:
+            tasks = start(engine, batch, 8)
+            await came(lambda: len(lines_of(batch)) == 2)
+            shown = [
+                await asyncio.to_thread(fetch, f"{pages}/{page}")
+                for page in ("info/main/workers.html", "json/counts.json", "json/identity.json", "metrics")
+            ]
+            engine.cancel()
+            await asyncio.gather(*tasks)
+            story = json.dumps(await engine._client.get_events(), default=str)
+    assert PROMPT in (batch.directory_of("t0.p") / "1.log").read_text()
+    logs = [file.read_text() for file in own.home.glob("*.log")]
+    assert any("workers" in page.lower() for page in shown)
+    for text in [*logs, *shown, story]:
+        assert SECRET not in text
+        assert PROMPT not in text

@@ -1,0 +1,192 @@
+"""Whole batches, with real agents, git and engines."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from acp_launch.batch.store import RESULTS
+from tests.batch.forty import FORTY, Project, expected, wait_until
+from tests.batch.test_worktree import look
+from tests.patience import PATIENCE
+
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs acp-launch[dask]")
+ENGINES = pytest.mark.parametrize(
+    "engine", [pytest.param((), id="local"), pytest.param(("--engine", "dask"), id="dask", marks=needs_dask)]
+)
+SECRET = "sk-planted-7c1e94d2b8f35a60"
+
+
+@pytest.mark.slow
+@ENGINES
+def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) -> None:
+    project = Project(tmp_path)
+    before = look(project.place)
+    ended = project.run("--output", "json", *engine)
+    assert ended.returncode == 9, ended.stderr
+    assert project.story() == {f"t{task}.{name}": expected(name) for task in range(4) for name in FORTY}
+    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert (kinds[0], kinds[-1]) == ("batch", "end")
+    assert kinds.count("started") == kinds.count("ended") == 52
+    assert events[-1]["exitCode"] == 9
+    records = list(project.batch.records())
+    lines = (project.directory / RESULTS).read_text().splitlines()
+    assert [(line["item"], line["attempt"]) for line in map(json.loads, lines)] == [
+        (each.item, each.attempt) for each in records
+    ]
+    for each in records:
+        wrote = {"writes": 1, "recovers": 1 + (each.attempt > 1)}.get(each.profile, 0)
+        assert each.patch is not None and each.patch.files == wrote
+        assert (each.worktree is not None) == (each.outcome != "passed")
+    kept = {each.name for each in (project.directory / "trees").glob("t*")}
+    assert kept == {id for id, outcomes in project.story().items() if outcomes[-1] != "passed"}
+    assert look(project.place) == before
+    assert project.left() == []
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> None:
+    """At ten moments: after so many events, the first of them before any."""
+    project = Project(tmp_path, ("demo", "writes", "refuses", "dies", "wordless"), tasks=3)
+    assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
+    resume = "batch", "run", "--resume", str(project.directory), "--output", "json"
+    moments, done = random.Random(28), dict[str, dict[str, bytes]]()
+    for _ in range(10):
+        process = project.start(*resume)
+        assert process.stdout is not None
+        for _ in range(moments.randrange(6)):
+            process.stdout.readline()
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not project.left())
+        check_done(project, done)
+    assert project.call(*resume).returncode == 9
+    check_done(project, done)
+    ends = {id: [each for each in outcomes if each != "cancelled"] for id, outcomes in project.story().items()}
+    assert ends == {id: expected(id.partition(".")[2]) for id in ends}
+    results = (project.directory / RESULTS).read_bytes()
+    (project.directory / RESULTS).unlink()
+    assert project.call("batch", "status", str(project.directory)).returncode == 0
+    assert (project.directory / RESULTS).read_bytes() == results
+    assert project.left() == []
+
+
+def check_done(project: Project, done: dict[str, dict[str, bytes]]) -> None:
+    """Check that items which were done have the same files, and note those that are done now."""
+    batch = project.batch
+    now = {item.id: files_of(batch.directory_of(item.id)) for item in batch.batch.items if batch.judge(item.id).is_done}
+    assert {id: now.get(id) for id in done} == done
+    done.update(now)
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(directory)): each.read_bytes() for each in directory.rglob("*") if each.is_file()}
+
+
+@pytest.mark.slow
+@ENGINES
+def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path, engine: tuple[str, ...]) -> None:
+    project = Project(tmp_path, ("writes", "recovers"), tasks=8, keep="always")
+    assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
+    resume = "batch", "run", "--resume", str(project.directory), *engine
+    submitters = [project.start(*resume) for _ in range(2)]
+    for each in submitters:
+        each.communicate(timeout=20 * PATIENCE)
+        assert each.returncode == 0
+    assert project.story() == {
+        f"t{task}.{name}": expected(name) for task in range(8) for name in ("writes", "recovers")
+    }
+    for tree in (each for each in (project.directory / "trees").iterdir() if not each.name.startswith(".")):
+        assert (tree / "work").read_text().count("\n") == 1, "two turns in one tree"
+    assert not list(project.directory.rglob("*.lost-*"))
+    assert project.left() == []
+
+
+PARENT = """
+import os, subprocess, sys, threading
+reading, writing = os.pipe()
+words = [sys.executable, "-m", "acp_launch", *sys.argv[2:], "--lifeline", str(reading)]
+def start():
+    subprocess.Popen(words, pass_fds=[reading])
+    os.close(reading)
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+else:
+    start()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("place", ["main", "thread"])
+def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None:
+    project = Project(tmp_path, ("waits",), tasks=1)
+    assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
+    words = "batch", "item", str(project.directory), "t0.waits"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, place, *words], cwd=project.place, stdin=subprocess.PIPE, text=True
+    )
+    wait_for_turn(project, "t0.waits")
+    parent.kill()
+    parent.communicate()
+    wait_until(lambda: not project.left())
+    (record,) = project.batch.records()
+    assert (record.outcome, record.exit_code) == ("cancelled", 143)
+    assert last_event(project, "t0.waits")["exitCode"] == 143
+
+
+def test_a_run_ends_with_its_killed_item(tmp_path: Path) -> None:
+    """Without a record: the attempt did not happen, and is made again under its number."""
+    project = Project(tmp_path, ("waits",), tasks=1)
+    assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
+    item = project.start("batch", "item", str(project.directory), "t0.waits")
+    wait_for_turn(project, "t0.waits")
+    item.kill()
+    item.communicate()
+    wait_until(lambda: not project.left())
+    assert last_event(project, "t0.waits")["exitCode"] == 143
+    assert project.story() == {"t0.waits": []}
+    again = project.start("batch", "item", str(project.directory), "t0.waits")
+    wait_until((project.batch.directory_of("t0.waits") / "1.lost-1").exists)
+    wait_for_turn(project, "t0.waits")
+    again.send_signal(signal.SIGINT)
+    assert again.wait(PATIENCE) == 130
+    again.communicate()
+    assert project.story() == {"t0.waits": ["cancelled"]}
+
+
+def wait_for_turn(project: Project, id: str) -> None:
+    """Wait until the events of the first attempt say that the session is open."""
+    events = project.batch.directory_of(id, 1) / "events.ndjson"
+    wait_until(lambda: events.exists() and '"type":"session"' in events.read_text())
+
+
+def last_event(project: Project, id: str) -> dict[str, object]:
+    events = project.batch.directory_of(id, 1) / "events.ndjson"
+    event: dict[str, object] = json.loads(events.read_text().splitlines()[-1])
+    return event
+
+
+@pytest.mark.slow
+@ENGINES
+def test_a_planted_secret_is_in_no_file_of_a_batch(tmp_path: Path, engine: tuple[str, ...]) -> None:
+    project = Project(tmp_path, ("blabs",), tasks=2)
+    ended = project.run("--output", "json", *engine, ACP_LAUNCH_SECRET_PLANTED=SECRET)
+    assert ended.returncode == 0, ended.stderr
+    assert SECRET not in ended.stdout + ended.stderr
+    reported = project.call(
+        "batch", "report", str(project.directory), "--html", "page.html", "--junit", "junit.xml", "--markdown"
+    )
+    assert reported.returncode == 0
+    assert SECRET not in reported.stdout + reported.stderr
+    for each in (*project.directory.rglob("*"), *project.place.rglob("*"), *Path(os.environ["HOME"]).rglob("*")):
+        if each.is_file():
+            assert SECRET.encode() not in each.read_bytes(), each
