@@ -32,7 +32,7 @@ td svg{display:block;width:100%;min-width:5rem;height:.3rem;margin-top:.2rem}svg
 svg .track{fill:var(--line)}figure{margin:0;max-width:40rem}figure svg{width:100%;height:auto}
 svg text{fill:var(--text);font-size:14px}svg line{stroke:var(--line)}svg circle{fill:var(--bar)}
 svg .on{fill:var(--back);font-size:12px;font-weight:700}
-a{color:inherit}.good{color:var(--good)}.bad{color:var(--bad)}.mild{color:var(--mild)}
+tbody th{min-width:9rem}a{color:inherit}.good{color:var(--good)}.bad{color:var(--bad)}.mild{color:var(--mild)}
 details{border:1px solid var(--line);border-radius:.4rem;margin:.4rem 0;padding:.4rem .7rem}
 details details{background:var(--box)}details:target{border-color:var(--bar)}summary{cursor:pointer}
 pre{overflow:auto;max-height:34rem;margin:.4rem 0;font:.8rem/1.45 ui-monospace,monospace;white-space:pre-wrap}
