@@ -38,6 +38,7 @@ USAGE = {
     "cachedReadTokens": "gen_ai.usage.cache_read.input_tokens",
     "cachedWriteTokens": "gen_ai.usage.cache_creation.input_tokens",
 }
+OURS = ("item", "attempt", "task", "profile", "sample", "outcome")  # members of a record without a convention
 
 
 class ToolUpdate(msgspec.Struct):
@@ -188,12 +189,7 @@ def _make_attempt(maker: Maker, record: Record) -> ReadableSpan:
         "gen_ai.usage.cost": cost.amount if cost and cost.currency == "USD" else None,  # not a convention; Langfuse's
         "acp_launch.cost.amount": cost.amount if cost else None,
         "acp_launch.cost.currency": cost.currency if cost else None,
-        "acp_launch.item": record.item,
-        "acp_launch.attempt": record.attempt,
-        "acp_launch.task": record.task,
-        "acp_launch.profile": record.profile,
-        "acp_launch.sample": record.sample,
-        "acp_launch.outcome": record.outcome,
+        **{f"acp_launch.{name}": getattr(record, name) for name in OURS},
         **{f"acp_launch.matrix.{name}": value for name, value in record.matrix.items()},
     }
     error = "" if record.outcome == "passed" else record.outcome
