@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -380,6 +381,22 @@ def test_a_run_whose_process_is_killed_has_died(launch: Launcher) -> None:
     )
 
 
+def test_a_run_that_is_killed_after_a_third_signal_was_cancelled(launch: Launcher) -> None:
+    """A run that is stopped takes no signal; then only SIGKILL ends it."""
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID, apart=True) as running:
+        running.hears("session/prompt")
+        (child,) = psutil.Process(running.process.pid).children()
+        child.suspend()
+        while running.process.poll() is None:
+            running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait() == 143
+        assert left_by_guards(running.mark) == []
+    record = made(batch)
+    assert (record.outcome, record.exit_code, record.error) == ("cancelled", 143, None)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_run_ends_with_the_process_of_its_item(launch: Launcher) -> None:
     launch.profile("cancellable", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
@@ -545,6 +562,53 @@ def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher) -> None:
     assert tree.exists()
 
 
+@pytest.mark.parametrize(("keep", "is_kept"), [("failed", False), ("always", True)])
+def test_a_tree_that_no_run_has_touched_is_not_a_failure_to_look_at(
+    launch: Launcher, keep: Any, *, is_kept: bool
+) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch, isolation={"keep": keep})
+    launch.extend(agent={"args": ["another"]})
+    assert attempt(launch, batch).code == 9
+    record, tree = made(batch), batch.path / "trees" / ID
+    assert record.patch is not None
+    assert (record.outcome, record.patch.files) == ("setup_failed", 0)
+    assert (tree.exists(), record.worktree) == (is_kept, str(tree) if is_kept else None)
+
+
+@pytest.fixture
+def slow_git(launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git whose `add`, with which a patch begins, says so on a pipe and then hangs."""
+    real, fifo = shutil.which("git"), tmp_path / "adds"
+    (tmp_path / "slow").mkdir()
+    program = tmp_path / "slow" / "git"
+    program.write_text(
+        f'#!/bin/sh\ncase " $* " in *" add --all "*) echo begun > {fifo}; exec sleep 600;; esac\nexec {real} "$@"\n'
+    )
+    program.chmod(0o700)
+    os.mkfifo(fifo)
+    return fifo
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_the_patch_is_written_cancels_the_attempt_and_keeps_the_tree(
+    launch: Launcher, slow_git: Path, number: str, code: int
+) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch)
+    path = f"{slow_git.parent / 'slow'}{os.pathsep}{os.environ['PATH']}"
+    with launch.start("batch", "item", str(batch.path), ID, PATH=path) as running:
+        assert slow_git.read_text() == "begun\n"
+        running.kill(signal.Signals[number])
+        done = running.end()
+    record, tree = made(batch), batch.path / "trees" / ID
+    assert (done.code, record.outcome, record.exit_code, record.patch) == (code, "cancelled", code, None)
+    assert (record.answer, record.worktree, (tree / "made.txt").read_text()) == ("written", str(tree), "made\n")
+    assert record.files == (ANSWER, EVENTS, STDERR)
+    assert (attempt(launch, batch).code, made(batch, 2).outcome) == (0, "passed")
+    assert "+made\n+made" in text(batch, PATCH, 2)
+
+
 def test_a_tree_that_cannot_be_made_is_a_setup_that_failed(launch: Launcher) -> None:
     launch.scripted(WRITES)
     given = isolated(launch).batch
@@ -574,6 +638,20 @@ def test_a_retry_can_continue_the_session_and_counts_the_cost_that_it_added(laun
     assert one.session == two.session
     assert (one.cost, one.session_cost) == (Cost(amount=0.25, currency="USD"),) * 2
     assert (two.cost, two.session_cost) == (Cost(amount=0.5, currency="USD"), Cost(amount=0.75, currency="USD"))
+
+
+@pytest.mark.parametrize("able", [False, True])
+def test_a_session_that_cannot_be_continued_is_begun_anew(launch: Launcher, *, able: bool) -> None:
+    """The agent cannot load sessions, or has forgotten this one."""
+    agent = COSTS.replace("loadSession=True", f"loadSession={able}")
+    launch.scripted(agent.replace("script.answer(request, {})", "script.refuse(request, -32002, 'unknown')"))
+    batch = freeze(launch, retry=Retry(attempts=2, on=("limited",), session="continue"))
+    first = attempt(launch, batch, COST="0.25")
+    second = attempt(launch, batch, COST="0.5")
+    one, two = made(batch), made(batch, 2)
+    assert (first.code, second.code, two.outcome, two.error) == (9, 9, "limited", None)
+    assert "a.p, attempt 2: its session cannot be continued, so it begins a new one" in second.err
+    assert one.session and two.session and one.session["name"] == two.session["name"]
 
 
 # Secrets, and what cannot be written
