@@ -78,12 +78,12 @@ def run_item(
 
 
 def _choose(directory: BatchDirectory, id: str | None, index: int | None) -> Item:
-    if (id is None) == (index is None):
-        raise UsageError("batch item needs an ID, or --index", fix=ours("batch", "status", str(directory.path)))
-    if id is not None:
-        return directory.find_item(id)
     items = directory.batch.items
-    if index is None or not 0 <= index < len(items):
+    if id is not None and index is None:
+        return directory.find_item(id)
+    if id is not None or index is None:
+        raise UsageError("batch item needs an ID, or --index", fix=ours("batch", "status", str(directory.path)))
+    if not 0 <= index < len(items):
         raise UsageError(f"the batch has no item {index}", fix=f"give a number from 0 to {len(items) - 1}")
     return items[index]
 

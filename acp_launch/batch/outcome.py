@@ -53,7 +53,7 @@ class _EventReader:
             b"initialized": self._take_agent,
             b"session": self._take_session,
             b"update": self._take_update,
-            b"server": self._take_server,
+            b"server": self._take_servers,
             b"servers": self._take_servers,
             b"result": self._take_result,
             b"error": self._take_error,
@@ -87,13 +87,11 @@ class _EventReader:
             self._calls.add(acp.text(update.get("toolCallId")))
         self._state.apply(kind, update)
 
-    def _take_server(self, event: dict[str, Any]) -> None:
-        if isinstance(restarts := event.get("restarts"), int):
-            self._restarts[acp.text(event.get("name"))] = restarts
-
     def _take_servers(self, event: dict[str, Any]) -> None:
-        for each in acp.sequence(event.get("servers")):
-            self._take_server(acp.mapping(each))
+        """Take a server, or the list of them after a turn."""
+        for each in map(acp.mapping, (event, *acp.sequence(event.get("servers")))):
+            if isinstance(restarts := each.get("restarts"), int):
+                self._restarts[acp.text(each.get("name"))] = restarts
 
     def _take_result(self, event: dict[str, Any]) -> None:
         told = acp.mapping(event.get("usage"))

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from acp_launch import leave
 from acp_launch.batch.model import Patch
@@ -128,7 +128,11 @@ class Tree:
                 self._require_whole()
             else:
                 self._delete(held)
-                (self._clone if self.kind == "clone" else self._add_worktree)(held)
+                if self.kind == "clone":
+                    self._clone(held)
+                else:
+                    words = "worktree", "add", "--quiet", "--detach", str(self.at), self.base_commit
+                    _git(*words, cwd=Path(self._source[0]), limit=LONG, held=held)
                 self._made.touch(0o600)
         place = self.at / self._source[1]
         if not place.is_dir():
@@ -140,10 +144,6 @@ class Tree:
         """Remove it, with git's record of it; raise StateError if something in it cannot be removed."""
         with self._alone() as held:
             self._delete(held)
-
-    def _add_worktree(self, held: int) -> None:
-        words = "worktree", "add", "--quiet", "--detach", str(self.at), self.base_commit
-        _git(*words, cwd=Path(self._source[0]), limit=LONG, held=held)
 
     def _clone(self, held: int) -> None:
         git = partial(_git, cwd=self.at, limit=LONG, held=held)
@@ -296,7 +296,9 @@ def _call_git(
             if process is not None and process.returncode is None:  # it took too long, or a signal came
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return process.returncode, _read_all(out), _read_all(err)
+        out.seek(0)
+        err.seek(0)
+        return process.returncode, os.fsdecode(out.read()), os.fsdecode(err.read())
 
 
 def _environment() -> dict[str, str]:
@@ -304,11 +306,6 @@ def _environment() -> dict[str, str]:
     public = inherited(os.environ, "all")
     kept = {name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
     return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-
-
-def _read_all(file: IO[bytes]) -> str:
-    file.seek(0)
-    return os.fsdecode(file.read())
 
 
 def _failure(what: str, where: Path, err: str) -> StateError:
