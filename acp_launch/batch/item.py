@@ -3,44 +3,43 @@ One attempt of an item, by `batch item`, which any engine can call: its director
 record as the last.
 
     under the item's lock, after a second look      `_run_due`
-      the attempt's directory, and its tree         `_make_attempt`
+      the attempt's directory, and its tree         `_Attempt._make_place`
       run, in a process forked from this one        `_RunProcess`
-      what it meant; the check decides              `_decide`
-      the patch, the record; the tree may go        `_conclude`
+      what it meant; the check decides              `_Attempt._decide`
+      the patch, the record; the tree may go        `_Attempt._conclude`
 
 The process of the run is a session of its own, so a Ctrl-C reaches it only through this one, and by its lifeline it
-ends with this one; its guards end all that it has started. A signal, or DIR/cancel, cancels the attempt at any moment;
-if its run had not begun, there is no record.
+ends with this one; its guards end all that it has started. A signal, or DIR/cancel, cancels the attempt at any moment.
 """
 
+import errno
 import os
 import select
 import signal
-import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
-from acp_launch.batch.model import Batch, CheckResult, ErrorFacts, FrozenProfile, Item, Outcome, Patch, Record
-from acp_launch.batch.outcome import RunFacts, classify, find_reset, shorten_answer, subtract_earlier
+from acp_launch.batch.model import ErrorFacts, Item, Outcome, Patch, Record
+from acp_launch.batch.outcome import classify, find_reset, read_events, shorten_answer, subtract_earlier
 from acp_launch.batch.store import RESULT, STARTED, BatchDirectory, open_batch
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
 from acp_launch.console.problems import show_error
 from acp_launch.console.stderr import DIM, tell
-from acp_launch.errors import LaunchError, MachineError, StateError, Stopped, UsageError
+from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
 from acp_launch.private import make_digest
 from acp_launch.problem import about, ours
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
+    from acp_launch.batch.worktree import Tree
     from acp_launch.cli.planning import Ready
     from acp_launch.cli.run import Planner
     from acp_launch.settings.model import Settings
@@ -68,35 +67,25 @@ def run_item(
     batch = open_batch(directory)
     item = _choose(batch, id, index)
     try:
-        with _hold(batch, item.id):
+        if batch.is_running(item.id):
+            tell(f"waiting for another process, which makes an attempt of {item.id}", style=DIM)
+        with batch.lock(item.id):
             return _run_due(batch, item, attempt, trust=trust)
     except OSError as error:
-        if error.filename is None:  # not about a file of ours
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):  # not about a file of ours
             raise
-        raise StateError(f"cannot write {error.filename}: {error.strerror}") from None
+        raise StateError(f"cannot write {error.filename or batch.path}: {error.strerror}") from None
 
 
 def _choose(directory: BatchDirectory, id: str | None, index: int | None) -> Item:
-    if (id is None) == (index is None):
-        raise UsageError("batch item needs an ID, or --index", fix=ours("batch", "status", str(directory.path)))
-    if id is not None:
-        return directory.find_item(id)
     items = directory.batch.items
-    if index is None or not 0 <= index < len(items):
+    if id is not None and index is None:
+        return directory.find_item(id)
+    if id is not None or index is None:
+        raise UsageError("batch item needs an ID, or --index", fix=ours("batch", "status", str(directory.path)))
+    if not 0 <= index < len(items):
         raise UsageError(f"the batch has no item {index}", fix=f"give a number from 0 to {len(items) - 1}")
     return items[index]
-
-
-@contextmanager
-def _hold(directory: BatchDirectory, id: str) -> Iterator[None]:
-    """Hold the item's lock, which the attempt of another process keeps for as long as it takes."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(directory.lock(id, 0))
-        except TimeoutError:
-            tell(f"waiting for another process, which makes an attempt of {id}", style=DIM)
-            stack.enter_context(directory.lock(id))
-        yield
 
 
 def _run_due(directory: BatchDirectory, item: Item, attempt: int | None, *, trust: bool) -> int:
@@ -108,7 +97,7 @@ def _run_due(directory: BatchDirectory, item: Item, attempt: int | None, *, trus
         return _exit_code(standing.last.outcome)
     if directory.is_cancelled():
         return INTERRUPTED
-    record = _make_attempt(directory, item, standing.attempt, trust=trust)
+    record = _Attempt(directory, item, standing.attempt).make(trust=trust)
     return record.exit_code if record.outcome == "cancelled" else _exit_code(record.outcome)
 
 
@@ -116,108 +105,191 @@ def _exit_code(outcome: Outcome) -> int:
     return {"passed": 0, "cancelled": INTERRUPTED}.get(outcome, NOT_PASSED)
 
 
-class _Attempt(NamedTuple):
-    """An attempt that was begun; `where` is its directory, `began` in Unix seconds."""
+class _Attempt:
+    """An attempt that is begun. `record` is what is known of it; it was cancelled, unless it comes to another end."""
 
-    directory: BatchDirectory
-    item: Item
-    number: int
-    where: Path
-    began: float
+    def __init__(self, directory: BatchDirectory, item: Item, number: int) -> None:
+        self._directory, self._item, self._batch = directory, item, directory.batch
+        self._where = directory.begin(item.id, number)
+        self._began = time.time()
+        self._tree = self._choose_tree()
+        self.record = Record(
+            batch=self._batch.name,
+            item=item.id,
+            attempt=number,
+            task=item.task,
+            profile=item.profile,
+            profile_digest=self._batch.profiles[item.profile].digest,
+            matrix=item.matrix,
+            sample=item.sample,
+            acp_launch=__version__,
+            host=os.uname().nodename,  # the module socket takes 7 ms
+            started=format_time(self._began),
+            ended="",
+            seconds=0,
+            exit_code=INTERRUPTED,
+            outcome="cancelled",
+            repo=item.repo,
+            base_commit=item.base_commit,
+        )
 
-    @property
-    def batch(self) -> Batch:
-        return self.directory.batch
+    def _choose_tree(self) -> "Tree | None":
+        """Return what git makes for the item; None without isolation."""
+        kind, item = self._batch.isolation.kind, self._item
+        if kind == "none" or item.base_commit is None:
+            return None
+        from acp_launch.batch.worktree import Tree
 
-    @property
-    def profile(self) -> FrozenProfile:
-        return self.batch.profiles[self.item.profile]
+        return Tree(item.repo, item.base_commit, kind, self._directory.path / TREES / item.id)
 
-    @property
-    def tree(self) -> Path | None:
-        """The directory that git makes for the item; None without isolation."""
-        return None if self.batch.isolation.kind == "none" else self.directory.path / TREES / self.item.id
+    def _note(self, **members: Any) -> None:
+        self.record = replace(self.record, **members)
 
+    def make(self, *, trust: bool) -> Record:
+        """Make it, and return its record, which is written."""
+        try:
+            self._work(trust=trust)
+            self._note(patch=self._make_patch())
+        except (KeyboardInterrupt, Stopped) as error:
+            leave.within(LAST, leave.code())
+            code = error.exit_code if isinstance(error, Stopped) else leave.code()
+            self._note(outcome="cancelled", exit_code=code)
+        self._conclude()
+        return self.record
 
-class _Decision(NamedTuple):
-    """What became of an attempt; `exit_code` is that of its run, or of what stopped it otherwise."""
+    def _work(self, *, trust: bool) -> None:
+        try:
+            cwd = self._make_place()
+            self._decide(self._run(cwd, trust=trust), cwd)
+        except Stopped:
+            raise
+        except LaunchError as error:
+            blamed = ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
+            self._note(outcome="setup_failed", exit_code=error.exit_code, error=blamed)
 
-    outcome: Outcome
-    exit_code: int
-    check: CheckResult | None = None
-    patch: Patch | None = None
+    # The run.
 
+    def _make_place(self) -> Path:
+        """Return the session's directory; a tree is made for the first attempt."""
+        try:
+            os.chdir(self._batch.directory)  # profiles are found from there
+        except OSError as error:
+            raise StateError(f"cannot enter the batch's directory {error.filename}: {error.strerror}") from None
+        return self._tree.make() if self._tree else Path(self._item.repo)
 
-def _make_attempt(directory: BatchDirectory, item: Item, number: int, *, trust: bool) -> Record:
-    attempt = _Attempt(directory, item, number, directory.begin(item.id, number), time.time())
-    facts = RunFacts()
-    try:
-        cwd = _make_place(attempt)
-    except LaunchError as error:
-        return _conclude(attempt, facts, _blame(error, facts))
-    run = _RunProcess(_make_request(attempt, cwd), partial(_plan, attempt, trust), attempt.where)
-    code = run.wait(directory.is_cancelled)
-    try:
+    def _run(self, cwd: Path, *, trust: bool) -> int:
+        """Carry out the run, and return its exit code. A session that cannot be continued is begun anew."""
+        retry, number = self._batch.retry, self.record.attempt
+        goes_on = retry is not None and retry.session == "continue"
+        request = self._make_request(cwd, goes_on=goes_on)
+        code = self._run_once(request, trust=trust)
+        if goes_on and number > 1 and code == SessionError.exit_code and self.record.session is None:
+            tell(f"{self._item.id}, attempt {number}: its session cannot be continued, so it begins a new one")
+            code = self._run_once(request._replace(new=True), trust=trust)
+        return code
+
+    def _make_request(self, cwd: Path, *, goes_on: bool) -> RunRequest:
+        batch, item = self._batch, self._item
+        digest = make_digest(batch.name, batch.created, item.id)[:8]
+        return RunRequest(
+            words=(batch.profiles[item.profile].called, item.prompt),
+            session=f"batch.{item.id[:NAME]}.{digest}" + ("" if goes_on else f".{self.record.attempt}"),
+            new=not goes_on,
+            no_replay=True,
+            cwd=cwd,
+            output="json",
+            approve=batch.approve,
+            timeouts=() if batch.limits.timeout is None else (("", batch.limits.timeout),),
+            sets=tuple(f"{option}={value}" for option, value in item.matrix.items()),
+        )
+
+    def _run_once(self, request: RunRequest, *, trust: bool) -> int:
+        run = _RunProcess(request, partial(_plan, self.record.profile_digest, trust), self._where)
+        code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
-        if not code and run.signals and attempt.batch.check:
-            code = INTERRUPTED  # it may have ended well in spite of the signal, but the check shall not begin
-        _read_run(attempt, code, facts)
-        decision = _decide(attempt, code, facts, cwd)
-        decision = decision._replace(patch=_make_patch(attempt))
-    except (KeyboardInterrupt, Stopped) as error:
-        leave.within(LAST, leave.code())
-        decision = _Decision("cancelled", error.exit_code if isinstance(error, Stopped) else leave.code())
-    return _conclude(attempt, facts, decision)
+        with (self._where / EVENTS).open("rb") as events:
+            self._note(**read_events(events))
+        if run.signal_number and (code or self._batch.check):  # a turn may end well all the same
+            return 128 + run.signal_number
+        if code and self.record.error is None and self.record.stop_reason is None:
+            if code > 0 and classify(code) == "agent_died":
+                last = f"the run ended without its last event; see {self._where / STDERR}"
+                raise OSError(errno.EIO, last, str(self._where / EVENTS))
+            how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+            fix = f"see {self._where / STDERR}"
+            self._note(error=ErrorFacts(exit_code=code, message=f"the run ended with {how}", fix=fix))
+        return code
+
+    # What it meant.
+
+    def _decide(self, code: int, cwd: Path) -> None:
+        """Let the check decide after a turn that ended well; without one the answer does."""
+        outcome = classify(code, self.record.stop_reason, self.record.error)
+        if outcome is None and self._batch.check is not None:
+            from acp_launch.batch.checking import run_check
+
+            check = run_check(self._batch.check, cwd, self._where / CHECK, self._directory.is_cancelled)
+            self._note(check=check)
+            outcome = "passed" if check.exit_code == 0 else "failed"
+        elif outcome is None:
+            outcome = "passed" if self.record.answer.strip() else "empty"
+        resets = find_reset(self.record.error, time.time()) if outcome == "rate_limited" else None
+        self._note(outcome=outcome, exit_code=code, resets=resets)
+
+    def _make_patch(self) -> Patch | None:
+        try:
+            return self._tree.write_patch(self._where / PATCH) if self._tree and self._tree.at.exists() else None
+        except StateError as error:
+            show_error(error)
+            return None
+
+    def _conclude(self) -> None:
+        """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
+        with leave.deferred():
+            self._complete_record()
+            kept = self._tree if self._tree and self._tree.at.exists() and self._is_tree_wanted() else None
+            self._note(worktree=str(kept.at) if kept else None)
+            self._directory.write_record(self.record)
+        tell(f"{self.record.item}, attempt {self.record.attempt}: {self.record.outcome}", style=DIM)
+        try:
+            if self._tree and not kept:
+                self._tree.remove()
+        except StateError as error:
+            show_error(error)
+
+    def _complete_record(self) -> None:
+        record, directory, ended = self.record, self._directory, time.time()
+        if record.answer:
+            (self._where / ANSWER).write_text(record.answer, encoding="utf-8", errors="replace")
+        earlier = (directory.read_record(record.item, number) for number in directory.attempts(record.item))
+        self._note(
+            ended=format_time(ended),
+            seconds=round(ended - self._began, 3),
+            model=self._item.matrix.get("model") or record.model,
+            cost=subtract_earlier(record, earlier),
+            answer=shorten_answer(record.answer),
+            files=tuple(sorted(each.name for each in self._where.iterdir() if each.name not in (RESULT, STARTED))),
+        )
+
+    def _is_tree_wanted(self) -> bool:
+        """Whether the tree is kept; the next attempt works in it, so it is kept for as long as one is due."""
+        record, keep, directory = self.record, self._batch.isolation.keep, self._directory
+        if record.patch is None or keep == "always":
+            return True
+        is_untouched = record.outcome == "setup_failed" and record.patch.files == 0
+        if keep == "failed" and record.outcome != "passed" and not is_untouched:
+            return True
+        return not directory.judge(record.item, [*directory.verdicts(record.item), record]).is_done
 
 
-def _blame(error: LaunchError, facts: RunFacts) -> _Decision:
-    """Let this be what stopped the attempt."""
-    facts.error = ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
-    return _Decision("setup_failed", error.exit_code)
-
-
-# The run.
-
-
-def _make_place(attempt: _Attempt) -> Path:
-    """Return the session's directory; a tree is made for the first attempt."""
-    try:
-        os.chdir(attempt.batch.directory)  # profiles are found from there
-    except OSError as error:
-        raise StateError(f"cannot enter the batch's directory {error.filename}: {error.strerror}") from None
-    isolation, item = attempt.batch.isolation, attempt.item
-    if attempt.tree is None or isolation.kind == "none" or item.base_commit is None:
-        return Path(item.repo)
-    from acp_launch.batch.worktree import make_tree
-
-    return make_tree(item.repo, item.base_commit, isolation.kind, attempt.tree)
-
-
-def _make_request(attempt: _Attempt, cwd: Path) -> RunRequest:
-    batch, item = attempt.batch, attempt.item
-    goes_on = batch.retry is not None and batch.retry.session == "continue"
-    digest = make_digest(batch.name, batch.created, item.id)[:8]
-    return RunRequest(
-        words=(attempt.profile.called, item.prompt),
-        session=f"batch.{item.id[:NAME]}.{digest}" + ("" if goes_on else f".{attempt.number}"),
-        new=not goes_on,
-        no_replay=True,
-        cwd=cwd,
-        output="json",
-        approve=batch.approve,
-        timeouts=() if batch.limits.timeout is None else (("", batch.limits.timeout),),
-        sets=tuple(f"{option}={value}" for option, value in item.matrix.items()),
-    )
-
-
-def _plan(attempt: _Attempt, trust: bool, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    """Plan the run, unless the profile is another one than was frozen."""
+def _plan(digest: str, trust: bool, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+    """Plan the run, unless the profile is another one than was frozen, with this digest."""
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.profile.trust import digest_content
 
-    loaded, frozen = loaded_profile(request.words[0], settings), attempt.profile
-    if (digest := digest_content(loaded)) != frozen.digest:
-        what = f"this profile is not the one that was frozen: its digest is {digest}, and was {frozen.digest}"
+    loaded = loaded_profile(request.words[0], settings)
+    if (now := digest_content(loaded)) != digest:
+        what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
     resolved = resolve_trusted(
         loaded, settings, cwd=request.cwd, session=request.session, typed=request.cwd, trust=trust
@@ -229,7 +301,8 @@ class _RunProcess:
     """The process of a run. The signals that come from now on are its own: as a user's first and second Ctrl-C."""
 
     def __init__(self, request: RunRequest, plan: "Planner", where: Path) -> None:
-        self.signals = 0
+        self.signal_number = 0  # of the first that came
+        self._signals = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         streams = [os.open(where / name, flags, 0o600) for name in (EVENTS, STDERR)]
         theirs, self._lifeline = os.pipe()  # not inheritable
@@ -251,18 +324,20 @@ class _RunProcess:
         poll.register(self._lifeline, 0)  # an error, once the process that alone reads it has ended
         while not (ended := os.waitpid(self._pid, os.WNOHANG))[0]:
             poll.poll(LOOK_EVERY * 1000)
-            if self.signals:
+            if self._signals:
                 leave.acknowledge()
             elif is_cancelled():
                 self._send(signal.SIGINT)
         self._pid = 0
         os.close(self._lifeline)
+        leave.acknowledge()
         return os.waitstatus_to_exitcode(ended[1])
 
     def _send(self, number: int) -> bool:
-        self.signals += 1
+        self.signal_number = self.signal_number or number
+        self._signals += 1
         if self._pid:
-            os.kill(self._pid, number if self.signals < INSISTENT else signal.SIGKILL)
+            os.kill(self._pid, number if self._signals < INSISTENT else signal.SIGKILL)
         return True
 
 
@@ -281,122 +356,3 @@ def _become_run(work: Callable[[], int], streams: Sequence[int], mask: Iterable[
         return work()
 
     os._exit(leave.finish_with(partial(end_in_code, run)))
-
-
-def _read_run(attempt: _Attempt, code: int, facts: RunFacts) -> None:
-    with (attempt.where / EVENTS).open("rb") as lines:
-        for line in lines:
-            facts.take(line)
-    if code and facts.error is None and facts.stop_reason is None:
-        how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
-        facts.error = ErrorFacts(
-            exit_code=code, message=f"the run ended with {how}", fix=f"see {attempt.where / STDERR}"
-        )
-
-
-# What it meant.
-
-
-def _decide(attempt: _Attempt, code: int, facts: RunFacts, cwd: Path) -> _Decision:
-    """Let the check decide after a turn that ended well; without one the answer does."""
-    if outcome := classify(code, facts):
-        return _Decision(outcome, code)
-    check = attempt.batch.check
-    if check is None:
-        return _Decision("passed" if facts.answer.strip() else "empty", code)
-    from acp_launch.batch.checking import run_check
-
-    look = partial(_stop_if, attempt.directory.is_cancelled)
-    try:
-        made = run_check(check.command, check.timeout, cwd, attempt.where / CHECK, os.environ, look=look)
-    except StateError as error:
-        return _blame(error, facts)
-    return _Decision("passed" if made.exit_code == 0 else "failed", code, made)
-
-
-def _stop_if(is_cancelled: Callable[[], bool]) -> None:
-    if is_cancelled():
-        raise Stopped("the batch was cancelled", signal_number=signal.SIGINT)
-
-
-def _make_patch(attempt: _Attempt) -> Patch | None:
-    if attempt.tree is None or attempt.item.base_commit is None:
-        return None
-    from acp_launch.batch.worktree import write_patch
-
-    try:
-        return write_patch(attempt.tree, attempt.item.base_commit, attempt.where / PATCH)
-    except StateError as error:
-        show_error(error)
-        return None
-
-
-def _conclude(attempt: _Attempt, facts: RunFacts, decision: _Decision) -> Record:
-    """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
-    with leave.deferred():
-        if facts.answer:
-            (attempt.where / ANSWER).write_text(facts.answer, encoding="utf-8", errors="replace")
-        record = _make_record(attempt, facts, decision)
-        is_kept = attempt.tree is not None and _is_wanted(attempt, record)
-        record = replace(record, worktree=str(attempt.tree) if is_kept else None)
-        attempt.directory.write_record(record)
-    tell(f"{record.item}, attempt {record.attempt}: {record.outcome}", style=DIM)
-    if attempt.tree is not None and not is_kept:
-        from acp_launch.batch.worktree import remove_tree
-
-        try:
-            remove_tree(attempt.item.repo, attempt.tree)
-        except StateError as error:
-            show_error(error)
-    return record
-
-
-def _is_wanted(attempt: _Attempt, record: Record) -> bool:
-    """Whether the tree is kept; the next attempt works in it, so it is kept for as long as one is due."""
-    keep = attempt.batch.isolation.keep
-    if record.patch is None or keep == "always" or (keep == "failed" and record.outcome != "passed"):
-        return True
-    directory = attempt.directory
-    return not directory.judge(record.item, [*directory.verdicts(record.item), record]).is_done
-
-
-def _make_record(attempt: _Attempt, facts: RunFacts, decision: _Decision) -> Record:
-    directory, item, batch, ended = attempt.directory, attempt.item, attempt.batch, time.time()
-    earlier = (directory.read_record(item.id, number) for number in directory.attempts(item.id))
-    is_limited = decision.outcome == "rate_limited" and facts.error is not None
-    return Record(
-        batch=batch.name,
-        item=item.id,
-        attempt=attempt.number,
-        task=item.task,
-        profile=item.profile,
-        profile_digest=attempt.profile.digest,
-        matrix=item.matrix,
-        sample=item.sample,
-        agent=facts.agent,
-        model=item.matrix.get("model") or facts.model,
-        mode=facts.mode,
-        acp_launch=__version__,
-        host=socket.gethostname(),
-        started=format_time(attempt.began),
-        ended=format_time(ended),
-        seconds=round(ended - attempt.began, 3),
-        exit_code=decision.exit_code,
-        outcome=decision.outcome,
-        stop_reason=facts.stop_reason,
-        error=facts.error,
-        resets=find_reset(facts.error, facts.error_time) if is_limited and facts.error else None,
-        denied=facts.denied,
-        usage=facts.usage,
-        cost=subtract_earlier(facts.cost, facts.session, earlier),
-        session_cost=facts.cost,
-        tools=facts.tools,
-        answer=shorten_answer(facts.answer),
-        repo=item.repo,
-        base_commit=item.base_commit,
-        patch=decision.patch,
-        check=decision.check,
-        servers=facts.servers,
-        session=facts.session,
-        files=tuple(sorted(each.name for each in attempt.where.iterdir() if each.name not in (RESULT, STARTED))),
-    )

@@ -5,7 +5,7 @@ Only data of an agent's error counts as a rate limit, never its words.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,77 +24,60 @@ ENDS: Mapping[int, Outcome] = {
 }
 LIMITED = (429, 529, "429", "529")
 STATUSES = ("code", "status", "statusCode", "status_code")
-ANSWER = 64 * 1024  # bytes of an answer that are in a record
-DATA = 64 * 1024  # bytes of an error's data that are
-DEPTH = 4  # of objects within data
+ANSWER = DATA = 64 * 1024  # bytes of an answer, and of an error's data, that are in a record
 MILLISECONDS = 1e11  # a later time is not in seconds
 _TYPE = regex(rb'\{"type":"([a-z]+)"')
 # Updates that are decoded; most of a long file are others.
 _UPDATE = regex(rb'"sessionUpdate"\s*:\s*"(tool_call|usage_update|current_mode_update|config_option_update)"')
 
 
-class RunFacts:
-    """What the events of a run say. `take` takes a line of them, and keeps little: a file may hold 100 MB."""
+def read_events(lines: Iterable[bytes]) -> dict[str, Any]:
+    """Read the events of a run; return the members of its record that they tell. `answer` is not shortened yet."""
+    reader = _EventReader()
+    for line in lines:
+        kind = found[1] if (found := _TYPE.match(line)) else b""
+        if kind in reader.takes and (kind != b"update" or _UPDATE.search(line)):
+            reader.takes[kind](acp.mapping(acp.decoded(line)))
+    return reader.list_members()
+
+
+class _EventReader:
+    """Keeps little of each event: a file may hold 100 MB. `takes` has a method for each type."""
 
     def __init__(self) -> None:
-        self.agent = AgentFacts()
-        self.session: dict[str, str] | None = None
-        self.stop_reason: str | None = None
-        self.answer = ""
-        self.denied: str | None = None
-        self.usage: dict[str, int] | None = None
-        self.error: ErrorFacts | None = None
-        self.error_time = ""
+        self._members: dict[str, Any] = {}
         self._state = SessionState()
         self._calls: set[str] = set()
         self._restarts: dict[str, int] = {}
-        self._takes: Mapping[bytes, Callable[[dict[str, Any]], None]] = {
+        self.takes: Mapping[bytes, Callable[[dict[str, Any]], None]] = {
             b"initialized": self._take_agent,
             b"session": self._take_session,
             b"update": self._take_update,
-            b"server": self._take_server,
+            b"server": self._take_servers,
             b"servers": self._take_servers,
             b"result": self._take_result,
             b"error": self._take_error,
         }
 
-    @property
-    def cost(self) -> Cost | None:
-        """What the session has cost until now, as far as the agent says."""
-        told = self._state.usage.cost
-        return Cost(amount=told.amount, currency=told.currency) if told else None
-
-    @property
-    def mode(self) -> str | None:
-        return self._current("mode") or self._state.mode or None
-
-    @property
-    def model(self) -> str | None:
-        return self._current("model") or None
-
-    @property
-    def tools(self) -> int:
-        return len(self._calls)
-
-    @property
-    def servers(self) -> tuple[ServerFacts, ...]:
-        return tuple(ServerFacts(name=name, restarts=count) for name, count in self._restarts.items())
-
-    def _current(self, category: str) -> str:
-        option = match(self._state.options, category)
-        return str(option.current) if option else ""
-
-    def take(self, line: bytes) -> None:
-        kind = found[1] if (found := _TYPE.match(line)) else b""
-        if kind in self._takes and (kind != b"update" or _UPDATE.search(line)):
-            self._takes[kind](acp.mapping(acp.decoded(line)))
+    def list_members(self) -> dict[str, Any]:
+        mode, model = (match(self._state.options, category) for category in ("mode", "model"))
+        cost = self._state.usage.cost
+        return self._members | {
+            "mode": str(mode.current) if mode else self._state.mode or None,
+            "model": str(model.current) if model else None,
+            "tools": len(self._calls),
+            "servers": tuple(ServerFacts(name=name, restarts=count) for name, count in self._restarts.items()),
+            "session_cost": Cost(amount=cost.amount, currency=cost.currency) if cost else None,
+        }
 
     def _take_agent(self, event: dict[str, Any]) -> None:
         told = acp.mapping(acp.mapping(event.get("result")).get("agentInfo"))
-        self.agent = AgentFacts(name=acp.text(told.get("name")), version=acp.text(told.get("version")))
+        self._members["agent"] = AgentFacts(name=acp.text(told.get("name")), version=acp.text(told.get("version")))
 
     def _take_session(self, event: dict[str, Any]) -> None:
-        self.session = {"name": acp.text(event.get("name")), "id": acp.text(event.get("sessionId"))}
+        """Take the session; an error before it was that of a run that could not continue its own."""
+        self._members["session"] = {"name": acp.text(event.get("name")), "id": acp.text(event.get("sessionId"))}
+        self._members["error"] = None
         self._state.opened(event.get("result"))
 
     def _take_update(self, event: dict[str, Any]) -> None:
@@ -104,29 +87,28 @@ class RunFacts:
             self._calls.add(acp.text(update.get("toolCallId")))
         self._state.apply(kind, update)
 
-    def _take_server(self, event: dict[str, Any]) -> None:
-        if isinstance(restarts := event.get("restarts"), int):
-            self._restarts[acp.text(event.get("name"))] = restarts
-
     def _take_servers(self, event: dict[str, Any]) -> None:
-        for each in acp.sequence(event.get("servers")):
-            self._take_server(acp.mapping(each))
+        """Take a server, or the list of them after a turn."""
+        for each in map(acp.mapping, (event, *acp.sequence(event.get("servers")))):
+            if isinstance(restarts := each.get("restarts"), int):
+                self._restarts[acp.text(each.get("name"))] = restarts
 
     def _take_result(self, event: dict[str, Any]) -> None:
-        self.stop_reason = acp.text(event.get("stopReason"))
-        self.answer = acp.text(event.get("text"))
-        self.denied = acp.text(event.get("denied")) or None
         told = acp.mapping(event.get("usage"))
         counts = {name: count for name, count in told.items() if isinstance(count, int) and not isinstance(count, bool)}
-        self.usage = counts or None
+        self._members |= {
+            "stop_reason": acp.text(event.get("stopReason")),
+            "answer": acp.text(event.get("text")),
+            "denied": acp.text(event.get("denied")) or None,
+            "usage": counts or None,
+        }
 
     def _take_error(self, event: dict[str, Any]) -> None:
         code, data = event.get("code"), event.get("data")
         problems = [acp.mapping(each) for each in acp.sequence(event.get("problems"))]
         first = next((each for each in problems if each.get("severity") == "error"), {})
         message = f"{first.get('file')}: {first.get('message')}" if first else acp.text(event.get("message"))
-        self.error_time = acp.text(event.get("time"))
-        self.error = ErrorFacts(
+        self._members["error"] = ErrorFacts(
             exit_code=int(event.get("exitCode") or 1),
             message=f"{message} (one of {len(problems)} problems)" if len(problems) > 1 else message,
             fix=acp.text((first or event).get("fix")),
@@ -135,46 +117,35 @@ class RunFacts:
         )
 
 
-def classify(exit_code: int, facts: RunFacts) -> Outcome | None:
+def classify(exit_code: int, stop_reason: str | None = None, error: ErrorFacts | None = None) -> Outcome | None:
     """Classify a run; None after a turn that has ended well: its check decides, or its answer."""
     if exit_code == 0:
         return None
     if exit_code == 9:
-        return "refused" if facts.stop_reason == "refusal" else "limited"
+        return "refused" if stop_reason == "refusal" else "limited"
     outcome = ENDS.get(exit_code, "agent_died")
     is_failure = outcome in ("agent_died", "setup_failed")
-    return "rate_limited" if is_failure and facts.error and is_rate_limit(facts.error) else outcome
+    return "rate_limited" if is_failure and error and is_rate_limit(error) else outcome
 
 
 def is_rate_limit(error: ErrorFacts) -> bool:
     """Whether the agent's error says by its data that a rate limit is reached, or that its model is overloaded."""
-    if error.code in LIMITED:
-        return True
-    return any(
-        "rate_limit" in (each.get("errorKind"), each.get("error_kind"))
-        or any(each.get(name) in LIMITED for name in STATUSES)
-        for each in _objects(error.data)
+    data = acp.mapping(error.data)
+    return (
+        error.code in LIMITED
+        or "rate_limit" in (data.get("errorKind"), data.get("error_kind"))
+        or any(data.get(name) in LIMITED for name in STATUSES)
     )
 
 
-def find_reset(error: ErrorFacts, time: str) -> float | None:
-    """Find when a rate limit ends, in Unix seconds; `time` is that of the event of this error."""
-    told = _read_moment(time)
-    for each in _objects(error.data):
-        for name, value in each.items():
-            if name in ("retryAfter", "retry_after") and (seconds := _read_number(value)) is not None:
-                return None if told is None else told + seconds
-            if name in ("resetsAt", "resets_at") and (moment := _read_moment(value)) is not None:
-                return moment
-    return None
-
-
-def _objects(data: object, depth: int = DEPTH) -> Iterator[dict[str, Any]]:
-    """Yield the objects in an error's data, the outer ones first."""
-    if depth and isinstance(data, dict):
-        yield data
-        for each in data.values():
-            yield from _objects(each, depth - 1)
+def find_reset(error: ErrorFacts | None, now: float) -> float | None:
+    """Find when a rate limit ends, in Unix seconds; the error came `now`."""
+    data = acp.mapping(error.data if error else None)
+    for name in ("retryAfter", "retry_after"):
+        if (seconds := _read_number(data.get(name))) is not None:
+            return now + seconds
+    moments = (_read_moment(data.get(name)) for name in ("resetsAt", "resets_at"))
+    return next((moment for moment in moments if moment is not None), None)
 
 
 def _read_number(value: object) -> float | None:
@@ -198,17 +169,16 @@ def _read_moment(value: object) -> float | None:
         return None
 
 
-def subtract_earlier(cost: Cost | None, session: Mapping[str, str] | None, earlier: Iterable[Record]) -> Cost | None:
+def subtract_earlier(record: Record, earlier: Iterable[Record]) -> Cost | None:
     """Return what this attempt added to the cost of its session, which `earlier` attempts may have begun."""
-    if cost is None or session is None:
+    cost, before = record.session_cost, 0.0
+    if cost is None or record.session is None:
         return cost
-    told = [
-        each.session_cost.amount
-        for each in earlier
-        if each.session_cost and each.session and each.session.get("id") == session.get("id")
-        if each.session_cost.currency == cost.currency
-    ]
-    before = told[-1] if told and told[-1] <= cost.amount else 0.0  # less than before: the agent counts anew
+    for each in earlier:
+        if each.session and each.session["id"] == record.session["id"] and each.session_cost:
+            before = each.session_cost.amount if each.session_cost.currency == cost.currency else before
+    if before > cost.amount:  # the agent counts anew
+        return cost
     return Cost(amount=round(cost.amount - before, 9), currency=cost.currency)
 
 

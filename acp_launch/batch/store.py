@@ -13,7 +13,6 @@ The directory of a batch. What it says is the truth, for any number of submitter
 
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -104,7 +103,7 @@ class BatchDirectory:
             free = (f"{attempt}.lost-{number}" for number in range(1, len(names) + 2))
             directory.rename(directory.with_name(next(name for name in free if name not in names)))
         make_private(directory)
-        started = Started(pid=os.getpid(), host=socket.gethostname(), started=format_time(time.time()))
+        started = Started(pid=os.getpid(), host=os.uname().nodename, started=format_time(time.time()))
         (directory / STARTED).write_bytes(encode(started))
         return directory
 

@@ -15,14 +15,16 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Literal
+from typing import Any, Literal
 
+from acp_launch import leave
 from acp_launch.batch.model import Patch
 from acp_launch.errors import StateError
 from acp_launch.plan.environment import inherited
-from acp_launch.private import locked, make_private
+from acp_launch.private import hash_content, locked, make_private, replace
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
 
@@ -39,9 +41,7 @@ _SETTINGS = {
     "core.splitIndex": "false",
     "core.quotePath": "false",
     "gc.auto": "0",
-    "maintenance.auto": "false",
     "submodule.recurse": "false",
-    "advice.detachedHead": "false",
     "http.lowSpeedLimit": "1000",  # a server that stalls for a minute is given up
     "http.lowSpeedTime": "60",
 }
@@ -72,7 +72,7 @@ def resolve_commit(repo: str, ref: str) -> str | None:
         return _ask_server(repo, ref)
     status, out, err = _call_git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", cwd=Path(repo), limit=QUICK)
     if status and err and "not a git repository" not in err:
-        raise _failure("rev-parse", repo, err)
+        raise _failure("rev-parse", Path(repo), err)
     return None if status else out.strip()
 
 
@@ -88,147 +88,153 @@ def _ask_server(url: str, ref: str) -> str | None:
     return next(filter(None, found), ref if is_commit else None)
 
 
-# Making a tree.
+class Tree:
+    """A directory `at` for the attempts of an item, with the files of a commit; `repo` may be a URL for a clone."""
 
+    def __init__(self, repo: str, base_commit: str, kind: Kind, at: Path) -> None:
+        self.repo, self.base_commit, self.kind, self.at = repo, base_commit, kind, at
+        self._made, self._lock = (at.with_name(f".{at.name}.{what}") for what in ("made", "lock"))
 
-def make_tree(repo: str, base_commit: str, kind: Kind, at: Path) -> Path:
-    """Make a directory `at` with the files of a commit, or take the one that an earlier attempt left there, as it is.
+    @cached_property
+    def _source(self) -> tuple[str, str]:
+        """A URL, or the directory that all worktrees of `repo` share; and the place of `repo` in a tree."""
+        if is_url(self.repo):
+            return self.repo, ""
+        words = "rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"
+        common, prefix, *_ = [*_git(*words, cwd=Path(self.repo), limit=QUICK).split("\n"), ""]
+        return common, prefix
 
-    What a killed process left half made is made again. `repo` may be a URL for a clone. Return the directory that
-    stands for `repo` in it, which is below `at` if `repo` is a subdirectory of its repository.
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        """Be the only process that makes or removes trees, of this repository or of this name."""
+        try:
+            with locked(self._lock if self.kind == "clone" else Path(self._source[0]) / LOCK, TURN) as held:
+                yield held
+        except TimeoutError:
+            raise StateError(f"other processes used git in {self.repo} for more than {seconds(TURN)}") from None
 
-    Raises:
-        StateError: git could not do it; or it is damaged, so that no patch could be made of it.
-    """
-    make_private(at.parent)
-    common, prefix = (repo, "") if is_url(repo) else _find_repository(Path(repo))
-    lock = _beside(at, "lock") if kind == "clone" else Path(common) / LOCK
-    with _alone(lock, repo) as held:
-        if _beside(at, "made").exists() and at.exists():
-            _require_whole(at)
-        else:
-            _delete(at, common, held)
-            make = _clone if kind == "clone" else _add_worktree
-            make(common, base_commit, at, held)
-            _beside(at, "made").touch(0o600)
-    place = at / prefix
-    if not place.is_dir():
-        raise StateError(f"{repo} is not in the commit {base_commit[:12]}", fix="commit it, or choose another ref")
-    return place
+    def make(self) -> Path:
+        """Make it, or take what an earlier attempt left there, as it is.
 
+        What a killed process left half made is made again. Return the directory that stands for `repo` in it, which is
+        below `at` if `repo` is a subdirectory of its repository.
 
-def remove_tree(repo: str, tree: Path) -> None:
-    """Remove a directory that `make_tree` made, with git's record of it.
+        Raises:
+            StateError: git could not do it; or it is damaged, so that no patch could be made of it.
+        """
+        make_private(self.at.parent)
+        with self._alone() as held:
+            if self._made.exists() and self.at.exists():
+                self._require_whole()
+            else:
+                self._delete(held)
+                if self.kind == "clone":
+                    self._clone(held)
+                else:
+                    words = "worktree", "add", "--quiet", "--detach", str(self.at), self.base_commit
+                    _git(*words, cwd=Path(self._source[0]), limit=LONG, held=held)
+                self._made.touch(0o600)
+        place = self.at / self._source[1]
+        if not place.is_dir():
+            what = f"{self.repo} is not in the commit {self.base_commit[:12]}"
+            raise StateError(what, fix="commit it, or choose another ref")
+        return place
 
-    Raises:
-        StateError: something in it cannot be removed.
-    """
-    common = repo if is_url(repo) else _find_repository(Path(repo))[0]
-    with _alone(_beside(tree, "lock") if is_url(repo) else Path(common) / LOCK, repo) as held:
-        _delete(tree, common, held)
+    def remove(self) -> None:
+        """Remove it, with git's record of it; raise StateError if something in it cannot be removed."""
+        with self._alone() as held:
+            self._delete(held)
 
+    def _clone(self, held: int) -> None:
+        git = partial(_git, cwd=self.at, limit=LONG, held=held)
+        git("clone", "--quiet", "--no-checkout", "--", self._source[0], str(self.at), cwd=self.at.parent)
+        try:
+            git("cat-file", "-e", f"{self.base_commit}^{{commit}}")
+        except StateError:  # no branch has it
+            git("fetch", "--quiet", "origin", self.base_commit)
+        git("checkout", "--quiet", "--detach", self.base_commit)
 
-def _add_worktree(common: str, base_commit: str, at: Path, held: int) -> None:
-    _git("worktree", "add", "--quiet", "--detach", str(at), base_commit, cwd=Path(common), limit=LONG, held=held)
+    def _require_whole(self) -> None:
+        """Refuse a tree whose `.git` an attempt has broken: git would find another repository above it, or none."""
+        try:
+            _git("rev-parse", "--git-dir", cwd=self.at, limit=QUICK, env=self._ceiling)
+        except StateError as error:
+            raise StateError(error.message, fix=f"move {self.at} away, so that it is made again") from None
 
+    @property
+    def _ceiling(self) -> dict[str, str]:
+        """What keeps git from the repository around a tree whose own `.git` is gone."""
+        return {"GIT_CEILING_DIRECTORIES": str(self.at.parent)}
 
-def _clone(source: str, base_commit: str, at: Path, held: int) -> None:
-    _git("clone", "--quiet", "--no-checkout", "--", source, str(at), cwd=at.parent, limit=LONG, held=held)
-    if _call_git("cat-file", "-e", f"{base_commit}^{{commit}}", cwd=at, limit=QUICK)[0]:  # no branch has it
-        _git("fetch", "--quiet", "origin", base_commit, cwd=at, limit=LONG, held=held)
-    _git("checkout", "--quiet", "--detach", base_commit, cwd=at, limit=LONG, held=held)
+    def _delete(self, held: int) -> None:
+        self._made.unlink(missing_ok=True)
+        try:
+            if self.at.is_dir() and not self.at.is_symlink():
+                _remove_files(self.at)
+            else:
+                self.at.unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"cannot remove {error.filename or self.at}: {error.strerror}") from None
+        if self.kind == "worktree":
+            words = "worktree", "remove", "--force", "--force", str(self.at)
+            with suppress(StateError):  # it is not one
+                _git(*words, cwd=Path(self._source[0]), limit=QUICK, held=held)
 
+    # The patch.
 
-def _find_repository(repo: Path) -> tuple[str, str]:
-    """Return the directory that all worktrees of a repository share, and the place of `repo` in a worktree."""
-    words = "rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"
-    common, prefix, *_ = [*_git(*words, cwd=repo, limit=QUICK).split("\n"), ""]
-    return common, prefix
+    def write_patch(self, file: Path) -> Patch:
+        """Write what differs from the commit: files that are new, gone, binary or other than before.
 
+        It does not matter what the agent committed or staged; its index stays as it is, and no object is added to the
+        repository. Ignored files are left out unless the agent added them by force. Without changes the file is empty.
 
-def _require_whole(tree: Path) -> None:
-    """Refuse a tree whose `.git` an attempt has broken: git would find another repository above it, or none."""
-    status, _, err = _call_git("rev-parse", "--git-dir", cwd=tree, limit=QUICK, env=_within(tree))
-    if status:
-        raise _failure("rev-parse", str(tree), err, fix=f"move {tree} away, so that it is made again")
+        Raises:
+            StateError: it cannot be made, or would leave something out, as changes within a submodule: keep the tree.
+        """
+        try:
+            with TemporaryDirectory(dir=file.parent, prefix=".patch-") as scratch:
+                return self._write_patch(file, Path(scratch))
+        except OSError as error:
+            raise StateError(f"cannot make a patch of {self.at}: {error.filename or file}: {error.strerror}") from None
 
+    def _write_patch(self, file: Path, scratch: Path) -> Patch:
+        tree = self.at
+        git = partial(_git, cwd=tree, limit=LONG, env=self._prepare_index(scratch))
+        git("-c", "core.safecrlf=false", "add", "--all", refused=_UNREADABLE)
+        compare = "--cached", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"
+        listing, patch = scratch / "listing", scratch / "patch"
+        for form, made in ((("--raw", "--shortstat"), listing), (("--patch", "--binary"), patch)):
+            git("diff-index", *compare, *form, f"--output={made}", self.base_commit, "--")
+        counts = _read_listing(listing, tree)
+        if left := git("diff-files", "--name-only", "--ignore-submodules=none"):
+            raise _incomplete(tree, left.split("\n")[0], "changed meanwhile, or within a submodule")
+        content = patch.read_bytes()
+        replace(file, content)
+        files, insertions, deletions = (counts.get(what, 0) for what in ("file", "insertion", "deletion"))
+        return Patch(files=files, insertions=insertions, deletions=deletions, sha256=hash_content(content))
 
-def _delete(tree: Path, common: str, held: int) -> None:
-    _beside(tree, "made").unlink(missing_ok=True)
-    try:
-        if tree.is_dir() and not tree.is_symlink():
-            _remove_files(tree)
-        else:
-            tree.unlink(missing_ok=True)
-    except OSError as error:
-        raise StateError(f"cannot remove {error.filename or tree}: {error.strerror}") from None
-    if not is_url(common):  # an error: it is not a worktree
-        _call_git("worktree", "remove", "--force", "--force", str(tree), cwd=Path(common), limit=QUICK, held=held)
+    def _prepare_index(self, scratch: Path) -> dict[str, str]:
+        """Copy the agent's index, which knows unchanged files and those added by force; objects go to `scratch`."""
+        words = "rev-parse", "--path-format=absolute", "--git-path", "index", "--git-path", "objects"
+        index, objects, *_ = _git(*words, cwd=self.at, limit=QUICK, env=self._ceiling).split("\n")
+        (scratch / "objects").mkdir()
+        with suppress(FileNotFoundError):
+            shutil.copy2(index, scratch / "index")  # with its time, by which git finds changes of the same moment
+        quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
+        return self._ceiling | {
+            "GIT_INDEX_FILE": str(scratch / "index"),
+            "GIT_OBJECT_DIRECTORY": str(scratch / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
+        }
 
 
 def _remove_files(tree: Path) -> None:
-    with suppress(PermissionError):
-        shutil.rmtree(tree)
-        return
     tree.chmod(0o700)
-    for directory, names, _ in os.walk(tree):  # the agent took our own rights away
+    for directory, names, _ in os.walk(tree):  # the agent, or Go's cache, took our own rights away
         for name in names:
             if not (each := Path(directory, name)).is_symlink():
                 each.chmod(0o700)
     shutil.rmtree(tree)
-
-
-# The patch.
-
-
-def write_patch(tree: Path, base_commit: str, file: Path) -> Patch:
-    """Write what differs from a commit in a tree: files that are new, gone, binary or other than before.
-
-    It does not matter what the agent committed or staged; its index stays as it is, and no object is added to the
-    repository. Ignored files are left out unless the agent added them by force. Without changes the file is empty.
-    The size is not limited, only the time.
-
-    Raises:
-        StateError: it cannot be made, or would leave something out, as changes within a submodule: keep the tree.
-    """
-    try:
-        with TemporaryDirectory(dir=file.parent, prefix=".patch-") as scratch:
-            return _write_patch(tree, base_commit, file, Path(scratch))
-    except OSError as error:
-        raise StateError(f"cannot make a patch of {tree}: {error.filename}: {error.strerror}") from None
-
-
-def _write_patch(tree: Path, base_commit: str, file: Path, scratch: Path) -> Patch:
-    env = _prepare_index(tree, scratch)
-    words = "-c", "core.safecrlf=false", "add", "--all"
-    status, _, err = _call_git(*words, cwd=tree, limit=LONG, env=env)
-    if status or _UNREADABLE in err:
-        raise _failure("add", str(tree), err)
-    compare = "diff-index", "--cached", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"
-    listing, patch = scratch / "listing", scratch / "patch"
-    for form, made in ((("--raw", "--shortstat"), listing), (("--patch", "--binary"), patch)):
-        _git(*compare, *form, f"--output={made}", base_commit, "--", cwd=tree, limit=LONG, env=env)
-    counts = _read_listing(listing, tree)
-    left = _git("diff-files", "--name-only", "--ignore-submodules=none", cwd=tree, limit=LONG, env=env)
-    if left:
-        raise _incomplete(tree, left.split("\n")[0], "changed meanwhile, or within a submodule")
-    files, insertions, deletions = (counts.get(what, 0) for what in ("file", "insertion", "deletion"))
-    return Patch(files=files, insertions=insertions, deletions=deletions, sha256=_keep_patch(patch, file))
-
-
-def _prepare_index(tree: Path, scratch: Path) -> dict[str, str]:
-    """Copy the agent's index, which knows unchanged files and those added by force; objects go to `scratch`, too."""
-    words = "rev-parse", "--path-format=absolute", "--git-path", "index", "--git-path", "objects"
-    index, objects, *_ = _git(*words, cwd=tree, limit=QUICK, env=_within(tree)).split("\n")
-    (scratch / "objects").mkdir()
-    with suppress(FileNotFoundError):
-        shutil.copy2(index, scratch / "index")  # with its time, by which git finds changes of the same moment
-    quoted = objects.replace("\\", "\\\\").replace('"', '\\"')
-    return _within(tree) | {
-        "GIT_INDEX_FILE": str(scratch / "index"),
-        "GIT_OBJECT_DIRECTORY": str(scratch / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"',
-    }
 
 
 def _read_listing(listing: Path, tree: Path) -> dict[str, int]:
@@ -242,17 +248,6 @@ def _read_listing(listing: Path, tree: Path) -> dict[str, int]:
     return {what: int(number) for number, what in _COUNTS.findall(last)}
 
 
-def _keep_patch(patch: Path, file: Path) -> str:
-    import hashlib
-
-    patch.chmod(0o600)
-    with patch.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-        os.fsync(content.fileno())
-    patch.replace(file)
-    return digest
-
-
 def _incomplete(tree: Path, name: str, why: str) -> StateError:
     return StateError(f"a patch of {tree} would leave out {name}: {why}", fix="look into the directory, which was kept")
 
@@ -260,11 +255,11 @@ def _incomplete(tree: Path, name: str, why: str) -> StateError:
 # Calls of git.
 
 
-def _git(*words: str, cwd: Path, limit: float, env: Mapping[str, str] | None = None, held: int | None = None) -> str:
-    """Return what git prints; raise StateError if it fails."""
-    status, out, err = _call_git(*words, cwd=cwd, limit=limit, env=env, held=held)
-    if status:
-        raise _failure(words[0] if words[0] != "worktree" else " ".join(words[:2]), str(cwd), err)
+def _git(*words: str, refused: str = "", **how: Any) -> str:
+    """Return what git prints. Raise StateError if it fails, or warns with the words `refused`; `how` as `_call_git`."""
+    status, out, err = _call_git(*words, **how)
+    if status or (refused and refused in err):
+        raise _failure(next(word for word in words if not word.startswith(("-", "core."))), how["cwd"], err)
     return out
 
 
@@ -277,29 +272,33 @@ def _call_git(
         StateError: it is not installed, or took too long.
     """
     settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    process = None
     with TemporaryFile() as out, TemporaryFile() as err:  # a helper that stays in the background would hold pipes open
         try:
-            process = subprocess.Popen(
-                ["git", *settings, *words],
-                cwd=cwd,
-                env={**_environment(), **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                pass_fds=() if held is None else (held,),
-            )
-        except OSError as error:
-            raise _cannot_start(error, cwd) from None
-        try:
+            with leave.deferred():  # a signal within it would lose the process
+                process = subprocess.Popen(
+                    ["git", *settings, *words],
+                    cwd=cwd,
+                    env={**_environment(), **(env or {})},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=() if held is None else (held,),
+                )
             process.wait(limit)
+        except OSError as error:
+            what = f"cannot start git in {cwd}: {error.filename}: {error.strerror}"
+            raise StateError(what, fix="install git, or leave out isolation") from None
         except subprocess.TimeoutExpired:
             raise StateError(f"git {words[0]} in {cwd} did not end within {seconds(limit)}") from None
         finally:
-            if process.returncode is None:  # it took too long, or a signal came
+            if process is not None and process.returncode is None:  # it took too long, or a signal came
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return process.returncode, _read_all(out), _read_all(err)
+        out.seek(0)
+        err.seek(0)
+        return process.returncode, os.fsdecode(out.read()), os.fsdecode(err.read())
 
 
 def _environment() -> dict[str, str]:
@@ -309,40 +308,7 @@ def _environment() -> dict[str, str]:
     return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
-def _within(tree: Path) -> dict[str, str]:
-    """Return the variables that keep git from the repository around a tree whose own `.git` is gone."""
-    return {"GIT_CEILING_DIRECTORIES": str(tree.parent)}
-
-
-def _read_all(file: IO[bytes]) -> str:
-    file.seek(0)
-    return os.fsdecode(file.read())
-
-
-def _failure(what: str, where: str, err: str, fix: str = "") -> StateError:
+def _failure(what: str, where: Path, err: str) -> StateError:
     lines = [_LOGIN.sub("", line) for line in err.splitlines() if line.strip()]
     first = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "it failed")
-    return StateError(f"git {what} in {_LOGIN.sub('', where)}: {first}", fix=fix, detail=lines[-SHOWN:])
-
-
-def _cannot_start(error: OSError, cwd: Path) -> StateError:
-    if not cwd.is_dir():
-        return StateError(f"the directory {cwd} does not exist")
-    reason = (
-        "is not on PATH" if isinstance(error, FileNotFoundError) else f"cannot be started in {cwd}: {error.strerror}"
-    )
-    return StateError(f"git {reason}", fix="install git, or leave out isolation")
-
-
-def _beside(tree: Path, what: Literal["made", "lock"]) -> Path:
-    return tree.with_name(f".{tree.name}.{what}")
-
-
-@contextmanager
-def _alone(lock: Path, repo: str) -> Iterator[int]:
-    """Be the only process that makes or removes trees, of this repository or of this name."""
-    try:
-        with locked(lock, TURN) as held:
-            yield held
-    except TimeoutError:
-        raise StateError(f"other processes used git in {repo} for more than {seconds(TURN)}") from None
+    return StateError(f"git {what} in {where}: {first}", detail=lines[-SHOWN:])

@@ -4,15 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from acp_launch.batch import checking
-from acp_launch.batch.checking import find_missing, run_check
-from acp_launch.batch.model import CheckResult
-from acp_launch.errors import StateError
+from acp_launch.batch.checking import run_check
+from acp_launch.batch.model import CheckCommand, CheckResult
+from acp_launch.document.scalars import Duration
+from acp_launch.errors import StateError, Stopped
 from tests.patience import PATIENCE
 
 # Holds a lock from a session of its own, whose parent has ended: it is free once that process has.
@@ -33,11 +34,15 @@ os.wait()
 """
 
 
+def made(command: Sequence[str], timeout: float = PATIENCE) -> CheckCommand:
+    return CheckCommand(command=tuple(command), timeout=Duration(timeout))
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[..., tuple[CheckResult, str]]:
-    def run(*command: str, timeout: float = PATIENCE, **environ: str) -> tuple[CheckResult, str]:
+    def run(*command: str, timeout: float = PATIENCE) -> tuple[CheckResult, str]:
         file = tmp_path / "check.txt"
-        result = run_check(command, timeout, tmp_path, file, {**os.environ, **environ})
+        result = run_check(made(command, timeout), tmp_path, file, lambda: False)
         return result, file.read_text()
 
     return run
@@ -58,8 +63,10 @@ def test_a_check_that_a_signal_killed_has_the_exit_code_of_a_shell(check: Check)
     assert check("sh", "-c", "kill -9 $$")[0].exit_code == 137
 
 
-def test_a_check_gets_no_secret_and_nothing_to_read(check: Check) -> None:
-    result, text = check("sh", "-c", "cat; env", ACP_LAUNCH_SECRET_GITHUB="planted", OTHER="passed on")
+def test_a_check_gets_no_secret_and_nothing_to_read(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACP_LAUNCH_SECRET_GITHUB", "planted")
+    monkeypatch.setenv("OTHER", "passed on")
+    result, text = check("sh", "-c", "cat; env")
     assert "OTHER=passed on" in text
     assert "planted" not in text
     assert result.exit_code == 0
@@ -102,9 +109,6 @@ def test_a_program_that_is_not_on_path_is_a_matter_of_the_machine(check: Check) 
     with pytest.raises(StateError, match=r'the check cannot run: "nopey" is not on PATH') as failure:
         check("nopey")
     assert failure.value.fix.startswith("install it")
-    missing = find_missing(["nopey", "-q"], os.environ)
-    assert missing is not None and missing.absent == "nopey"
-    assert find_missing(["sh"], os.environ) is find_missing(["./nopey"], os.environ) is None
 
 
 def test_a_check_that_takes_too_long_has_no_exit_code(check: Check) -> None:
@@ -134,18 +138,12 @@ def is_free(lock: Path) -> bool:
     return True
 
 
-def test_what_the_look_raises_ends_the_check(tmp_path: Path) -> None:
-    class Cancelled(Exception):  # noqa: N818 - as Stopped
-        pass
-
-    def look() -> None:
-        if (tmp_path / "lock.held").exists():
-            raise Cancelled
-
+def test_a_check_that_is_cancelled_ends(tmp_path: Path) -> None:
     (tmp_path / "daemon.py").write_text(DAEMON)
-    words = "sh", "-c", f"{sys.executable} daemon.py lock; exec sleep 1000"
-    with pytest.raises(Cancelled):
-        run_check(words, PATIENCE, tmp_path, tmp_path / "check.txt", os.environ, look=look)
+    check = made(("sh", "-c", f"{sys.executable} daemon.py lock; exec sleep 1000"))
+    with pytest.raises(Stopped) as stopped:
+        run_check(check, tmp_path, tmp_path / "check.txt", (tmp_path / "lock.held").exists)
+    assert stopped.value.exit_code == 130
     assert is_free(tmp_path / "lock")
     assert not (tmp_path / "check.txt").exists()
 
@@ -156,9 +154,10 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
     program = (
         "import os, sys; from pathlib import Path\n"
         "from acp_launch import leave; from acp_launch.batch.checking import run_check\n"
-        "from acp_launch.errors import Stopped\n"
+        "from acp_launch.batch.model import CheckCommand; from acp_launch.errors import Stopped\n"
         "leave.listen()\n"
-        "try: run_check(sys.argv[1:], 1000, Path.cwd(), Path('check.txt'), os.environ)\n"
+        "check = CheckCommand(command=tuple(sys.argv[1:]))\n"
+        "try: run_check(check, Path.cwd(), Path('check.txt'), lambda: False)\n"
         "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
     )
     words = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"

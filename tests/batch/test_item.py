@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,23 @@ def test_a_run_whose_process_is_killed_has_died(launch: Launcher) -> None:
     )
 
 
+def test_a_run_that_is_killed_after_a_third_signal_was_cancelled(launch: Launcher) -> None:
+    """A run that is stopped takes no signal; then only SIGKILL ends it."""
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID, apart=True) as running:
+        running.hears("session/prompt")
+        (child,) = psutil.Process(running.process.pid).children()
+        child.suspend()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # two of one kind may arrive as one
+            running.process.send_signal(number)
+        code = running.process.wait(PATIENCE)
+        assert left_by_guards(running.mark) == []
+    record = made(batch)
+    assert code in (129, 130, 143)
+    assert (record.outcome, record.exit_code, record.error) == ("cancelled", code, None)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_run_ends_with_the_process_of_its_item(launch: Launcher) -> None:
     launch.profile("cancellable", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
@@ -545,6 +563,53 @@ def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher) -> None:
     assert tree.exists()
 
 
+@pytest.mark.parametrize(("keep", "is_kept"), [("failed", False), ("always", True)])
+def test_a_tree_that_no_run_has_touched_is_not_a_failure_to_look_at(
+    launch: Launcher, keep: Any, *, is_kept: bool
+) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch, isolation={"keep": keep})
+    launch.extend(agent={"args": ["another"]})
+    assert attempt(launch, batch).code == 9
+    record, tree = made(batch), batch.path / "trees" / ID
+    assert record.patch is not None
+    assert (record.outcome, record.patch.files) == ("setup_failed", 0)
+    assert (tree.exists(), record.worktree) == (is_kept, str(tree) if is_kept else None)
+
+
+@pytest.fixture
+def slow_git(launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git whose `add`, with which a patch begins, says so on a pipe and then hangs."""
+    real, fifo = shutil.which("git"), tmp_path / "adds"
+    (tmp_path / "slow").mkdir()
+    program = tmp_path / "slow" / "git"
+    program.write_text(
+        f'#!/bin/sh\ncase " $* " in *" add --all "*) echo begun > {fifo}; exec sleep 600;; esac\nexec {real} "$@"\n'
+    )
+    program.chmod(0o700)
+    os.mkfifo(fifo)
+    return fifo
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_the_patch_is_written_cancels_the_attempt_and_keeps_the_tree(
+    launch: Launcher, slow_git: Path, number: str, code: int
+) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch)
+    path = f"{slow_git.parent / 'slow'}{os.pathsep}{os.environ['PATH']}"
+    with launch.start("batch", "item", str(batch.path), ID, PATH=path) as running:
+        assert slow_git.read_text() == "begun\n"
+        running.kill(signal.Signals[number])
+        done = running.end()
+    record, tree = made(batch), batch.path / "trees" / ID
+    assert (done.code, record.outcome, record.exit_code, record.patch) == (code, "cancelled", code, None)
+    assert (record.answer, record.worktree, (tree / "made.txt").read_text()) == ("written", str(tree), "made\n")
+    assert record.files == (ANSWER, EVENTS, STDERR)
+    assert (attempt(launch, batch).code, made(batch, 2).outcome) == (0, "passed")
+    assert "+made\n+made" in text(batch, PATCH, 2)
+
+
 def test_a_tree_that_cannot_be_made_is_a_setup_that_failed(launch: Launcher) -> None:
     launch.scripted(WRITES)
     given = isolated(launch).batch
@@ -574,6 +639,20 @@ def test_a_retry_can_continue_the_session_and_counts_the_cost_that_it_added(laun
     assert one.session == two.session
     assert (one.cost, one.session_cost) == (Cost(amount=0.25, currency="USD"),) * 2
     assert (two.cost, two.session_cost) == (Cost(amount=0.5, currency="USD"), Cost(amount=0.75, currency="USD"))
+
+
+@pytest.mark.parametrize("able", [False, True])
+def test_a_session_that_cannot_be_continued_is_begun_anew(launch: Launcher, *, able: bool) -> None:
+    """The agent cannot load sessions, or has forgotten this one."""
+    agent = COSTS.replace("loadSession=True", f"loadSession={able}")
+    launch.scripted(agent.replace("script.answer(request, {})", "script.refuse(request, -32002, 'unknown')"))
+    batch = freeze(launch, retry=Retry(attempts=2, on=("limited",), session="continue"))
+    first = attempt(launch, batch, COST="0.25")
+    second = attempt(launch, batch, COST="0.5")
+    one, two = made(batch), made(batch, 2)
+    assert (first.code, second.code, two.outcome, two.error) == (9, 9, "limited", None)
+    assert "a.p, attempt 2: its session cannot be continued, so it begins a new one" in second.err
+    assert one.session and two.session and one.session["name"] == two.session["name"]
 
 
 # Secrets, and what cannot be written
@@ -613,3 +692,36 @@ def test_an_attempt_whose_record_cannot_be_written_has_none(launch: Launcher) ->
     done = attempt(launch, batch, GONE=str(batch.directory_of(ID, 1)))
     assert (done.code, begun(batch), batch.attempts(ID)) == (3, [], [])
     assert done.err.startswith(f"acp-launch: cannot write {batch.directory_of(ID, 1)}")
+
+
+@pytest.fixture
+def small_disk(launch: Launcher) -> Iterator[Path]:
+    """A disk of 128 KiB at the batch's directory."""
+    place = launch.project.parent / "batch"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    if sys.platform != "linux" or os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        pytest.skip("only root mounts a disk")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("words", [1, 64 * 1024])
+def test_a_full_disk_is_a_clear_error_and_with_room_the_attempt_is_made(
+    launch: Launcher, small_disk: Path, words: int
+) -> None:
+    """Full from the start, or when the run writes its events."""
+    body = f"script.say(script.session_of(request), 'word ' * {words}); script.end(request)"
+    launch.scripted(f"def prompt(request): {body}\nscript.serve({{'session/prompt': prompt}})\n")
+    batch = freeze(launch)
+    if words == 1:
+        with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+    done = attempt(launch, batch)
+    assert (done.code, batch.attempts(ID), list(small_disk.rglob("result.json"))) == (3, [], [])
+    what = "No space left on device" if words == 1 else "the run ended without its last event"
+    assert done.err.startswith(f"acp-launch: cannot write {batch.path}")
+    assert what in done.err
+    subprocess.run(["mount", "-o", "remount,size=10m", str(small_disk)], check=True)
+    assert (attempt(launch, batch).code, made(batch).outcome) == (0, "passed")

@@ -1,18 +1,20 @@
 """What the events of a run mean."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from acp_launch.batch.model import Cost, ErrorFacts, Outcome
+from acp_launch.batch.model import Cost, ErrorFacts, Outcome, Record
 from acp_launch.batch.outcome import (
     ANSWER,
     DATA,
-    RunFacts,
     classify,
     find_reset,
     is_rate_limit,
+    read_events,
     shorten_answer,
     subtract_earlier,
 )
@@ -23,19 +25,18 @@ MOMENT = 1795768200.25
 SESSION = {"name": "s", "id": "s1"}
 
 
-def told(*events: dict[str, Any]) -> RunFacts:
-    facts = RunFacts()
-    for event in events:
-        line = {"type": event.pop("type"), "time": TIME, **event}
-        facts.take(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-    return facts
+def told(*events: dict[str, Any], rest: Sequence[bytes] = ()) -> Record:
+    """The record of a run with these events."""
+    lines = ({"type": event.pop("type"), "time": TIME, **event} for event in events)
+    texts = (json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+    return replace(make_record(), **read_events([*texts, *rest]))
 
 
 def update(kind: str, **members: Any) -> dict[str, Any]:
     return {"type": "update", "sessionId": "s1", "update": {"sessionUpdate": kind, **members}}
 
 
-def failed(code: int | None = None, data: object = None, **members: Any) -> RunFacts:
+def failed(code: int | None = None, data: object = None, **members: Any) -> Record:
     error = {"type": "error", "exitCode": 4, "message": "it failed", "fix": "", "detail": [], "problems": []}
     return told({**error, "code": code, "data": data, **members})
 
@@ -60,14 +61,15 @@ def refusal(code: int | None = None, data: object = None) -> ErrorFacts:
     ],
 )
 def test_an_exit_code_is_an_outcome(code: int, outcome: Outcome | None) -> None:
-    assert classify(code, RunFacts()) == outcome
+    assert classify(code) == outcome
 
 
 @pytest.mark.parametrize(
     ("reason", "outcome"), [("refusal", "refused"), ("max_tokens", "limited"), ("its own", "limited")]
 )
 def test_a_turn_that_ended_short_is_refused_or_limited(reason: str, outcome: Outcome) -> None:
-    assert classify(9, told({"type": "result", "stopReason": reason, "text": "no"})) == outcome
+    facts = told({"type": "result", "stopReason": reason, "text": "no"})
+    assert classify(9, facts.stop_reason, facts.error) == outcome
 
 
 @pytest.mark.parametrize(
@@ -79,11 +81,11 @@ def test_a_turn_that_ended_short_is_refused_or_limited(reason: str, outcome: Out
         (-32603, {"error_kind": "rate_limit"}),
         (-32603, {"status": 429}),
         (-32603, {"code": "529"}),
-        (-32603, {"error": {"details": {"statusCode": 429}}}),
+        (-32603, {"statusCode": 429}),
     ],
 )
 def test_data_of_an_error_says_a_rate_limit(code: int, data: object) -> None:
-    assert classify(4, failed(code, data)) == "rate_limited"
+    assert classify(4, None, failed(code, data).error) == "rate_limited"
 
 
 @pytest.mark.parametrize(
@@ -94,16 +96,16 @@ def test_data_of_an_error_says_a_rate_limit(code: int, data: object) -> None:
         (-32603, {"message": "You have hit your rate_limit: 429"}),
         (-32603, {"errorKind": "billing", "status": 402}),
         (-32603, {"code": [429]}),
-        (-32603, {"a": {"b": {"c": {"d": {"status": 429}}}}}),
+        (-32603, {"a": {"status": 429}}),
     ],
 )
 def test_words_and_other_data_do_not(code: int, data: object) -> None:
     assert not is_rate_limit(refusal(code, data))
-    assert classify(4, failed(code, data)) == "agent_died"
+    assert classify(4, None, failed(code, data).error) == "agent_died"
 
 
 def test_what_was_cancelled_is_no_rate_limit() -> None:
-    assert classify(130, failed(429)) == "cancelled"
+    assert classify(130, None, failed(429).error) == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_what_was_cancelled_is_no_rate_limit() -> None:
         ({"retry_after": "1.5"}, MOMENT + 1.5),
         ({"resetsAt": 1795768300}, 1795768300),
         ({"resets_at": 1795768300500}, 1795768300.5),
-        ({"error": {"resetsAt": "2026-11-27T09:30:00+01:00"}}, MOMENT - 0.25),
+        ({"resetsAt": "2026-11-27T09:30:00+01:00"}, MOMENT - 0.25),
         ({"resetsAt": "2026-11-27T08:30:00"}, MOMENT - 0.25),
         ({"retryAfter": "soon", "resetsAt": "3:20am"}, None),
         ({"retryAfter": -1}, None),
@@ -122,7 +124,7 @@ def test_what_was_cancelled_is_no_rate_limit() -> None:
     ],
 )
 def test_an_error_says_when_its_limit_ends(data: object, resets: float | None) -> None:
-    assert find_reset(refusal(429, data), TIME) == resets
+    assert find_reset(refusal(429, data), MOMENT) == resets
 
 
 # Facts
@@ -157,7 +159,7 @@ def test_the_events_of_a_run_become_facts() -> None:
     )
     assert (facts.agent.name, facts.agent.version, facts.session) == ("test-agent", "1.0.0", SESSION)
     assert (facts.mode, facts.model, facts.tools) == ("code", "big", 2)
-    assert facts.cost == Cost(amount=0.5, currency="USD")
+    assert facts.session_cost == Cost(amount=0.5, currency="USD")
     assert (facts.stop_reason, facts.answer, facts.denied) == ("end_turn", "done", "Change a file")
     assert facts.usage == {"inputTokens": 3, "outputTokens": 1}
     assert [(each.name, each.restarts) for each in facts.servers] == [("files", 2), ("web", 0)]
@@ -166,15 +168,13 @@ def test_the_events_of_a_run_become_facts() -> None:
 
 def test_a_run_that_says_nothing_has_no_facts() -> None:
     facts = told()
-    assert (facts.session, facts.stop_reason, facts.usage, facts.cost, facts.model, facts.mode) == (None,) * 6
+    assert (facts.session, facts.stop_reason, facts.usage, facts.session_cost, facts.model, facts.mode) == (None,) * 6
     assert (facts.tools, facts.answer, facts.servers) == (0, "", ())
 
 
 def test_a_line_that_was_cut_and_members_of_other_types_are_left_out() -> None:
-    facts = told({"type": "session", "result": [], "sessionId": 7}, {"type": "servers", "servers": {"name": 1}})
-    facts.take(b'{"type":"result","stopRea')
-    facts.take(b"not JSON\n")
-    facts.take(b"")
+    odd = {"type": "session", "result": [], "sessionId": 7}, {"type": "servers", "servers": {"name": 1}}
+    facts = told(*odd, rest=[b'{"type":"result","stopRea', b"not JSON\n", b""])
     assert (facts.session, facts.stop_reason, facts.servers) == ({"name": "", "id": ""}, "", ())
 
 
@@ -201,20 +201,24 @@ def paid(amount: float, id: str = "s1", currency: str = "USD") -> Any:
     return make_record(session={"name": "s", "id": id}, session_cost=Cost(amount=amount, currency=currency))
 
 
+def test_an_error_before_the_session_is_not_that_of_the_run() -> None:
+    """It could not continue its session, and began a new one."""
+    error = {"type": "error", "exitCode": 3, "message": "forgotten", "fix": "", "detail": [], "problems": []}
+    assert told(error, {"type": "session", "sessionId": "s2", "name": "s"}).error is None
+
+
 def test_the_cost_of_a_continued_session_is_the_difference() -> None:
-    now = Cost(amount=0.7, currency="USD")
-    assert subtract_earlier(now, SESSION, [paid(0.1), make_record(), paid(0.4)]) == Cost(amount=0.3, currency="USD")
+    assert subtract_earlier(paid(0.7), [paid(0.1), make_record(), paid(0.4)]) == Cost(amount=0.3, currency="USD")
 
 
 @pytest.mark.parametrize("earlier", [[], [paid(0.1, id="other")], [paid(0.1, currency="EUR")], [paid(5.0)]])
 def test_any_other_cost_is_of_this_attempt_alone(earlier: list[Any]) -> None:
     """The last one: an agent that counts anew."""
-    now = Cost(amount=0.7, currency="USD")
-    assert subtract_earlier(now, SESSION, earlier) == now
+    assert subtract_earlier(paid(0.7), earlier) == Cost(amount=0.7, currency="USD")
 
 
 def test_an_unknown_cost_stays_unknown() -> None:
-    assert subtract_earlier(None, SESSION, [paid(0.1)]) is None
+    assert subtract_earlier(make_record(session=SESSION), [paid(0.1)]) is None
 
 
 def test_an_answer_is_cut_between_characters() -> None:

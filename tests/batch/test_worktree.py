@@ -12,7 +12,7 @@ import pytest
 
 from acp_launch.batch import worktree
 from acp_launch.batch.model import Patch
-from acp_launch.batch.worktree import make_tree, remove_tree, resolve_commit, write_patch
+from acp_launch.batch.worktree import Kind, Tree, resolve_commit
 from acp_launch.errors import StateError
 from tests.patience import PATIENCE
 
@@ -23,6 +23,18 @@ KINDS = pytest.mark.parametrize("kind", ["worktree", "clone"])
 def git(cwd: Path, *words: str) -> str:
     env = {**os.environ, **NAMES}
     return subprocess.run(["git", *words], cwd=cwd, env=env, check=True, capture_output=True, text=True).stdout
+
+
+def make_tree(repo: str, base: str, kind: Kind, at: Path) -> Path:
+    return Tree(repo, base, kind, at).make()
+
+
+def write_patch(tree: Path, base: str, file: Path) -> Patch:
+    return Tree("", base, "worktree", tree).write_patch(file)
+
+
+def remove_tree(repo: str, tree: Path) -> None:
+    Tree(repo, "", "clone" if (tree / ".git").is_dir() else "worktree", tree).remove()
 
 
 @pytest.fixture
@@ -96,7 +108,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: P
 
 def test_git_that_is_not_installed_is_named(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(StateError, match="git is not on PATH"):
+    with pytest.raises(StateError, match=r"cannot start git in .*: git: No such file"):
         resolve_commit(str(repo), "HEAD")
 
 
@@ -128,7 +140,7 @@ def test_variables_of_the_caller_lead_git_nowhere_else(
 
 @KINDS
 def test_a_tree_is_detached_at_its_commit_and_the_checkout_stays_as_it_is(
-    repo: Path, tmp_path: Path, kind: "worktree.Kind"
+    repo: Path, tmp_path: Path, kind: Kind
 ) -> None:
     before = look(repo)
     base = commit(repo, "origin/main")
@@ -161,7 +173,7 @@ def test_a_clone_has_commits_that_no_branch_of_its_source_has(repo: Path, tmp_pa
 
 
 @KINDS
-def test_a_subdirectory_is_itself_in_the_tree(repo: Path, tmp_path: Path, kind: "worktree.Kind") -> None:
+def test_a_subdirectory_is_itself_in_the_tree(repo: Path, tmp_path: Path, kind: Kind) -> None:
     base = commit(repo)
     assert make_tree(str(repo / "sub"), base, kind, tmp_path / "a") == tmp_path / "a" / "sub"
     (repo / "new").mkdir()
@@ -170,7 +182,7 @@ def test_a_subdirectory_is_itself_in_the_tree(repo: Path, tmp_path: Path, kind: 
 
 
 @KINDS
-def test_the_next_attempt_works_in_the_same_tree(repo: Path, tmp_path: Path, kind: "worktree.Kind") -> None:
+def test_the_next_attempt_works_in_the_same_tree(repo: Path, tmp_path: Path, kind: Kind) -> None:
     tree = make_tree(str(repo), commit(repo), kind, tmp_path / "a")
     (tree / "half").write_text("done")
     assert (make_tree(str(repo), commit(repo), kind, tmp_path / "a") / "half").read_text() == "done"
@@ -180,7 +192,7 @@ def test_the_next_attempt_works_in_the_same_tree(repo: Path, tmp_path: Path, kin
 
 @KINDS
 def test_a_tree_that_a_killed_process_left_half_made_is_made_again(
-    repo: Path, tmp_path: Path, kind: "worktree.Kind", monkeypatch: pytest.MonkeyPatch
+    repo: Path, tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The filter that git runs for a file kills us and git, in the middle of writing the files."""
     base = commit(repo)
@@ -193,8 +205,8 @@ def test_a_tree_that_a_killed_process_left_half_made_is_made_again(
     (tmp_path / "home.attributes").write_text("text filter=kill\n")
     config.write_text(config.read_text() + f"[core]\n\tattributesFile = {tmp_path}/home.attributes\n")
     code = (
-        "import os, sys; from pathlib import Path; from acp_launch.batch.worktree import make_tree\n"
-        "os.environ['VICTIM'] = str(os.getpid()); make_tree(*sys.argv[1:4], Path(sys.argv[4]))"
+        "import os, sys; from pathlib import Path; from acp_launch.batch.worktree import Tree\n"
+        "os.environ['VICTIM'] = str(os.getpid()); Tree(*sys.argv[1:4], Path(sys.argv[4])).make()"
     )
     words = [sys.executable, "-c", code, str(repo), base, kind, str(tmp_path / "a")]
     env = {**os.environ, "GIT_CONFIG_GLOBAL": str(config)}
@@ -216,8 +228,8 @@ def test_a_git_that_outlives_us_holds_the_lock(repo: Path, tmp_path: Path) -> No
     config.write_text(f'[filter "wait"]\n\tsmudge = {program}\n')
     (repo / ".git" / "info" / "attributes").write_text("text filter=wait\n")
     code = (
-        "import os, sys; from pathlib import Path; from acp_launch.batch.worktree import make_tree\n"
-        "os.environ['VICTIM'] = str(os.getpid()); make_tree(*sys.argv[1:4], Path(sys.argv[4]))"
+        "import os, sys; from pathlib import Path; from acp_launch.batch.worktree import Tree\n"
+        "os.environ['VICTIM'] = str(os.getpid()); Tree(*sys.argv[1:4], Path(sys.argv[4])).make()"
     )
     words = [sys.executable, "-c", code, str(repo), commit(repo), "worktree", str(tmp_path / "a")]
     env = {**os.environ, "GIT_CONFIG_GLOBAL": str(config)}
@@ -252,7 +264,7 @@ def test_a_tree_that_the_agent_deleted_is_made_again(repo: Path, tmp_path: Path)
     base = commit(repo)
     tree = make_tree(str(repo), base, "worktree", tmp_path / "a")
     tree.rename(tmp_path / "elsewhere")
-    with pytest.raises(StateError, match=rf"the directory {tree} does not exist"):
+    with pytest.raises(StateError, match=rf"cannot start git in {tree}: {tree}: No such file"):
         write_patch(tree, base, tmp_path / "patch")
     assert (make_tree(str(repo), base, "worktree", tree) / "text").exists()
 
@@ -273,8 +285,8 @@ def test_forty_worktrees_from_a_remote_start_point_at_once(repo: Path, tmp_path:
     before = look(repo)
     base = commit(repo, "origin/main")
     code = (
-        "import sys; from pathlib import Path; from acp_launch.batch.worktree import make_tree\n"
-        "make_tree(sys.argv[1], sys.argv[2], 'worktree', Path(sys.argv[3]))"
+        "import sys; from pathlib import Path; from acp_launch.batch.worktree import Tree\n"
+        "Tree(sys.argv[1], sys.argv[2], 'worktree', Path(sys.argv[3])).make()"
     )
     trees = [tmp_path / f"batch{number % 2}" / "trees" / f"item{number // 2}" for number in range(40)]
     made = [subprocess.Popen([sys.executable, "-c", code, str(repo), base, str(tree)]) for tree in trees]
@@ -332,9 +344,7 @@ def content(tree: Path) -> dict[str, tuple[str, object]]:
 
 @KINDS
 @pytest.mark.parametrize("setting", ["core.autocrlf=input", "diff.noprefix=true", "color.ui=always"])
-def test_a_patch_gives_all_that_the_agent_changed(
-    repo: Path, tmp_path: Path, kind: "worktree.Kind", setting: str
-) -> None:
+def test_a_patch_gives_all_that_the_agent_changed(repo: Path, tmp_path: Path, kind: Kind, setting: str) -> None:
     git(repo, "config", "--global", *setting.split("="))
     base = commit(repo)
     tree = make_tree(str(repo), base, kind, tmp_path / "a")
@@ -350,7 +360,7 @@ def test_a_patch_gives_all_that_the_agent_changed(
 
 
 @KINDS
-def test_a_patch_leaves_index_objects_and_files_as_they_are(repo: Path, tmp_path: Path, kind: "worktree.Kind") -> None:
+def test_a_patch_leaves_index_objects_and_files_as_they_are(repo: Path, tmp_path: Path, kind: Kind) -> None:
     base = commit(repo)
     tree = make_tree(str(repo), base, kind, tmp_path / "a")
     change(tree)
