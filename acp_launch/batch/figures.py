@@ -27,7 +27,7 @@ class Spent(NamedTuple):
 
     def write_cost(self) -> str:
         """Write the cost: `0.5 USD`, `0.5 USD + 2 unknown`, `unknown`."""
-        known = [f"{amount:,.4g} {currency}" for currency, amount in sorted(self.costs.items())]
+        known = [write_amount(amount, currency) for currency, amount in sorted(self.costs.items())]
         return " + ".join([*known, *([f"{self.unknown} {UNKNOWN}"] if self.unknown else [])]) if known else UNKNOWN
 
     def write_tokens(self) -> str:
@@ -163,6 +163,10 @@ def name_column(item: Item) -> str:
 def write_way(result: Result) -> str:
     """Write the outcomes of an item's attempts: `agent died, passed`."""
     return ", ".join(result.outcomes).replace("_", " ")
+
+
+def write_amount(amount: float, currency: str) -> str:
+    return f"{amount:,.4g} {currency}"
 
 
 def write_rate(rate: float | None) -> str:
