@@ -8,7 +8,7 @@ The rules, by the language of the block:
               together. `...` stands for any text, also over several lines. A block is one shell: `cd` lasts, and
               `$ echo $?` shows how the command before it ended. Blank lines at the end of an output do not count.
     sh        runs to its end without a failure; its output does not matter
-    yaml      is YAML; one that starts with `version:` is a profile without any problem
+    yaml      is YAML; one that starts with `version:` is a profile, or a batch if it has tasks, without any problem
     json      one JSON text a line
     text      nothing
 
@@ -37,6 +37,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.batch.check import check as batch
 from acp_launch.document.yaml import parse
 from acp_launch.profile.check import check
 from tests.patience import PATIENCE
@@ -168,6 +169,9 @@ def _yaml(block: Block) -> list[str]:
     document, problems = parse(source, "page")
     written = [line for line in block.lines if line.strip() and not line.startswith("#")]
     if document is not None and written[0].startswith("version:"):
+        if "tasks" in document.root:
+            task = b'{"id": "a", "vars": {"note": ""}}'
+            return [str(each) for each in batch(source, "page", repo="", read_tasks=lambda name: (task, name)).problems]
         problems = [*problems, *check(document)[1]]
     return [str(problem) for problem in problems]
 

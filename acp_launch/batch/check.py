@@ -300,7 +300,7 @@ def read_lines(content: bytes, label: str) -> Tasks:
             continue
         table[index,] = (label, index + 1, 0, index + 1, 0, None)
         try:
-            raws.append(((index,), msgspec.json.decode(line)))
+            raws.append(((index,), msgspec.json.decode(line.decode())))
         except (ValueError, RecursionError) as error:
             what = f"not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
             faults.append(Fault((index,), what, f"write a task on each line: {_TASK}"))
@@ -390,7 +390,7 @@ def _check_template(template: Plain, tasks: Tasks) -> Iterator[Fault]:
         elif lacking and not tasks.faults:
             others = f" and {count(len(lacking) - 1, 'other')}" if lacking[1:] else ""
             hint = did_you_mean(name, [each for each in known if each != name])
-            what = f'${{task.{name}}}: the task "{lacking[0]}"{others} has no such variable{hint}'
+            what = f'${{task.{name}}}: no such variable in the task "{lacking[0]}"{others}{hint}'
             yield Fault(path, what, f"add {name} to the vars of each task", match.start())
 
 

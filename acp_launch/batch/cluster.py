@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import socket
-import sys
 from contextlib import AsyncExitStack, ExitStack, suppress
 from importlib.util import find_spec
 from itertools import count
@@ -22,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from acp_launch import __version__
+from acp_launch.batch.engine import COMMAND as COMMAND
 from acp_launch.batch.engine import EngineGone
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
@@ -40,7 +40,6 @@ LOOK = 0.4  # seconds between two looks of a worker whether an attempt is cancel
 ROOM = 5.0  # seconds that an attempt may keep a worker's slot while its account has no room
 BUSY = "busy"  # what an attempt answers then
 CANCEL, NOW = "cancel", "now"
-COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the worker's directory replaces a module
 _ADDRESS = re.compile(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
 
 

@@ -1,6 +1,9 @@
 """What carries out the attempts of a batch, each by `batch item` in a process of its own: here, or on a cluster."""
 
+import sys
 from typing import Protocol
+
+COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
 
 
 class EngineGone(Exception):  # noqa: N818 - it reads as what happened

@@ -1,7 +1,7 @@
 """What the records of a batch say together: of an item, and of a profile with its matrix values. For all reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import comb
 from statistics import median
@@ -13,16 +13,17 @@ from acp_launch.waits import seconds
 
 UNKNOWN = "unknown"
 NO_RECORD = "not run"
+LONGEST = 300  # characters of a reason
 
 
 class Spent(NamedTuple):
     """What attempts cost. `unknown` counts those whose agent told nothing of it, so that the rest is a lower bound."""
 
-    costs: dict[str, float]  # by currency
-    unknown: int
-    tokens: int
-    untold: int  # attempts of unknown tokens
-    seconds: float
+    costs: Mapping[str, float] = {}  # by currency
+    unknown: int = 0
+    tokens: int = 0
+    untold: int = 0  # attempts of unknown tokens
+    seconds: float = 0.0
 
     def write_cost(self) -> str:
         """Write the cost: `0.5 USD`, `0.5 USD + 2 unknown`, `unknown`."""
@@ -39,11 +40,11 @@ class Result(NamedTuple):
     """An item, and what its records say of it; without their texts, because there may be thousands."""
 
     item: Item
-    outcomes: tuple[Outcome, ...]  # of its attempts
-    attempt: int  # the last one, 0 if there was none
-    reason: str  # why it did not pass, in a line
-    seconds: float  # of the last attempt
-    spent: Spent
+    outcomes: tuple[Outcome, ...] = ()  # of its attempts
+    attempt: int = 0  # the last one, 0 if there was none
+    reason: str = ""  # why it did not pass, in a line
+    seconds: float = 0.0  # of the last attempt
+    spent: Spent = Spent()
 
     @property
     def outcome(self) -> str:
@@ -147,8 +148,8 @@ class Summary(NamedTuple):
 
 def summarize(directory: BatchDirectory) -> Summary:
     """Read all records, one at a time, and keep what a report needs of them."""
-    found = {id: _judge(list(map(_shorten, records))) for id, records in groupby(directory.records(), lambda r: r.item)}
-    results = [Result(item, *found.get(item.id, _judge([]))) for item in directory.batch.items]
+    found = {id: _digest(records) for id, records in groupby(directory.records(), lambda record: record.item)}
+    results = [Result(item, *found.get(item.id, ())) for item in directory.batch.items]
     columns: dict[str, list[Result]] = {}
     for each in results:
         columns.setdefault(name_column(each.item), []).append(each)
@@ -180,12 +181,6 @@ def add_up(parts: Iterable[Spent]) -> Spent:
     return Spent(dict(costs), unknown, tokens, untold, taken)
 
 
-def count_tokens(usage: dict[str, int] | None) -> int:
-    """Return the tokens of a run; 0 if the agent told none."""
-    usage = usage or {}
-    return usage.get("totalTokens") or usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
-
-
 def explain(record: Record) -> str:
     """Say in one line why an attempt did not pass."""
     if record.check and record.outcome == "failed":
@@ -200,19 +195,18 @@ def explain(record: Record) -> str:
     return "the answer is empty" if record.outcome == "empty" else ""
 
 
-def _shorten(record: Record) -> tuple[Outcome, int, str, float, Spent]:
-    tokens = count_tokens(record.usage)
+def _digest(records: Iterable[Record]) -> tuple[tuple[Outcome, ...], int, str, float, Spent]:
+    """Return the members of a `Result`; of each record little is kept."""
+    outcomes, spent = list[Outcome](), list[Spent]()
+    for record in records:
+        outcomes.append(record.outcome)
+        spent.append(_count_spent(record))
+    return tuple(outcomes), record.attempt, explain(record)[:LONGEST], record.seconds, add_up(spent)
+
+
+def _count_spent(record: Record) -> Spent:
+    usage = record.usage or {}
+    tokens = usage.get("totalTokens") or usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
     was_asked = record.outcome != "setup_failed"  # else nothing was spent
     costs = {record.cost.currency: record.cost.amount} if record.cost else {}
-    spent = Spent(costs, was_asked and not costs, tokens, was_asked and not tokens, record.seconds)
-    return record.outcome, record.attempt, explain(record)[:300], record.seconds, spent
-
-
-def _judge(
-    attempts: Sequence[tuple[Outcome, int, str, float, Spent]],
-) -> tuple[tuple[Outcome, ...], int, str, float, Spent]:
-    spent = add_up(each[4] for each in attempts)
-    if not attempts:
-        return (), 0, "", 0.0, spent
-    _, attempt, reason, taken, _ = attempts[-1]
-    return tuple(each[0] for each in attempts), attempt, reason, taken, spent
+    return Spent(costs, was_asked and not costs, tokens, was_asked and not tokens, record.seconds)

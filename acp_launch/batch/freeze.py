@@ -138,7 +138,7 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
         file=str(found.file),
         directory=str(found.file.parent),
         profiles={
-            name: FrozenProfile(called=loaded.found.called, file=str(loaded.found.file), digest=digest_content(loaded))
+            name: FrozenProfile(called=name, file=str(loaded.found.file), digest=digest_content(loaded))
             for name, loaded in found.profiles.items()
         },
         items=found.items,
@@ -235,8 +235,10 @@ def _find_project(loaded: Loaded) -> Iterator[Problem]:
     Programs may lie there. The directory of the session is that of the item, whatever the profile says.
     """
     for path, template in templates(loaded.profile):
-        if path == ("workspace", "cwd") or (path[-1] == "command" and path[0] in ("agent", "mcp_servers")):
+        if _is_harmless(path):
             continue
+        if path not in loaded.positions.table:  # a text that stands for a list of one
+            path = path[:-1]
         first, *_ = parts = parse(template) or ("/",)
         if PROJECT in parts:
             at = loaded.positions.where(path, offset=place(template, PROJECT))
@@ -248,9 +250,19 @@ def _find_project(loaded: Loaded) -> Iterator[Problem]:
             yield loaded.positions.where(path).problem(dotted(path), what, fix)
 
 
+def _is_harmless(path: KeyPath) -> bool:
+    match path:
+        case ("workspace", "cwd") | ("agent", "command") | ("mcp_servers", _, "command"):
+            return True
+    return False
+
+
 def _is_directory(path: KeyPath) -> bool:
     """Whether a relative path there begins at the project."""
-    return path[-1] == "cwd" or path[0] == "workspace" or (path[0] == "permissions" and "path" in path)
+    match path:
+        case ("workspace", *_) | ("mcp_servers", _, "cwd") | ("permissions", "rules", _, _, "path", *_):
+            return True
+    return False
 
 
 # Repositories.
@@ -275,7 +287,7 @@ def _resolve_bases(
         fault = None if is_remote else _refuse_repository(repo, isolation)
         if fault is None and isolation.kind == "none":
             with suppress(StateError):  # the commit is only for the record
-                commit = look_up(repo, "HEAD")
+                commit = look_up(repo, "HEAD") if repository_of(Path(repo)) else None
         elif fault is None and (commit := look_up(repo, ref)) is None:
             what = f'the repository of the task "{task.id}" has no commit "{ref}"'  # an address may hold a credential
             fault = what, "write a branch, a tag or a commit that it has, or fetch it"

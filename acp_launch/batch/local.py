@@ -9,12 +9,11 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from acp_launch.batch.engine import EngineGone
+from acp_launch.batch.engine import COMMAND, EngineGone
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.private import make_private
 
@@ -35,6 +34,7 @@ class LocalEngine:
     def __init__(self, directory: BatchDirectory, *, trust: bool = False) -> None:
         self._directory, self._trust = directory, trust
         self._running: dict[str, Running] = {}
+        self._is_cancelled = False
 
     async def __aenter__(self) -> "LocalEngine":
         self._loop = asyncio.get_running_loop()
@@ -60,24 +60,25 @@ class LocalEngine:
         return await asyncio.shield(running.ended)
 
     def cancel(self) -> None:
+        self._is_cancelled = True
         self._signal(signal.SIGINT)
 
     def end_now(self) -> None:
         """End every attempt that runs at once: for `batch item` the second signal means that."""
-        self._signal(signal.SIGINT)
-        self._signal(signal.SIGTERM)  # two of one kind may arrive as one
+        if not self._is_cancelled:
+            self.cancel()
+        self._signal(signal.SIGTERM)  # not the same again: two of one kind may arrive as one
         self._loop.call_later(GRACE, self._kill)
 
     def _start(self, item: str, attempt: int) -> Running:
         log = self._directory.log_of(item, attempt)
         make_private(log.parent)
-        words = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
         rest = ("batch", "item", str(self._directory.path), item, "--attempt", str(attempt), *["--trust"] * self._trust)
         reading, writing = os.pipe()
         try:
             with open(log, "wb", opener=_open_private) as output:
                 process = subprocess.Popen(
-                    (*words, *rest, "--lifeline", str(reading)),
+                    (*COMMAND, *rest, "--lifeline", str(reading)),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -179,7 +179,8 @@ def _objects(data: object, depth: int = DEPTH) -> Iterator[dict[str, Any]]:
 
 def _read_number(value: object) -> float | None:
     try:
-        number = float(value) if isinstance(value, int | float | str) else math.nan
+        is_number = isinstance(value, int | float | str) and not isinstance(value, bool)
+        number = float(value) if is_number else math.nan
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number < 1e15 else None

@@ -109,27 +109,24 @@ def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], label: s
 
 def _draw_columns(summary: Summary) -> str:
     """Draw the figures of the profiles, with a bar below each that can be compared."""
-    columns = summary.columns
-    currency = _find_currency(columns)
-    measures: list[list[float | None]] = [[each.rate for each in columns]]
-    measures += [[each.pass_at(summary.samples) for each in columns]] if summary.samples > 1 else []
-    measures += [
-        [each.spent.costs.get(currency) for each in columns],
-        [each.spent.tokens or None for each in columns],
-        [each.seconds for each in columns],
-    ]
-    is_rate = len(measures) - 3
-    largest = [
-        1.0 if place < is_rate else max((n or 0 for n in each), default=0) for place, each in enumerate(measures)
-    ]
+    currency = _find_currency(summary.columns)
+    measured = [_measure(each, summary.samples, currency) for each in summary.columns]
+    largest = [max(number or 0.0 for number in found) for found in zip(*measured, strict=True)]
+    largest[:-3] = [1.0] * len(largest[:-3])  # of the rates
     rows = []
-    for index, each in enumerate(columns):
+    for each, numbers in zip(summary.columns, measured, strict=True):
         first, *cells = each.cells(summary.samples)
-        bars = [_draw_bar(found[index], most) for found, most in zip(measures, largest, strict=True)]
-        drawn = [f"<td>{_text(cell)}{bar}</td>" for cell, bar in zip(cells, bars, strict=True)]
+        figures = zip(cells, numbers, largest, strict=True)
+        drawn = [f"<td>{_text(cell)}{_draw_bar(number, most)}</td>" for cell, number, most in figures]
         rows.append([_text(each.name), f"<td>{first}</td>", *drawn])
     note = '<p class="dim">A pass rate leaves out what was cancelled or not run; the time is a median.</p>\n'
     return f"<h2>Profiles</h2>\n{_draw_table(summary.headings, rows, 'Profiles')}{note}"
+
+
+def _measure(column: Column, samples: int, currency: str) -> list[float | None]:
+    """Return the numbers of a profile's figures: rates, cost, tokens, seconds."""
+    rates = [column.rate, *([column.pass_at(samples)] if samples > 1 else [])]
+    return [*rates, column.spent.costs.get(currency), column.spent.tokens or None, column.seconds]
 
 
 def _find_currency(columns: Sequence[Column]) -> str:
@@ -183,11 +180,12 @@ def _draw_matrix(summary: Summary, linked: set[str]) -> str:
     for each in summary.results:
         cells.setdefault(each.item.task, {}).setdefault(name_column(each.item), []).append(each)
     names = [each.name for each in summary.columns]
+    most = max(1, min(ROWS, 5 * ROWS * len(cells) // max(1, len(summary.results))))
     rows = [
         [_text(task), *(f"<td>{_draw_cell(found.get(name, []), linked)}</td>" for name in names)]
-        for task, found in islice(cells.items(), ROWS)
+        for task, found in islice(cells.items(), most)
     ]
-    more = f"<p>{count(len(cells) - ROWS, 'task')} left out.</p>\n" if len(cells) > ROWS else ""
+    more = f"<p>{count(len(cells) - most, 'task')} left out.</p>\n" if len(cells) > most else ""
     return f"<h2>Tasks</h2>\n{_draw_table(['task', *names], rows, 'Tasks and profiles')}{more}"
 
 

@@ -7,15 +7,16 @@ What runs is read from the directory (`started.json`, the end of `events.ndjson`
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from acp_launch.batch.model import Item, Record, Started, Verdict
+from acp_launch.batch.figures import explain
+from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
 from acp_launch.batch.store import RESULT, BatchDirectory
 from acp_launch.console import stdout
@@ -60,8 +61,8 @@ class Tally:
         self.outcomes: Counter[str] = Counter()  # of done items
         self.abandoned = 0  # items that have no record after several starts
         self.running: dict[str, Attempt] = {}
-        self.spent: Counter[str] = Counter()  # known cost by currency, of all records of the directory
-        self.lengths: list[float] = []  # seconds of attempts that ended here
+        self.spent: defaultdict[str, float] = defaultdict(float)  # known cost by currency, of all records
+        self.lengths: list[float] = []  # seconds of attempts that have ended
 
     @property
     def done(self) -> int:
@@ -76,29 +77,57 @@ class Tally:
         """Estimate the seconds to the end from the attempts so far; infinite without any."""
         if not self.lengths:
             return inf
-        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.jobs)
+        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.most)
         return rounds * sum(self.lengths) / len(self.lengths)
 
 
-class Show(Protocol):
-    """Shows a running batch. `every` is how often `look` is called, in seconds."""
-
-    every: float
-
-    def begin(self, tally: Tally) -> None: ...
-    def started(self, attempt: Attempt, started: Started) -> None: ...
-    def end_attempt(self, ended: Ended) -> None: ...
-    def pause(self, lane: Lane, seconds: float, reason: str) -> None: ...
-    def reach(self, limit: Mapping[str, object]) -> None: ...
-    def look(self, now: float) -> None: ...
-    def close(self) -> None: ...
-    def end(self, exit_code: int, advice: list[str]) -> None: ...
-
-
-class Events:
-    """Writes events (`--output json`)."""
+class Lines:
+    """Writes a line for each ended attempt. `every` is how often `look` is called, in seconds."""
 
     every = 1.0
+
+    def begin(self, tally: Tally) -> None:
+        self._tally = tally
+        self._put(str(tally.directory.path))
+
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None: ...
+
+    def end_attempt(self, ended: Ended) -> None:
+        self._put(self._describe(ended))
+
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        what = "account" if lane.account else "profile"
+        self._put(f"{what} {lane.name} pauses for {round_seconds(length)}: {reason}")
+
+    def reach(self, limit: Mapping[str, object]) -> None: ...
+
+    def look(self, now: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
+        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
+            self._put(line)
+
+    def _put(self, text: str) -> None:
+        stdout.line(harmless_line(text))
+        sys.stdout.flush()
+
+    def _describe(self, ended: Ended) -> str:
+        id, verdict = ended.attempt.item.id, ended.verdict
+        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
+        if verdict is None:
+            what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
+        else:
+            what, why = f"{verdict.outcome} in {round_seconds(verdict.seconds)}", ""
+            if verdict.outcome not in ("passed", "cancelled"):
+                why = explain(self._tally.directory.read_record(id, verdict.attempt))
+        why = stdout.fit(" ".join(why.split()), LONGEST)
+        return f"{id}: {what}{why and f': {why}'}{again}"
+
+
+class Events(Lines):
+    """Writes events (`--output json`)."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -108,7 +137,7 @@ class Events:
         batch = tally.directory.batch
         self._emit("batch", {"directory": str(tally.directory.path), "name": batch.name, "items": tally.items})
 
-    def started(self, attempt: Attempt, started: Started) -> None:
+    def begin_attempt(self, attempt: Attempt, started: Started) -> None:
         members = {"item": attempt.item.id, "attempt": attempt.number, "pid": started.pid, "host": started.host}
         self._emit("started", members)
 
@@ -121,68 +150,19 @@ class Events:
         file = self._tally.directory.directory_of(attempt.item.id, ended.verdict.attempt) / RESULT
         self._emit("ended", {}, file.read_text())
 
-    def pause(self, lane: Lane, seconds: float, reason: str) -> None:
-        self._emit("paused", {"account": lane.name, "seconds": round(seconds, 3), "reason": reason})
+    def pause(self, lane: Lane, length: float, reason: str) -> None:
+        self._emit("paused", {"account": lane.name, "seconds": round(length, 3), "reason": reason})
 
     def reach(self, limit: Mapping[str, object]) -> None:
         self._emit("budget", limit)
 
-    def look(self, now: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def end(self, exit_code: int, advice: list[str]) -> None:
+    def end(self, exit_code: int, advice: Sequence[str]) -> None:
         self._emit("end", {"counts": self._tally.counts(), "exitCode": exit_code})
 
     def _emit(self, type: str, members: Mapping[str, object], record: str = "") -> None:
         head = msgspec.json.encode({"type": type, "time": format_time(self._clock()), **members}).decode()
         stdout.line(visible(f"{head[:-1]},{record.strip()[1:]}" if record else head))
         sys.stdout.flush()
-
-
-class Lines:
-    """Writes a line for each ended attempt."""
-
-    every = 1.0
-
-    def begin(self, tally: Tally) -> None:
-        self._tally = tally
-        self._put(str(tally.directory.path))
-
-    def started(self, attempt: Attempt, started: Started) -> None: ...
-
-    def end_attempt(self, ended: Ended) -> None:
-        self._put(self._describe(ended))
-
-    def pause(self, lane: Lane, length: float, reason: str) -> None:
-        self._put(
-            f"{'account' if lane.account else 'profile'} {lane.name} pauses for {round_seconds(length)}: {reason}"
-        )
-
-    def reach(self, limit: Mapping[str, object]) -> None: ...
-
-    def look(self, now: float) -> None: ...
-
-    def close(self) -> None: ...
-
-    def end(self, exit_code: int, advice: list[str]) -> None:
-        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
-            self._put(line)
-
-    def _put(self, text: str) -> None:
-        stdout.line(harmless_line(text))
-        sys.stdout.flush()
-
-    def _describe(self, ended: Ended) -> str:
-        attempt, verdict = ended.attempt, ended.verdict
-        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
-        if verdict is None:
-            note = f": {ended.note}" if ended.note else ""
-            return f"{attempt.item.id}: no record, `batch item` exited with {ended.exit_code}{note}{again}"
-        why = ""
-        if verdict.outcome != "passed":
-            why = explain(self._tally.directory.read_record(attempt.item.id, verdict.attempt))
-        return f"{attempt.item.id}: {verdict.outcome} in {round_seconds(verdict.seconds)}{why and f': {why}'}{again}"
 
 
 class Table(Lines):
@@ -197,6 +177,7 @@ class Table(Lines):
 
         self._console = Console(highlight=False)
         self._region = Region(self._console)
+        self._is_drawn = False
         self._calls: dict[str, tuple[int, str]] = {}  # by item: the size of its events, and the last tool call
 
     def end_attempt(self, ended: Ended) -> None:
@@ -207,12 +188,17 @@ class Table(Lines):
     def look(self, now: float) -> None:
         from rich.console import Group
 
+        self._is_drawn = True
         self._region.show(Group(*self._draw(now)))
 
     def close(self) -> None:
         self._region.close()
+        self._is_drawn = False
 
     def _put(self, text: str) -> None:
+        if not self._is_drawn:  # the terminal wraps it: a command can be copied
+            super()._put(text)
+            return
         from rich.text import Text
 
         self._region.print(Text(harmless_line(text)))
@@ -243,11 +229,12 @@ class Table(Lines):
         except OSError:
             return ""
         if now != size:
-            self._calls[id] = (now, find_tool_call(file) or title)
-        return self._calls[id][1]
+            title = find_tool_call(file) or title
+            self._calls[id] = (now, title)
+        return title
 
 
-def make_show(output: str) -> Show:
+def make_show(output: str) -> Lines:
     """Return what shows a batch, by `--output`."""
     if output == "json":
         return Events()
@@ -277,20 +264,6 @@ def _read_title(line: bytes) -> str:
     except (msgspec.MsgspecError, ValueError, LookupError, TypeError, RecursionError):  # cut, or of another shape
         return ""
     return " ".join(title.split()) if isinstance(title, str) else ""
-
-
-def explain(record: Record) -> str:
-    """Return why an attempt did not pass, as far as its record says more than its outcome."""
-    if record.error:
-        text = record.error.message
-    elif record.denied:
-        text = record.denied
-    elif record.outcome == "failed" and record.check:
-        code = record.check.exit_code
-        text = "the check took too long" if code is None else f"the check exited with {code}"
-    else:
-        text = ""
-    return stdout.fit(" ".join(text.split()), LONGEST)
 
 
 def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:

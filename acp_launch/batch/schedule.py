@@ -64,6 +64,11 @@ class Schedule:
         return self._lanes[item.profile]
 
     @property
+    def most(self) -> float:
+        """How many items can run at once."""
+        return min(self.jobs, sum(lane.jobs for lane in self.lanes))
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing waits and nothing runs."""
         return not (self.running or self._later or any(lane.ready for lane in self.lanes))

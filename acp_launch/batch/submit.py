@@ -24,8 +24,8 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.batch.engine import Engine, EngineGone
-from acp_launch.batch.model import Item, Limits, Outcome, Standing, Verdict
-from acp_launch.batch.progress import Attempt, Ended, Show, Tally, make_show, show_cost, show_counts
+from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
+from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, make_show, show_cost, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
@@ -83,7 +83,7 @@ def run_batch(options: RunOptions) -> int:
 
 
 async def _submit(
-    directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Show, *, trust: bool
+    directory: BatchDirectory, items: Sequence[Item], address: str | None, show: Lines, *, trust: bool
 ) -> int:
     async with _make_engine(directory, address, trust) as opened:
         submitter = Submitter(directory, items, opened, show)
@@ -245,7 +245,7 @@ class Submitter:
         directory: BatchDirectory,
         items: Sequence[Item],
         engine: Engine,
-        show: Show,
+        show: Lines,
         *,
         wall: Callable[[], float] = time.time,
         jitter: Callable[[], float] = draw_jitter,
@@ -326,8 +326,10 @@ class Submitter:
         fresh = verdicts[self._read[item.id] :]
         self._read[item.id] = len(verdicts)
         for verdict in fresh:
+            if verdict.outcome not in UNCOUNTED:
+                self._tally.lengths.append(verdict.seconds)
             if verdict.cost:
-                self._tally.spent[verdict.cost.currency] += verdict.cost.amount  # type: ignore[assignment]
+                self._tally.spent[verdict.cost.currency] += verdict.cost.amount
         self._due[item.id] = standing.attempt
         if standing.last and standing.is_done:
             self._failures += standing.last.outcome != "passed"
@@ -366,7 +368,6 @@ class Submitter:
         verdict = fresh[-1] if fresh else None
         again = pause = None
         if verdict:
-            self._tally.lengths.append(verdict.seconds)
             pause = self._mind_rate_limit(attempt, verdict)
             if verdict.outcome == "cancelled" and self._directory.is_cancelled():
                 self._stop(CANCELLED, "cancelled")
@@ -473,7 +474,7 @@ class Submitter:
         started = self._directory.read_started(attempt.item.id, attempt.number)
         if started and started != attempt.before:
             del self._unannounced[attempt.item.id]
-            self._show.started(attempt, started)
+            self._show.begin_attempt(attempt, started)
 
 
 def count_processors() -> int:

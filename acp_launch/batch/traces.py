@@ -11,6 +11,7 @@ from datetime import datetime
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,9 +20,10 @@ import msgspec
 from acp_launch import __version__
 from acp_launch.batch.model import Batch, Record
 from acp_launch.batch.store import BatchDirectory
+from acp_launch.console.stderr import tell
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.private import make_digest
-from acp_launch.waits import stretch
+from acp_launch.waits import FIRST_WORD, seconds, stretch
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -66,18 +68,32 @@ def send_traces(directory: BatchDirectory, url: str) -> int:
     except ImportError:
         fix = "pip install 'acp-launch[otlp]'"
         raise TracesError("traces need the OpenTelemetry SDK, which is not installed", fix=fix) from None
-    exporter = exporter_module.OTLPSpanExporter(endpoint=endpoint, timeout=stretch(PATIENCE))
+    limit = stretch(PATIENCE)
+    exporter = exporter_module.OTLPSpanExporter(endpoint=endpoint, timeout=limit)
     spans, sent = _make_spans(directory), 0
+    said = f"waiting for the collector at {endpoint}; a request may take {seconds(limit)}"
+    (timer := Timer(FIRST_WORD, tell, [said])).start()
     try:
         while some := list(islice(spans, AT_ONCE)):
-            with _listening() as heard:
-                is_taken = exporter.export(some).name == "SUCCESS"
-            if not is_taken:
-                raise TracesError(f"the collector at {endpoint} did not take the traces", detail=heard[-1:])
+            _send(exporter, some, endpoint)
             sent += len(some)
     finally:
+        timer.cancel()
         exporter.shutdown()
     return sent
+
+
+def _send(exporter: Any, spans: "list[ReadableSpan]", endpoint: str) -> None:
+    with _listening() as heard:
+        try:
+            is_taken = exporter.export(spans).name == "SUCCESS"
+        except OSError as failure:  # older versions of the exporter raise those of their HTTP client
+            is_taken = False
+            heard.append(str(failure))
+    if not is_taken:
+        raise TracesError(
+            f"the collector at {endpoint} did not take the traces", detail=heard[-2:]
+        )  # with the last try
 
 
 def _find_endpoint(url: str) -> str:

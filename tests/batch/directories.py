@@ -8,7 +8,7 @@ from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item, Limits
 from acp_launch.batch.store import BATCH, BatchDirectory, encode, open_batch
 
 
-def make_batch(directory: Path, ids: Sequence[str] = ("a.demo",), **given: Any) -> BatchDirectory:
+def make_batch(directory: Path, /, ids: Sequence[str] = ("a.demo",), **given: Any) -> BatchDirectory:
     """Write the frozen batch of these items into a directory."""
     items = [
         Item(id=id, index=index, task=id.partition(".")[0], profile="demo", prompt="hello", repo=str(directory))

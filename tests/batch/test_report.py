@@ -387,6 +387,11 @@ def test_the_page_is_bounded_and_keeps_room_for_what_failed(tmp_path: Path, monk
     assert len([each for each in found.find("details") if "id" in each]) == 20
 
 
+def test_a_matrix_of_many_samples_has_fewer_rows(sampled: BatchDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "ROWS", 2)
+    assert "1 task left out." in read_page(sampled).text
+
+
 # The verb.
 
 

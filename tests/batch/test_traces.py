@@ -1,6 +1,8 @@
 """Ring 2 and 3. `batch report --otlp`: a batch as a trace, decoded by a collector on loopback."""
 
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from acp_launch.batch.report import make_report
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.traces import TracesError, send_traces
 from acp_launch.errors import UsageError
-from acp_launch.waits import format_time
+from acp_launch.waits import format_time, stretch
 from tests.batch.collector import Collector, collecting
 from tests.batch.reported import (
     CREATED,
@@ -24,6 +26,7 @@ from tests.batch.reported import (
     write_events,
     write_text,
 )
+from tests.patience import PATIENCE
 
 SECRET_WORDS = "the words of a prompt"
 
@@ -207,8 +210,34 @@ def test_a_dead_collector_is_one_message(
         url = collector.url
     with pytest.raises(TracesError) as refused:
         send_traces(directory, url)
-    assert refused.value.detail
+    assert refused.value.message == f"the collector at {url}/v1/traces did not take the traces"
+    assert refused.value.detail  # in the words of the SDK, whose tries depend on its clock
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_collector_that_is_slow_is_named(
+    directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(traces, "FIRST_WORD", 0.0)
+    told = threading.Event()
+    made = traces._make_spans
+
+    def make(batch: BatchDirectory) -> Iterator[Any]:
+        assert told.wait(PATIENCE)
+        yield from made(batch)
+
+    def tell(text: str) -> None:
+        print(text)
+        told.set()
+
+    monkeypatch.setattr(traces, "_make_spans", make)
+    monkeypatch.setattr(traces, "tell", tell)
+    with collecting() as collector:
+        send_traces(directory, collector.url)
+    said = (
+        f"waiting for the collector at {collector.url}/v1/traces; a request may take {stretch(traces.PATIENCE):g} s\n"
+    )
+    assert capsys.readouterr().out == said
 
 
 def test_without_the_sdk_the_fix_is_how_to_install_it(

@@ -336,6 +336,7 @@ STARTING = (
     ("export",),
     *(("mcp", verb) for verb in ("inspect", "tools", "call", "login", "logout")),
     *(("session", verb) for verb in ("close", "rm")),
+    ("batch", "item"),
 )
 
 # What starts programs, becomes one, or looks at processes.

@@ -1,0 +1,615 @@
+"""`batch item`: one attempt of an item, with real agents; nothing of it is left running."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from acp_launch.batch.item import ANSWER, CHECK, EVENTS, PATCH, STDERR
+from acp_launch.batch.model import (
+    CheckCommand,
+    Cost,
+    FrozenProfile,
+    Isolation,
+    Item,
+    Limits,
+    Outcome,
+    Record,
+    Retry,
+)
+from acp_launch.batch.store import BatchDirectory
+from acp_launch.cli.planning import loaded_profile
+from acp_launch.cli.verb import load_settings
+from acp_launch.document.scalars import Duration
+from acp_launch.profile.trust import digest_content
+from tests.batch.directories import add_record, make_batch, make_record
+from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
+from tests.patience import PATIENCE
+
+SERVER = [sys.executable, "-I", "-S", str(SERVERS / "polite.py")]
+ID = "a.p"
+SAYS_NOTHING = "script.serve({'session/prompt': script.end})\n"
+COSTS = """
+import os
+def prompt(request):
+    session = script.session_of(request)
+    cost = {"amount": float(os.environ["COST"]), "currency": "USD"}
+    script.update(session, "usage_update", used=1, size=9, cost=cost)
+    script.say(session, "paid")
+    script.end(request, "max_tokens")
+def initialize(request):
+    script.initialize(request, loadSession=True)
+def load(request):
+    script.answer(request, {})
+script.serve({"initialize": initialize, "session/prompt": prompt, "session/load": load})
+"""
+TELLS = """
+import os
+def prompt(request):
+    script.say(script.session_of(request), os.environ["TOLD"])
+    script.complain(os.environ["TOLD"])
+    script.end(request)
+script.serve({"session/prompt": prompt})
+"""
+WRITES = """
+from pathlib import Path
+def prompt(request):
+    Path("made.txt").open("a").write("made\\n")
+    script.say(script.session_of(request), "written")
+    script.end(request, sys.argv[1] if sys.argv[1:] else "end_turn")
+script.serve({"session/prompt": prompt})
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(launch.project)
+
+
+def freeze(launch: Launcher, **given: Any) -> BatchDirectory:
+    """A batch of one item, whose profile is `p` as it is now."""
+    digest = digest_content(loaded_profile("p", load_settings()))
+    known: dict[str, Any] = {"id": ID, "index": 0, "task": "a", "profile": "p", "prompt": "hi"}
+    item = Item(**{**known, "repo": str(launch.project), **given.pop("item", {})})
+    return make_batch(
+        launch.project.parent / "batch",
+        items=(item,),
+        directory=str(launch.project),
+        profiles={"p": FrozenProfile(called="p", file="p.yaml", digest=digest)},
+        **given,
+    )
+
+
+def attempt(launch: Launcher, batch: BatchDirectory, *words: str, **env: str) -> Ended:
+    return launch("batch", "item", str(batch.path), ID, *words, **env)
+
+
+def made(batch: BatchDirectory, number: int = 1) -> Record:
+    """The record of an attempt, whose files are as it says."""
+    record = batch.read_record(ID, number)
+    there = {each.name for each in batch.directory_of(ID, number).iterdir()}
+    assert there == {"result.json", "started.json", *record.files}
+    return record
+
+
+def text(batch: BatchDirectory, name: str, number: int = 1) -> str:
+    return (batch.directory_of(ID, number) / name).read_text()
+
+
+def begun(batch: BatchDirectory) -> list[str]:
+    """The attempts of the item, in whatever state."""
+    directory = batch.directory_of(ID)
+    return sorted(each.name for each in directory.iterdir() if each.is_dir()) if directory.exists() else []
+
+
+# Outcomes
+
+
+def test_an_item_that_passes_is_recorded_and_then_done(launch: Launcher) -> None:
+    launch.profile("polite", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
+    batch = freeze(launch)
+    done = attempt(launch, batch)
+    assert (done.code, done.out, done.err) == (0, b"", "acp-launch: a.p, attempt 1: passed\n")
+    record = made(batch)
+    assert (record.outcome, record.exit_code, record.stop_reason, record.error) == ("passed", 0, "end_turn", None)
+    assert (record.batch, record.task, record.profile, record.sample) == ("nightly", "a", "p", 1)
+    assert (record.answer, text(batch, ANSWER)) == ("You said: hi", "You said: hi")
+    assert record.agent.name == "test-agent"
+    assert [(each.name, each.restarts) for each in record.servers] == [("one", 0)]
+    assert record.files == (ANSWER, EVENTS, STDERR)
+    assert record.started <= record.ended
+    assert done.params("session/new")["cwd"] == str(launch.project)
+
+    again = attempt(launch, batch)
+    assert (again.code, again.err, again.heard, begun(batch)) == (0, "", [], ["1"])
+
+
+@pytest.mark.parametrize(
+    ("agent", "outcome", "code"),
+    [
+        (("refuser",), "refused", 9),
+        (("refuser", "max_tokens"), "limited", 9),
+        (("refuser", "error", "429", "slow down"), "rate_limited", 4),
+        (("refuser", "error", "-32603", "x", '{"errorKind": "rate_limit"}'), "rate_limited", 4),
+        (("refuser", "error", "-32603", "429"), "agent_died", 4),
+        (("crasher", "mid-turn"), "agent_died", 4),
+        (("crasher", "initialize", "SIGKILL"), "agent_died", 4),
+        (("silent_turn",), "timed_out", 124),
+        (("asker", "refuse-stop"), "denied", 10),
+        (("liar", "version", "9"), "agent_died", 5),
+    ],
+    ids=str,
+)
+def test_the_end_of_a_run_is_an_outcome(launch: Launcher, agent: Sequence[str], outcome: Outcome, code: int) -> None:
+    launch.profile(*agent)
+    batch = freeze(launch, limits=Limits(timeout=Duration(1 if agent[0] == "silent_turn" else 600)))
+    done = attempt(launch, batch)
+    record = made(batch)
+    assert (done.code, record.outcome, record.exit_code) == (9, outcome, code), text(batch, EVENTS)
+    assert (record.error is None) == (code in (9, 10))
+    assert attempt(launch, batch).code == 9
+    assert begun(batch) == ["1"]
+
+
+def test_an_answer_without_a_word_is_empty(launch: Launcher) -> None:
+    launch.scripted(SAYS_NOTHING)
+    batch = freeze(launch)
+    assert (attempt(launch, batch).code, made(batch).outcome, made(batch).files) == (9, "empty", (EVENTS, STDERR))
+
+
+def test_a_rate_limit_keeps_what_the_agent_said(launch: Launcher) -> None:
+    launch.profile("refuser", "error", "429", "slow down", '{"resetsAt": 1795768300}')
+    batch = freeze(launch)
+    attempt(launch, batch)
+    record = made(batch)
+    assert record.error is not None
+    assert (record.resets, record.error.code, record.error.data) == (1795768300, 429, {"resetsAt": 1795768300})
+
+
+def test_a_profile_that_cannot_start_is_a_setup_that_failed(launch: Launcher) -> None:
+    launch.write({"agent": {"command": "no-such-agent"}})
+    batch = freeze(launch)
+    assert attempt(launch, batch).code == 9
+    record = made(batch)
+    assert record.error is not None
+    assert (record.outcome, record.exit_code) == ("setup_failed", 3)
+    assert '"no-such-agent" is not on PATH' in record.error.message
+
+
+def test_a_profile_that_is_another_than_was_frozen_does_not_start(launch: Launcher) -> None:
+    file = launch.profile("polite")
+    batch = freeze(launch)
+    launch.profile("polite", "http")
+    done = attempt(launch, batch)
+    record = made(batch)
+    now = digest_content(loaded_profile("p", load_settings()))
+    assert record.error is not None
+    assert (done.code, record.outcome, record.exit_code, done.heard) == (9, "setup_failed", 3, [])
+    was = batch.batch.profiles["p"].digest
+    told = f"{file}: this profile is not the one that was frozen: its digest is {now}, and was {was}"
+    assert record.error.message == told
+
+
+def test_a_profile_that_is_not_trusted_does_not_start(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    process = subprocess.run(
+        [sys.executable, "-m", "acp_launch", "batch", "item", str(batch.path), ID], env=launch.env, check=False
+    )
+    assert (process.returncode, made(batch).outcome, made(batch).exit_code) == (9, "setup_failed", 7)
+
+
+def test_a_directory_that_is_not_on_this_host_is_a_setup_that_failed(launch: Launcher) -> None:
+    launch.profile("polite")
+    given = freeze(launch).batch
+    batch = make_batch(
+        launch.project.parent / "batch", items=given.items, profiles=given.profiles, directory="/nowhere"
+    )
+    assert attempt(launch, batch).code == 9
+    record = made(batch)
+    assert record.error is not None
+    assert (record.outcome, record.files) == ("setup_failed", ())
+    assert record.error.message == "cannot enter the batch's directory /nowhere: No such file or directory"
+
+
+def test_options_of_the_batch_reach_the_run(launch: Launcher) -> None:
+    launch.profile("asker", "allow_once")
+    batch = freeze(launch, approve="all", item={"prompt": "one\n\n${task.id} -- two", "matrix": {}})
+    done = attempt(launch, batch)
+    assert (done.code, made(batch).answer) == (0, "outcomes: allow_once-0")
+    (said,) = done.params("session/prompt")["prompt"]
+    assert said["text"] == "one\n\n${task.id} -- two"
+
+
+def test_the_matrix_sets_options_of_the_agent(launch: Launcher) -> None:
+    launch.profile("demo")
+    batch = freeze(launch, item={"prompt": "model", "matrix": {"model": "no-such-model"}})
+    assert attempt(launch, batch).code == 9
+    record = made(batch)
+    assert record.error is not None
+    assert (record.outcome, record.model) == ("setup_failed", "no-such-model")
+    assert "no-such-model" in record.error.message
+
+
+# Which attempt
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "batch item needs an ID, or --index"),
+        ([ID, "--index", "0"], "batch item needs an ID, or --index"),
+        (["--index", "1"], "the batch has no item 1"),
+        (["b.p"], 'the batch has no item "b.p"; did you mean "a.p"?'),
+        ([ID, "--lifeline", "99"], "--lifeline: descriptor 99 is not open"),
+    ],
+)
+def test_what_is_no_item_is_refused(launch: Launcher, words: Sequence[str], said: str) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    done = launch("batch", "item", str(batch.path), *words)
+    assert (done.code, done.err.partition("\n")[0], begun(batch)) == (2, f"acp-launch: {said}", [])
+
+
+def test_an_item_can_be_named_by_its_number(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    assert launch("batch", "item", str(batch.path), "--index", "0").code == 0
+    assert made(batch).outcome == "passed"
+
+
+def test_an_attempt_that_is_due_again_has_the_next_number(launch: Launcher) -> None:
+    launch.profile("crasher", "prompt")
+    batch = freeze(launch, retry=Retry(attempts=2, on=("agent_died",)))
+    sessions = [attempt(launch, batch).params("session/new") and made(batch, number).session for number in (1, 2)]
+    assert begun(batch) == ["1", "2"]
+    assert sessions[0] and sessions[1] and sessions[0]["name"] != sessions[1]["name"]
+    again = attempt(launch, batch)
+    assert (again.code, again.heard, begun(batch)) == (9, [], ["1", "2"])
+
+
+def test_an_attempt_that_has_a_record_only_exits_as_recorded(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    add_record(batch, make_record(ID, 1, "cancelled"))
+    done = attempt(launch, batch, "--attempt", "1")
+    assert (done.code, done.heard, begun(batch)) == (130, [], ["1"])
+    assert (attempt(launch, batch, "--attempt", "2").code, made(batch, 2).outcome) == (0, "passed")
+
+
+def test_an_attempt_without_a_record_did_not_happen(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    batch.begin(ID, 1)
+    assert (attempt(launch, batch).code, begun(batch)) == (0, ["1", "1.lost-1"])
+
+
+def test_two_processes_make_one_attempt(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID) as one:
+        with batch.lock(ID):
+            one.complains("waiting for another process, which makes an attempt of a.p")
+            batch.begin(ID, 1)
+            batch.write_record(make_record(ID, 1, "failed"))
+        done = one.end()
+    assert (done.code, done.heard, begun(batch)) == (9, [], ["1"])
+
+
+def test_a_batch_that_is_cancelled_starts_nothing(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    batch.cancel()
+    done = attempt(launch, batch)
+    assert (done.code, done.heard, begun(batch)) == (130, [], [])
+
+
+# Signals
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_cancels_the_run(launch: Launcher, number: str, code: int) -> None:
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID) as running:
+        running.hears("session/prompt")
+        running.kill(signal.Signals[number])
+        done = running.end()
+    record = made(batch)
+    assert (done.code, record.outcome, record.exit_code) == (code, "cancelled", code)
+    assert json.loads(text(batch, EVENTS).splitlines()[-1])["exitCode"] == code
+    assert ("session/cancel" in done.methods) == (number == "SIGINT")
+
+
+def test_a_second_signal_ends_the_run_at_once(launch: Launcher) -> None:
+    launch.profile("silent_turn")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID) as running:
+        running.hears("session/prompt")
+        running.kill(signal.SIGINT)
+        running.hears("session/cancel")
+        running.kill(signal.SIGINT)
+        done = running.end()
+    assert (done.code, made(batch).outcome) == (130, "cancelled")
+
+
+def test_cancelling_the_batch_cancels_the_run(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID) as running:
+        running.hears("session/prompt")
+        batch.cancel()
+        running.hears("session/cancel")
+        done = running.end()
+    assert (done.code, made(batch).outcome) == (130, "cancelled")
+
+
+def test_a_signal_that_is_ignored_by_inheritance_does_not_keep_a_run_from_being_cancelled(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    prefix = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
+    with launch.start("batch", "item", str(batch.path), ID, prefix=prefix) as running:
+        running.hears("session/prompt")
+        batch.cancel()
+        done = running.end()
+    assert (done.code, made(batch).outcome) == (130, "cancelled")
+
+
+def test_a_run_whose_process_is_killed_has_died(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID, apart=True) as running:
+        running.hears("session/prompt")
+        (child,) = psutil.Process(running.process.pid).children()
+        child.kill()
+        code = running.process.wait(PATIENCE)
+        assert left_by_guards(running.mark) == []
+    record = made(batch)
+    assert record.error is not None
+    assert (code, record.outcome, record.exit_code, record.error.message) == (
+        *(9, "agent_died", -9),
+        "the run ended with SIGKILL",
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_run_ends_with_the_process_of_its_item(launch: Launcher) -> None:
+    launch.profile("cancellable", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID, apart=True) as running:
+        running.hears("session/prompt")
+        tree = psutil.Process(running.process.pid).children(recursive=True)
+        running.process.kill()
+        _, left = psutil.wait_procs(tree, PATIENCE)
+        assert (left, left_by_guards(running.mark)) == ([], [])
+    last = json.loads(text(batch, EVENTS).splitlines()[-1])
+    assert (last["type"], last["exitCode"], batch.attempts(ID)) == ("error", 143, [])
+    batch.begin(ID, 1)  # its number is used again
+    assert begun(batch) == ["1", "1.lost-1"]
+
+
+def test_an_item_ends_with_the_caller_that_has_its_lifeline(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    batch = freeze(launch)
+    theirs, ours = os.pipe()
+    with launch.start("batch", "item", str(batch.path), ID, "--lifeline", "0", stdin=theirs, apart=True) as running:
+        os.close(theirs)
+        running.hears("session/prompt")
+        os.close(ours)
+        done = running.end()
+    assert (done.code, made(batch).outcome, made(batch).exit_code) == (143, "cancelled", 143)
+
+
+# The check
+
+
+def checked(*words: str, timeout: float = 60) -> CheckCommand:
+    return CheckCommand(command=words, timeout=Duration(timeout))
+
+
+@pytest.mark.parametrize(("word", "outcome", "code"), [("true", "passed", 0), ("false", "failed", 9)])
+def test_the_check_decides_alone(launch: Launcher, word: str, outcome: Outcome, code: int) -> None:
+    launch.scripted(SAYS_NOTHING)
+    batch = freeze(launch, check=checked(word))
+    assert attempt(launch, batch).code == code
+    record = made(batch)
+    assert record.check is not None
+    assert (record.outcome, record.exit_code, record.check.exit_code) == (outcome, 0, int(outcome == "failed"))
+    assert record.files == (CHECK, EVENTS, STDERR)
+
+
+def test_a_check_begins_only_after_a_turn_that_ended_well(launch: Launcher) -> None:
+    launch.profile("refuser")
+    batch = freeze(launch, check=checked("true"))
+    assert (attempt(launch, batch).code, made(batch).outcome, made(batch).check) == (9, "refused", None)
+
+
+def test_a_check_that_does_not_end_has_failed(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch, check=checked("sleep", "600", timeout=0.2))
+    assert attempt(launch, batch).code == 9
+    record = made(batch)
+    assert record.check is not None
+    assert (record.outcome, record.check.exit_code) == ("failed", None)
+
+
+def test_a_check_that_is_not_there_is_a_setup_that_failed(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch, check=checked("no-such-check"))
+    assert attempt(launch, batch).code == 9
+    record = made(batch)
+    assert record.error is not None
+    assert (record.outcome, record.exit_code, record.answer) == ("setup_failed", 3, "You said: hi")
+    assert record.error.message.startswith('the check cannot run: "no-such-check" is not on PATH')
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "cancel"])
+def test_a_signal_in_the_check_cancels_the_attempt(launch: Launcher, how: str) -> None:
+    launch.profile("polite")
+    fifo = launch.project / "fifo"
+    os.mkfifo(fifo)
+    batch = freeze(launch, check=checked("sh", "-c", "echo begun > fifo; sleep 600"))
+    with launch.start("batch", "item", str(batch.path), ID) as running:
+        assert fifo.read_text() == "begun\n"
+        if how == "cancel":
+            batch.cancel()
+        else:
+            running.kill(signal.Signals[how])
+        done = running.end()
+    code = 143 if how == "SIGTERM" else 130
+    assert (done.code, made(batch).outcome, made(batch).exit_code) == (code, "cancelled", code)
+    assert made(batch).answer == "You said: hi"
+
+
+# Trees and patches
+
+
+@contextmanager
+def nothing_changes(project: Path) -> Any:
+    before = subprocess.check_output(["git", "status", "--porcelain"], cwd=project)
+    yield
+    assert subprocess.check_output(["git", "status", "--porcelain"], cwd=project) == before
+
+
+def commit(launch: Launcher) -> str:
+    """Make the project a repository; return its commit."""
+    names = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+    for words in (["init", "-q"], ["add", "."], [*names, "commit", "-q", "-m", "one"]):
+        subprocess.run(["git", *words], cwd=launch.project, check=True)
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=launch.project, text=True).strip()
+
+
+def isolated(launch: Launcher, **given: Any) -> BatchDirectory:
+    launch.extend(agent={"command": sys.executable, "args": ["-I", "-S", str(launch.project / "agent.py")]})
+    (launch.project / "known.txt").write_text("known\n")
+    isolation = Isolation(kind="worktree", **given.pop("isolation", {}))
+    return freeze(launch, isolation=isolation, item={"base_commit": commit(launch)}, **given)
+
+
+def test_an_item_works_in_a_tree_of_its_own_that_goes_when_it_passed(launch: Launcher) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch, check=checked("grep", "-q", "made", "made.txt"))
+    tree = batch.path / "trees" / ID
+    with nothing_changes(launch.project):
+        done = attempt(launch, batch)
+    record = made(batch)
+    assert record.patch is not None
+    assert (done.code, record.outcome, record.worktree, tree.exists()) == (0, "passed", None, False)
+    assert done.params("session/new")["cwd"] == str(tree)
+    assert (record.patch.files, record.patch.insertions, record.patch.deletions) == (1, 1, 0)
+    assert "+made" in text(batch, PATCH)
+    assert record.files == (ANSWER, CHECK, EVENTS, PATCH, STDERR)
+
+
+def test_the_next_attempt_works_in_the_same_tree(launch: Launcher) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(
+        launch,
+        check=checked("sh", "-c", "test $(wc -l < made.txt) = 2"),
+        retry=Retry(attempts=3, on=("failed",)),
+        isolation={"keep": "never"},
+    )
+    tree = batch.path / "trees" / ID
+    assert (attempt(launch, batch).code, made(batch).worktree, tree.exists()) == (9, str(tree), True)
+    assert (attempt(launch, batch).code, made(batch, 2).worktree, tree.exists()) == (0, None, False)
+    assert [text(batch, PATCH, number).count("+made") for number in (1, 2)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("keep", "check", "is_kept"),
+    [("failed", "false", True), ("always", "true", True), ("never", "false", False), ("never", "true", False)],
+)
+def test_a_tree_is_kept_as_the_batch_says(launch: Launcher, keep: Any, check: str, *, is_kept: bool) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch, check=checked(check), isolation={"keep": keep})
+    attempt(launch, batch)
+    tree = batch.path / "trees" / ID
+    assert (tree.exists(), made(batch).worktree) == (is_kept, str(tree) if is_kept else None)
+    assert made(batch).patch is not None
+
+
+def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher) -> None:
+    launch.scripted(WRITES.replace("    Path", '    Path(".git").unlink()\n    Path', 1))
+    batch = isolated(launch, isolation={"keep": "never"})
+    done = attempt(launch, batch)
+    tree = batch.path / "trees" / ID
+    assert (done.code, made(batch).outcome, made(batch).patch, made(batch).worktree) == (0, "passed", None, str(tree))
+    assert tree.exists()
+
+
+def test_a_tree_that_cannot_be_made_is_a_setup_that_failed(launch: Launcher) -> None:
+    launch.scripted(WRITES)
+    given = isolated(launch).batch
+    (item,) = given.items
+    other = Item(id=ID, index=0, task="a", profile="p", repo=item.repo, base_commit="0" * 40)
+    batch = make_batch(
+        launch.project.parent / "batch",
+        items=(other,),
+        profiles=given.profiles,
+        isolation=given.isolation,
+        directory=given.directory,
+    )
+    done = attempt(launch, batch)
+    assert (done.code, made(batch).outcome, made(batch).exit_code, done.heard) == (9, "setup_failed", 3, [])
+
+
+# Sessions
+
+
+def test_a_retry_can_continue_the_session_and_counts_the_cost_that_it_added(launch: Launcher) -> None:
+    launch.scripted(COSTS)
+    batch = freeze(launch, retry=Retry(attempts=2, on=("limited",), session="continue"))
+    first = attempt(launch, batch, COST="0.25")
+    second = attempt(launch, batch, COST="0.75")
+    one, two = made(batch), made(batch, 2)
+    assert ("session/new" in first.methods, "session/load" in second.methods) == (True, True)
+    assert one.session == two.session
+    assert (one.cost, one.session_cost) == (Cost(amount=0.25, currency="USD"),) * 2
+    assert (two.cost, two.session_cost) == (Cost(amount=0.5, currency="USD"), Cost(amount=0.75, currency="USD"))
+
+
+# Secrets, and what cannot be written
+
+
+def test_a_secret_is_in_no_file_of_an_attempt(launch: Launcher) -> None:
+    """The agent says it and complains of it; the check shows its whole environment."""
+    canary = "canary-of-the-agent-Ag3nTAg3nT"
+    launch.scripted(TELLS, env={"TOLD": "${secret:told}"})
+    batch = freeze(launch, check=checked("env"))
+    assert attempt(launch, batch, ACP_LAUNCH_SECRET_TOLD=canary).code == 0
+    assert made(batch).files == (ANSWER, CHECK, EVENTS, STDERR)
+    assert "PATH=" in text(batch, CHECK)
+    for file in batch.path.rglob("*"):
+        assert not file.is_file() or canary.encode() not in file.read_bytes(), file
+
+
+def test_a_directory_that_cannot_be_written_is_a_clear_error(launch: Launcher) -> None:
+    launch.profile("polite")
+    batch = freeze(launch)
+    (batch.path / "items").write_text("a file")
+    done = attempt(launch, batch)
+    assert (done.code, done.heard) == (3, [])
+    assert done.err == f"acp-launch: cannot write {batch.path / 'items'}: File exists\n"
+
+
+def test_an_attempt_whose_record_cannot_be_written_has_none(launch: Launcher) -> None:
+    launch.scripted(
+        "import os, shutil\n"
+        "def prompt(request):\n"
+        "    shutil.rmtree(os.environ['GONE']); open(os.environ['GONE'], 'w').close()\n"
+        "    script.say(script.session_of(request), 'gone')\n"
+        "    script.end(request)\n"
+        "script.serve({'session/prompt': prompt})\n"
+    )
+    batch = freeze(launch)
+    done = attempt(launch, batch, GONE=str(batch.directory_of(ID, 1)))
+    assert (done.code, begun(batch), batch.attempts(ID)) == (3, [], [])
+    assert done.err.startswith(f"acp-launch: cannot write {batch.directory_of(ID, 1)}")
