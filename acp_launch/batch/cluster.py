@@ -101,6 +101,8 @@ class DaskEngine:
         given = (str(self._batch.path), item, attempt, self._token, account if jobs else None, jobs or 0)
         self._unanswered.add(item)
         for number in count():
+            if self._client.status != "running":  # it may try to connect again
+                raise self._lost()
             key = ("acp-launch-item", self._token, item, attempt, number)
             answer = await self._result_of(self._client.submit(carry_out, *given, key=key, pure=False))
             if answer != BUSY:
@@ -110,6 +112,10 @@ class DaskEngine:
         self._unanswered.discard(item)
         return answer
 
+    def _lost(self) -> EngineGone:
+        resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
+        return EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}")
+
     async def _result_of(self, future: "Future[int | str]") -> int | str:
         from distributed import CancelledError  # not that of asyncio
         from distributed.scheduler import KilledWorker
@@ -117,8 +123,7 @@ class DaskEngine:
         try:
             return cast(int | str, await cast(Any, future.result()))
         except CancelledError:
-            resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
-            raise EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}") from None
+            raise self._lost() from None
         except KilledWorker:  # each that began it
             return 128 + signal.SIGKILL
         except Exception as error:  # a worker that joined later has no acp-launch
@@ -210,7 +215,7 @@ class DaskEngine:
 async def _close(part: Any) -> None:
     """Close a client or a cluster within a limit, also if its other side is gone."""
     with suppress(OSError, TimeoutError):
-        await asyncio.wait_for(part.close(), ANSWER)
+        await asyncio.wait_for(part.close(), LOOK if str(part.status) == "connecting" else ANSWER)
 
 
 def _describe(answer: object) -> str:
