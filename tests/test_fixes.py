@@ -18,6 +18,10 @@ from tests.test_architecture import MODULES, PACKAGE, place
 ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
+PAGE = PACKAGE / "batch" / "page.py"  # HTML and CSS, where two dashes begin a variable
+GIT_OPTIONS = set(
+    re.findall(r"--[a-z][a-z-]*", (PACKAGE / "batch" / "worktree.py").read_text())
+)  # it speaks of no other
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
     *(option for _, option in REMOVED),
@@ -32,9 +36,10 @@ FOREIGN = {
     *("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel"),  # npm
     *("--prefix", "--quiet", "--no-input", "--disable-pip-version-check"),  # npm, uv and pip
     *("--no-deps", "--generate-hashes", "--hash"),  # uv
+    *GIT_OPTIONS,
     *(option for options in (*NAMING.values(), *VALUED.values()) for option in options),  # npx and uvx
 }
-TEXTS = [path for path in MODULES if place(path) != "demo"]
+TEXTS = [path for path in MODULES if place(path) != "demo" and path != PAGE]
 
 
 def strings(tree: ast.Module) -> Iterator[str]:

@@ -26,9 +26,8 @@ from acp_launch.console import problems as screen
 from acp_launch.console import stdout
 from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.plan.resolve import Resolved
 from acp_launch.private import Unfit, make_private, read_bounded, replace
-from acp_launch.problem import KeyPath, Problem, count, dotted, errors, ours
+from acp_launch.problem import Problem, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
 from acp_launch.profile.load import Loaded, load
 from acp_launch.profile.trust import digest_content
@@ -58,19 +57,17 @@ def check_file(file: Path, *, as_json: bool) -> int:
     found = _examine(file, settings)
     code = ProfileError.exit_code if errors(found.problems) else 0
     for loaded in found.profiles.values():
-        resolved = _resolve(found, loaded)
+        resolved = resolved_from(loaded, cwd=found.project, typed=found.project)
         found.problems.extend(each for each in resolved.problems if each not in found.problems)
         code = code or (MachineError.exit_code if resolved.plan is None else 0)
     if as_json:
         listed = [each.as_json() for each in found.problems]
-        names = [*found.checked.profiles]
-        stdout.put_json({"problems": listed, "items": len(found.items), "profiles": names})
+        stdout.put_json({"problems": listed, "items": len(found.items), "profiles": [*found.checked.profiles]})
         return code
     label = shown(found.file)
     screen.show(found.problems, as_json=False, outcome=f"{label} cannot be used")
     if not code:
-        profiles = count(len(found.profiles), "profile")
-        stdout.line(f"{label}: ok, {count(len(found.items), 'item')} with {profiles}")
+        stdout.line(f"{label}: ok, {count(len(found.items), 'item')} with {count(len(found.profiles), 'profile')}")
     return code
 
 
@@ -92,29 +89,30 @@ def freeze(file: Path, out: Path | None, *, trust: bool, only: Sequence[str] = (
         UsageError: the directory holds something, or an item of `only` is not among its items.
         StateError: it cannot be written.
     """
-    if out is not None:
-        _require_vacant(out)
-    batch = plan_batch(file, trust=trust)
-    for id in only:
-        BatchDirectory(Path(), batch).find_item(id)
     try:
+        if out is not None:
+            _require_vacant(out)
+        batch = plan_batch(file, trust=trust)
+        for id in only:
+            BatchDirectory(Path(), batch).find_item(id)
+        content = encode(batch)
         path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
         make_private(path)
-        _require_vacant(path)
         (path / "items").mkdir(0o700)  # fails if another process was faster
-        _write(path, batch)
+        _write(path, content)
+    except UnicodeEncodeError as error:
+        raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
     except OSError as error:
-        raise _explain(error, out) from None
+        what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
+        raise StateError(what, fix="give another directory: --out DIR") from None
     return BatchDirectory(path, batch)
 
 
-def _write(path: Path, batch: Batch) -> None:
+def _write(path: Path, content: bytes) -> None:
     try:
-        replace(path / BATCH, encode(batch))
-    except BaseException as error:
+        replace(path / BATCH, content)
+    except BaseException:
         shutil.rmtree(path, ignore_errors=True)
-        if isinstance(error, UnicodeEncodeError):
-            raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
         raise
 
 
@@ -153,10 +151,6 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
         limits=said.limits,
         retry=said.retry,
     )
-
-
-def _resolve(found: Examined, loaded: Loaded) -> Resolved:
-    return resolved_from(loaded, cwd=found.project, typed=found.project)
 
 
 def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
@@ -224,8 +218,9 @@ def _read_file(path: Path, most: int) -> bytes:
     """Read a file; raise UsageError if that fails."""
     try:
         found = read_bounded(path, most)
-    except (OSError, Unfit) as error:
-        why = f"{shown(path)} {error}" if isinstance(error, Unfit) else f"cannot read {shown(path)}: {error.strerror}"
+    except (OSError, ValueError, Unfit) as error:  # ValueError: the name holds a NUL character
+        what = f"{shown(path)} {error}" if isinstance(error, Unfit) else f"cannot read {shown(path)}"
+        why = f"{what}: {error.strerror}" if isinstance(error, OSError) else what
         raise UsageError(why, fix="give a file that can be read") from None
     if found is None:
         raise UsageError(f"no such file: {shown(path)}", fix="correct the path")
@@ -233,39 +228,24 @@ def _read_file(path: Path, most: int) -> bytes:
 
 
 def _find_project(loaded: Loaded) -> Iterator[Problem]:
-    """Find what would lead an item to the user's own checkout instead of its own directory.
-
-    Programs may lie there. The directory of the session is that of the item, whatever the profile says.
-    """
+    """Find what would lead an item to the user's own checkout instead of its own directory."""
     for path, template in templates(loaded.profile):
-        if _is_harmless(path):
-            continue
+        begins_there = False
+        match path:
+            case ("workspace", "cwd") | ("agent", "command") | ("mcp_servers", _, "command"):
+                continue  # programs may lie there; the directory of the session is that of the item in any case
+            case ("workspace", *_) | ("mcp_servers", _, "cwd") | ("permissions", "rules", _, _, "path", *_):
+                begins_there = True  # a relative path
         if path not in loaded.positions.table:  # a text that stands for a list of one
             path = path[:-1]
         first, *_ = parts = parse(template) or ("/",)
+        at = loaded.positions.where(path, offset=place(template, PROJECT) if PROJECT in parts else 0)
+        where = "your own checkout; an item works in a directory of its own"
         if PROJECT in parts:
-            at = loaded.positions.where(path, offset=place(template, PROJECT))
-            what = "${project} is your own checkout; an item works in a directory of its own"
-            yield at.problem(dotted(path), what, "write ${workdir}")
-        elif _is_directory(path) and isinstance(first, str) and not first.startswith("/"):
-            what = f'"{template}" lies in your own checkout; an item works in a directory of its own'
+            yield at.problem(dotted(path), f"${{project}} is {where}", "write ${workdir}")
+        elif begins_there and isinstance(first, str) and not first.startswith("/"):
             fix = f"write ${{workdir}}/{template.removeprefix('./')}"
-            yield loaded.positions.where(path).problem(dotted(path), what, fix)
-
-
-def _is_harmless(path: KeyPath) -> bool:
-    match path:
-        case ("workspace", "cwd") | ("agent", "command") | ("mcp_servers", _, "command"):
-            return True
-    return False
-
-
-def _is_directory(path: KeyPath) -> bool:
-    """Whether a relative path there begins at the project."""
-    match path:
-        case ("workspace", *_) | ("mcp_servers", _, "cwd") | ("permissions", "rules", _, _, "path", *_):
-            return True
-    return False
+            yield at.problem(dotted(path), f'"{template}" lies in {where}', fix)
 
 
 # Repositories.
@@ -330,24 +310,9 @@ def _choose_directory(batch: Batch) -> Path:
 
 
 def _require_vacant(path: Path) -> None:
-    """Refuse a directory that holds something.
-
-    Raises:
-        UsageError: it does.
-        StateError: it cannot be looked at.
-    """
-    try:
-        names = os.listdir(path)  # noqa: PTH208 - Path.iterdir gives paths
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _explain(error, path) from None
+    """Refuse a directory that holds something: UsageError."""
+    names = os.listdir(path) if os.path.lexists(path) else []  # noqa: PTH208 - Path.iterdir gives paths
     if BATCH in names:
         raise UsageError(f"{path} holds a batch", fix=f"go on with it: {ours('batch', 'run', '--resume', str(path))}")
     if names:
         raise UsageError(f"{path} is not empty", fix="give a new directory: --out DIR")
-
-
-def _explain(error: OSError, path: Path | None) -> StateError:
-    what = f"cannot write a batch to {error.filename or path}: {error.strerror}"
-    return StateError(what, fix="give another directory: --out DIR")

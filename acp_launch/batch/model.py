@@ -5,12 +5,15 @@ A profile's name in a batch is as it was written: a name, or a path from the dir
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
+from acp_launch.profile.values import TRUTH, Scalar
 
 VERSION = 1
 SCHEMA = 1  # of batch.json and result.json
@@ -28,41 +31,80 @@ Outcome = Literal[
     "setup_failed",  # before the agent was asked: 2, 3, 6, 7, 8
 ]
 UNCOUNTED = ("rate_limited", "cancelled")  # outcomes of attempts that do not use up `retry.attempts`
-Scalar = str | bool | int | float
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _write_value(value: Any) -> str:
+    """Write a value as text: a number as it was written."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number_text(value) if isinstance(value, int | float) else str(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != "" and "\0" not in value
+
+
+_TEXT = Scalar("text that is not empty and holds no NUL", "write it in quotes, or remove it", _is_text, {})
+_OPTIONAL = replace(_TEXT, accepts=lambda value: value is None or _is_text(value))
+_VALUE = Scalar(
+    "text, a number, true or false",
+    "write one value",
+    lambda value: isinstance(value, str | bool | int | float) and "\0" not in str(value),
+    {},
+    _write_value,
+)
+_NATURAL = Scalar(
+    "a whole number from 1 up",
+    "write a number such as 4",
+    lambda value: isinstance(value, int) and _is_number(value) and value >= 1,
+    {},
+    int,
+)
+_AMOUNT = Scalar(
+    "a positive amount",
+    "write a number such as 50",
+    lambda value: _is_number(value) and 0 < value < float("inf"),
+    {},
+    float,
+)
 
 
 class BatchTask(Shape, frozen=True, kw_only=True):
     id: str
-    prompt: str | None = None
-    repo: str | None = None
-    ref: str | None = None
-    vars: Mapping[str, Scalar] = {}
+    prompt: Annotated[str | None, _OPTIONAL] = None
+    repo: Annotated[str | None, _OPTIONAL] = None
+    ref: Annotated[str | None, _OPTIONAL] = None
+    vars: Mapping[str, Annotated[str, _VALUE]] = {}
 
 
 class Isolation(Shape, frozen=True, kw_only=True):
     kind: Literal["none", "worktree", "clone"] = "none"
-    ref: str = "HEAD"
+    ref: Annotated[str, _TEXT] = "HEAD"
     keep: Literal["failed", "always", "never"] = "failed"
-    unsafe: bool = False  # retries without isolation
+    unsafe: Annotated[bool, TRUTH] = False  # retries without isolation
 
 
 class CheckCommand(Shape, frozen=True, kw_only=True):
-    command: tuple[str, ...]
+    command: tuple[Annotated[str, _TEXT], ...]
     timeout: Duration = Duration(600)
 
 
 class Account(Shape, frozen=True, kw_only=True):
     profiles: tuple[str, ...]
-    jobs: int | None = None
+    jobs: Annotated[int | None, _NATURAL] = None
     start_every: Duration | None = None
 
 
 class Limits(Shape, frozen=True, kw_only=True):
-    jobs: int | None = None  # None: as many as processors
+    jobs: Annotated[int | None, _NATURAL] = None  # None: as many as processors
     accounts: Mapping[str, Account] = {}
     timeout: Duration | None = None  # of one run
-    cost: Mapping[str, float] = {}  # by currency
-    failures: int | None = None
+    cost: Mapping[str, Annotated[float, _AMOUNT]] = {}  # by currency
+    failures: Annotated[int | None, _NATURAL] = None
 
 
 class Backoff(Shape, frozen=True, kw_only=True):
@@ -71,7 +113,7 @@ class Backoff(Shape, frozen=True, kw_only=True):
 
 
 class Retry(Shape, frozen=True, kw_only=True):
-    attempts: int = 3
+    attempts: Annotated[int, _NATURAL] = 3
     on: tuple[Literal["rate_limited", "agent_died", "timed_out", "failed", "empty", "limited"], ...] = (
         "rate_limited",
         "agent_died",
@@ -83,12 +125,12 @@ class Retry(Shape, frozen=True, kw_only=True):
 
 class BatchFile(Shape, frozen=True, kw_only=True):
     version: int
-    profiles: tuple[str, ...]
-    matrix: Mapping[str, tuple[Scalar, ...]] = {}
-    exclude: tuple[Mapping[str, Scalar], ...] = ()
+    profiles: tuple[Annotated[str, _TEXT], ...]
+    matrix: Mapping[str, tuple[Annotated[str, _VALUE], ...]] = {}
+    exclude: tuple[Mapping[str, Annotated[str, _VALUE]], ...] = ()
     tasks: str | tuple[BatchTask, ...]
-    prompt: str | None = None
-    samples: int = 1
+    prompt: Annotated[str | None, _OPTIONAL] = None
+    samples: Annotated[int, _NATURAL] = 1
     isolation: Isolation = Isolation()
     check: CheckCommand | None = None
     approve: Literal["all", "reads", "none"] | None = None

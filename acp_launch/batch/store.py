@@ -30,7 +30,8 @@ from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
-ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # of an item: it is the name of a directory, so no dot begins it
+# Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 S = TypeVar("S", bound=msgspec.Struct)
 
 

@@ -298,6 +298,11 @@ def test_a_file_that_cannot_be_read_is_named(write: Write, name: str) -> None:
     assert (name if name != "." else "cannot read .") in refused.value.message
 
 
+def test_a_name_that_no_file_can_have_is_a_problem(write: Write) -> None:
+    found = problems(write('version: 1\nprofiles: [demo]\ntasks: "\\0"\n'))
+    assert found[-1] == "nightly.yaml:3:8: tasks: cannot read \0 | give a file that can be read"
+
+
 def test_check_prints_problems_or_counts(launch: Launcher) -> None:
     file = launch.project / "b.yaml"
     file.write_text(TASKS + "samples: 2\n")

@@ -13,7 +13,10 @@ from tests.test_readme import ROOT
 # The commands without `--json`, and what they print instead of a table.
 WITHOUT = {
     "": "where the user stands, for a user; each part of it has a command with --json",
-    "run": "events, with --output json",
+    **dict.fromkeys(("run", "batch run"), "events, with --output json"),
+    "batch prepare": "a path and ids",
+    **dict.fromkeys(("batch item", "batch cancel"), "files of the batch's directory"),
+    "batch report": "a view of results.jsonl",
     **dict.fromkeys(("serve", "replay"), "messages of ACP"),
     "show": "a file",
     "schema": "a JSON Schema",
