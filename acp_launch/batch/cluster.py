@@ -102,7 +102,7 @@ class DaskEngine:
         self._unanswered.add(item)
         for number in count():
             if self._client.status != "running":  # it may try to connect again
-                raise self._lost()
+                raise self._explain_loss()
             key = ("acp-launch-item", self._token, item, attempt, number)
             answer = await self._result_of(self._client.submit(carry_out, *given, key=key, pure=False))
             if answer != BUSY:
@@ -112,7 +112,7 @@ class DaskEngine:
         self._unanswered.discard(item)
         return answer
 
-    def _lost(self) -> EngineGone:
+    def _explain_loss(self) -> EngineGone:
         resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
         return EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}")
 
@@ -123,7 +123,7 @@ class DaskEngine:
         try:
             return cast(int | str, await cast(Any, future.result()))
         except CancelledError:
-            raise self._lost() from None
+            raise self._explain_loss() from None
         except KilledWorker:  # each that began it
             return 128 + signal.SIGKILL
         except Exception as error:  # a worker that joined later has no acp-launch
