@@ -112,9 +112,19 @@ def _build_file(root: Mapping[str, Plain], faults: list[Fault]) -> BatchFile:
     """Build the file without its tasks; what is wrong is added to `faults`, and left out."""
     plain = {**root, "version": VERSION, "tasks": ""}
     while (file := _validate(BatchFile, plain, (), faults)) is None:
-        wrong = {fault.path[0] for fault in faults}
-        plain = {"profiles": [], **{key: value for key, value in plain.items() if key not in wrong}}
+        for fault in faults:
+            plain = _drop(plain, fault.path)
+        plain = {"profiles": [], **plain}
     return file
+
+
+def _drop(plain: dict[str, Plain], path: KeyPath) -> dict[str, Plain]:
+    """Leave out the value at `path`, or the mapping or list that is wrong because of it."""
+    step, *rest = path
+    inner = plain.get(str(step))
+    if rest and isinstance(inner, dict) and rest[0] in inner:
+        return {**plain, str(step): _drop(inner, tuple(rest))}
+    return {key: value for key, value in plain.items() if key != step}
 
 
 def _validate(shape: type[S], plain: Plain, path: KeyPath, faults: list[Fault]) -> S | None:

@@ -1,8 +1,7 @@
 """What the records of a batch say together: of an item, and of a profile with its matrix values. For all reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from math import comb
 from statistics import median
 from typing import NamedTuple
@@ -17,23 +16,20 @@ LONGEST = 300  # characters of a reason
 
 
 class Spent(NamedTuple):
-    """What attempts cost. `unknown` counts those whose agent told nothing of it, so that the rest is a lower bound."""
+    """What attempts took. `unpriced` and `uncounted` are those whose agent told no cost and no tokens."""
 
     costs: Mapping[str, float] = {}  # by currency
-    unknown: int = 0
+    unpriced: int = 0
     tokens: int = 0
-    untold: int = 0  # attempts of unknown tokens
+    uncounted: int = 0
     seconds: float = 0.0
 
     def write_cost(self) -> str:
-        """Write the cost: `0.5 USD`, `0.5 USD + 2 unknown`, `unknown`."""
         known = [write_amount(amount, currency) for currency, amount in sorted(self.costs.items())]
-        return " + ".join([*known, *([f"{self.unknown} {UNKNOWN}"] if self.unknown else [])]) if known else UNKNOWN
+        return _write_sum(known, self.unpriced)
 
     def write_tokens(self) -> str:
-        if not self.tokens:
-            return UNKNOWN
-        return f"{self.tokens:,}" + (f" + {self.untold} {UNKNOWN}" if self.untold else "")
+        return _write_sum([f"{self.tokens:,}"] if self.tokens else [], self.uncounted)
 
 
 class Result(NamedTuple):
@@ -51,6 +47,11 @@ class Result(NamedTuple):
         return self.outcomes[-1].replace("_", " ") if self.outcomes else NO_RECORD
 
     @property
+    def way(self) -> str:
+        """Write the outcomes of its attempts: `agent died, passed`."""
+        return ", ".join(self.outcomes).replace("_", " ")
+
+    @property
     def is_passed(self) -> bool:
         return self.outcomes[-1:] == ("passed",)
 
@@ -60,32 +61,24 @@ class Result(NamedTuple):
         return bool(self.outcomes) and self.outcomes[-1] != "cancelled"
 
 
-class Column(NamedTuple):
+class Figure(NamedTuple):
+    """One figure of a profile. Its `number`, if known, is comparable to those of others; `whole` is its largest."""
+
+    heading: str
+    text: str
+    number: float | None = None
+    whole: float | None = None
+
+
+class Column:
     """The items of a profile with one row of the matrix."""
 
-    name: str
-    results: Sequence[Result]
-
-    @property
-    def counted(self) -> list[Result]:
-        return [each for each in self.results if each.is_counted]
-
-    @property
-    def passed(self) -> int:
-        return sum(each.is_passed for each in self.results)
-
-    @property
-    def rate(self) -> float | None:
-        return self.passed / len(self.counted) if self.counted else None
-
-    @property
-    def spent(self) -> Spent:
-        return add_up(each.spent for each in self.results)
-
-    @property
-    def seconds(self) -> float | None:
-        """Return the median of the items' last attempts."""
-        return median(each.seconds for each in self.counted) if self.counted else None
+    def __init__(self, name: str, results: Sequence[Result]) -> None:
+        self.name, self.results = name, results
+        self.counted = [each for each in results if each.is_counted]
+        self.passed = sum(each.is_passed for each in results)
+        self.rate = self.passed / len(self.counted) if self.counted else None
+        self.spent = add_up([each.spent for each in results])
 
     def pass_at(self, samples: int) -> float | None:
         """Estimate without bias how often one of so many samples of a task passes; tasks with fewer do not count."""
@@ -99,32 +92,37 @@ class Column(NamedTuple):
         ]
         return sum(rates) / len(rates) if rates else None
 
-    def cells(self, samples: int) -> list[str]:
-        """Write the figures that go with the headings of a `Summary`."""
-        taken = UNKNOWN if self.seconds is None else seconds(self.seconds)
-        rates = [write_rate(self.rate), *([write_rate(self.pass_at(samples))] if samples > 1 else [])]
+    def figures(self, samples: int, currency: str) -> list[Figure]:
+        """List the figures of all reports; costs in another currency cannot be compared."""
+        rates = {"pass rate": self.rate, **({f"pass@{samples}": self.pass_at(samples)} if samples > 1 else {})}
+        taken = median(each.seconds for each in self.counted) if self.counted else None
         return [
-            f"{self.passed} of {len(self.counted)}",
-            *rates,
-            self.spent.write_cost(),
-            self.spent.write_tokens(),
-            taken,
+            Figure("passed", f"{self.passed} of {len(self.counted)}"),
+            *(Figure(heading, write_rate(rate), rate, 1.0) for heading, rate in rates.items()),
+            Figure("cost", self.spent.write_cost(), self.spent.costs.get(currency)),
+            Figure("tokens", self.spent.write_tokens(), self.spent.tokens or None),
+            Figure("time", UNKNOWN if taken is None else seconds(taken), taken),
         ]
 
 
-class Summary(NamedTuple):
-    batch: Batch
-    results: Sequence[Result]  # in the order of the batch
-    columns: Sequence[Column]
+class Table(NamedTuple):
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
-    @property
-    def samples(self) -> int:
-        return max((item.sample for item in self.batch.items), default=1)
 
-    @property
-    def headings(self) -> list[str]:
-        more = [f"pass@{self.samples}"] if self.samples > 1 else []
-        return ["profile", "passed", "pass rate", *more, "cost", "tokens", "time"]
+class Summary:
+    def __init__(self, batch: Batch, results: Sequence[Result]) -> None:
+        """`results` are in the order of the batch."""
+        self.batch, self.results = batch, results
+        by_name: dict[str, list[Result]] = {}
+        for each in results:
+            by_name.setdefault(name_column(each.item), []).append(each)
+        self.columns = [Column(*each) for each in by_name.items()]
+        currencies = {currency for each in self.columns for currency in each.spent.costs}
+        self.currency = currencies.pop() if len(currencies) == 1 else ""  # the only one in which costs are known
+        samples = max((item.sample for item in batch.items), default=1)
+        self.figures = [each.figures(samples, self.currency) for each in self.columns]
 
     @property
     def counts(self) -> str:
@@ -134,35 +132,41 @@ class Summary(NamedTuple):
         return " · ".join([passed, *(f"{number:,} {outcome}" for outcome, number in found.most_common())])
 
     @property
-    def failed(self) -> list[Result]:
-        return [each for each in self.results if each.outcomes and not each.is_passed]
-
-    @property
-    def slowest(self) -> list[Result]:
-        return sorted((each for each in self.results if each.outcomes), key=lambda each: -each.seconds)[:10]
-
-    @property
-    def retried(self) -> list[Result]:
-        return [each for each in self.results if len(each.outcomes) > 1]
+    def tables(self) -> list[Table]:
+        """List what every report has as a table: the figures of profiles, and items that stand out."""
+        rows = [
+            [column.name, *(each.text for each in figures)]
+            for column, figures in zip(self.columns, self.figures, strict=True)
+        ]
+        headings = ["profile", *(each.heading for each in self.figures[0])]
+        run = [each for each in self.results if each.outcomes]
+        failed = [(each.item.id, each.outcome, each.reason) for each in run if not each.is_passed]
+        retried = [(each.item.id, each.way) for each in run if len(each.outcomes) > 1]
+        slowest = [(each.item.id, seconds(each.seconds)) for each in sorted(run, key=lambda each: -each.seconds)[:10]]
+        return [
+            Table("Profiles", headings, rows),
+            Table("Did not pass", ("item", "outcome", "reason"), failed),
+            Table("Retried", ("item", "attempts"), retried),
+            Table("Slowest", ("item", "time"), slowest),
+        ]
 
 
 def summarize(directory: BatchDirectory) -> Summary:
-    """Read all records, one at a time, and keep what a report needs of them."""
-    found = {id: _digest(records) for id, records in groupby(directory.records(), lambda record: record.item)}
-    results = [Result(item, *found.get(item.id, ())) for item in directory.batch.items]
-    columns: dict[str, list[Result]] = {}
-    for each in results:
-        columns.setdefault(name_column(each.item), []).append(each)
-    return Summary(directory.batch, results, [Column(*each) for each in columns.items()])
+    """Read the records, those of one item at a time, and keep what a report needs of them."""
+    return Summary(directory.batch, [_make_result(directory, item) for item in directory.batch.items])
+
+
+def _make_result(directory: BatchDirectory, item: Item) -> Result:
+    records = [directory.read_record(item.id, attempt) for attempt in directory.attempts(item.id)]
+    if not records:
+        return Result(item)
+    outcomes, spent = tuple(each.outcome for each in records), add_up([_count_spent(each) for each in records])
+    last = records[-1]
+    return Result(item, outcomes, last.attempt, explain(last)[:LONGEST], last.seconds, spent)
 
 
 def name_column(item: Item) -> str:
     return " ".join([item.profile, *item.matrix.values()])
-
-
-def write_way(result: Result) -> str:
-    """Write the outcomes of an item's attempts: `agent died, passed`."""
-    return ", ".join(result.outcomes).replace("_", " ")
 
 
 def write_amount(amount: float, currency: str) -> str:
@@ -174,15 +178,20 @@ def write_rate(rate: float | None) -> str:
     return UNKNOWN if rate is None else f"{int(rate * 100 + 1e-9)}%"
 
 
-def add_up(parts: Iterable[Spent]) -> Spent:
-    costs: Counter[str] = Counter()
-    unknown = tokens = untold = 0
-    taken = 0.0
-    for each in parts:
-        costs.update(each.costs)
-        unknown, tokens, untold = unknown + each.unknown, tokens + each.tokens, untold + each.untold
-        taken += each.seconds
-    return Spent(dict(costs), unknown, tokens, untold, taken)
+def _write_sum(known: Sequence[str], unknown: int) -> str:
+    """Write a sum, which is a lower bound if parts are unknown: `0.5 USD`, `0.5 USD + 2 unknown`, `unknown`."""
+    return " + ".join([*known, *([f"{unknown} {UNKNOWN}"] if unknown else [])]) if known else UNKNOWN
+
+
+def add_up(parts: Sequence[Spent]) -> Spent:
+    currencies = {currency for each in parts for currency in each.costs}
+    return Spent(
+        {currency: sum(each.costs.get(currency, 0.0) for each in parts) for currency in currencies},
+        sum(each.unpriced for each in parts),
+        sum(each.tokens for each in parts),
+        sum(each.uncounted for each in parts),
+        sum(each.seconds for each in parts),
+    )
 
 
 def explain(record: Record) -> str:
@@ -197,15 +206,6 @@ def explain(record: Record) -> str:
     if record.outcome in ("refused", "limited"):
         return f"the agent stopped: {record.stop_reason}"
     return "the answer is empty" if record.outcome == "empty" else ""
-
-
-def _digest(records: Iterable[Record]) -> tuple[tuple[Outcome, ...], int, str, float, Spent]:
-    """Return the members of a `Result`; of each record little is kept."""
-    outcomes, spent = list[Outcome](), list[Spent]()
-    for record in records:
-        outcomes.append(record.outcome)
-        spent.append(_count_spent(record))
-    return tuple(outcomes), record.attempt, explain(record)[:LONGEST], record.seconds, add_up(spent)
 
 
 def _count_spent(record: Record) -> Spent:

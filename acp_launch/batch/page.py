@@ -4,11 +4,9 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import islice
 from pathlib import Path
 
-from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Column, Result, Summary, name_column, write_rate, write_way
-from acp_launch.batch.model import Record
+from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Result, Summary, name_column, write_rate
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.console.stderr import harmless
 from acp_launch.problem import count
@@ -16,7 +14,6 @@ from acp_launch.waits import seconds
 
 MOST = 4 << 20  # bytes of texts of items
 PART = 64 << 10  # bytes of one text
-ROWS = 1000  # of a list
 
 STYLE = """
 :root{color-scheme:light dark;--back:#fff;--text:#1f2328;--dim:#59636e;--line:#d1d9e0;--box:#f6f8fa;--bar:#0969da;
@@ -28,54 +25,60 @@ body{margin:0 auto;max-width:75rem;padding:1rem;background:var(--back);color:var
 font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}p{margin:.3rem 0}.dim{color:var(--dim)}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;overflow-wrap:normal}
-th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;white-space:nowrap}
-td.long,tbody th{white-space:normal;min-width:9rem;max-width:22rem;overflow-wrap:anywhere}
+th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;
+min-width:6rem;max-width:22rem;overflow-wrap:anywhere}
 thead th{background:var(--box)}
 td svg{display:block;width:100%;min-width:5rem;height:.3rem;margin-top:.2rem}svg .bar{fill:var(--bar)}
 svg .track{fill:var(--line)}figure{margin:0;max-width:40rem}figure svg{width:100%;height:auto}
 svg text{fill:var(--text);font-size:14px}svg line{stroke:var(--line)}svg circle{fill:var(--bar)}
 svg .on{fill:var(--back);font-size:12px;font-weight:700}
-a{color:inherit}.good{color:var(--good)}.bad{color:var(--bad)}.mild{color:var(--mild)}
+tbody th{min-width:9rem}a{color:inherit}.good{color:var(--good)}.bad{color:var(--bad)}.mild{color:var(--mild)}
 details{border:1px solid var(--line);border-radius:.4rem;margin:.4rem 0;padding:.4rem .7rem}
 details details{background:var(--box)}details:target{border-color:var(--bar)}summary{cursor:pointer}
 pre{overflow:auto;max-height:34rem;margin:.4rem 0;font:.8rem/1.45 ui-monospace,monospace;white-space:pre-wrap}
-pre.diff{white-space:pre}
+pre.patch{white-space:pre}
 """
-POLICY = f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+content="default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>{name}</title>
+<style>{style}</style></head>
+<body>
+<header><h1>{name}</h1><p>{counts}</p><p class="dim">{made}</p></header>
+<main>
+{parts}</main>
+</body></html>
+"""
+SCALE = "".join(  # of the pass rates
+    f'<line x1="50" x2="470" y1="{y}" y2="{y}"/><text x="42" y="{y + 5}" text-anchor="end">{label}</text>'
+    for y, label in ((20, "100%"), (115, "50%"), (210, "0%"))
+)
 
 
 def make_page(directory: BatchDirectory, summary: Summary) -> str:
-    """Write the page. Texts of items that did not pass come first, since its size is bounded."""
+    """Write the page. Texts of items that did not pass come first, since there is room for some."""
     batch = summary.batch
-    shown = sorted((each for each in summary.results if each.outcomes), key=lambda each: each.is_passed)[:ROWS]
-    linked = {each.item.id for each in shown}
-    parts = [
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f"<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}; base-uri 'none'; form-action 'none'\">\n"
-        f'<meta name="viewport" content="width=device-width,initial-scale=1">\n<title>{_text(batch.name)}</title>\n'
-        f"<style>{STYLE}</style></head>\n<body>\n<header><h1>{_text(batch.name)}</h1>\n"
-        f'<p>{_text(summary.counts)}</p><p class="dim">{_text(batch.created)} · acp-launch {_text(batch.acp_launch)}'
-        f"</p></header>\n<main>\n",
-        _draw_columns(summary),
-        _draw_scatter(summary.columns),
-        _draw_matrix(summary, linked),
-        _list("Slowest", summary.slowest, linked),
-        _list("Retries", summary.retried, linked),
-        "<h2>Items</h2>\n",
-        *_draw_items(directory, shown),
-    ]
-    left = sum(bool(each.outcomes) for each in summary.results) - len(shown)
-    parts.append(f"<p>{count(left, 'item')} left out here: the directory has their records.</p>\n" if left else "")
-    return "".join([*parts, "</main>\n</body></html>\n"])
+    items = {each.item.id: each for each in summary.results}
+    parts = [_draw_columns(summary), _draw_scatter(summary), _draw_matrix(summary)]
+    for title, headings, rows in summary.tables[2:]:  # the items that did not pass are below
+        cells = [[_link(items[id], id), *map(_text, others)] for id, *others in rows]
+        parts.append(_draw_table(title, headings, cells) if rows else "")
+    return PAGE.format(
+        digest=base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode(),
+        style=STYLE,
+        name=_text(batch.name),
+        counts=_text(summary.counts),
+        made=_text(f"{batch.created} · acp-launch {batch.acp_launch}"),
+        parts="".join([*parts, "<h2>Items</h2>\n", *_draw_items(directory, summary.results)]),
+    )
 
 
 def _text(text: str) -> str:
     """Write foreign text: it is neither markup, nor can it change the direction of what follows."""
     return escape(harmless(text))
-
-
-def _anchor(result: Result) -> str:
-    return f"i{result.item.index}"
 
 
 def _mark(result: Result) -> tuple[str, str]:
@@ -85,196 +88,134 @@ def _mark(result: Result) -> tuple[str, str]:
     return ("–", "dim") if result.outcome == NO_RECORD else ("✗", "bad") if result.is_counted else ("○", "mild")
 
 
-def _link(result: Result, text: str, linked: set[str]) -> str:
-    """Write what leads to the texts of an item, if the page has them."""
+def _link(result: Result, text: str) -> str:
+    """Write what leads to the texts of an item, if it has some."""
     _, colour = _mark(result)
-    if result.item.id not in linked:
+    if not result.outcomes:
         return f'<span class="{colour}">{_text(text)}</span>'
     label = _text(f"{result.item.id}: {result.outcome}")
-    return f'<a class="{colour}" href="#{_anchor(result)}" aria-label="{label}" title="{label}">{_text(text)}</a>'
+    return f'<a class="{colour}" href="#i{result.item.index}" aria-label="{label}" title="{label}">{_text(text)}</a>'
 
 
-def _draw_table(headings: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> str:
+def _draw_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Draw a table of cells of HTML; the first of each row is its heading."""
     head = "".join(f'<th scope="col">{_text(each)}</th>' for each in headings)
-    body = "".join(f'<tr><th scope="row">{row[0]}</th>{"".join(row[1:])}</tr>\n' for row in rows)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
+        for first, *cells in rows
+    )
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{_text(label)}"><table>'
+        f'<h2>{title}</h2>\n<div class="wide" role="region" tabindex="0" aria-label="{title}"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n"
     )
 
 
-# Figures of profiles.
-
-
 def _draw_columns(summary: Summary) -> str:
     """Draw the figures of the profiles, with a bar below each that can be compared."""
-    currency = _find_currency(summary.columns)
-    measured = [_measure(each, summary.samples, currency) for each in summary.columns]
-    largest = [max(number or 0.0 for number in found) for found in zip(*measured, strict=True)]
-    largest[:-3] = [1.0] * len(largest[:-3])  # of the rates
-    rows = []
-    for each, numbers in zip(summary.columns, measured, strict=True):
-        first, *cells = each.cells(summary.samples)
-        figures = zip(cells, numbers, largest, strict=True)
-        drawn = [f"<td>{_text(cell)}{_draw_bar(number, most)}</td>" for cell, number, most in figures]
-        rows.append([_text(each.name), f"<td>{first}</td>", *drawn])
+    title, headings, _ = summary.tables[0]
+    largest = [max(each.whole or each.number or 0.0 for each in same) for same in zip(*summary.figures, strict=True)]
+    rows = [
+        [_text(column.name), *(_text(each.text) + _draw_bar(each.number, most) for each, most in pairs)]
+        for column, figures in zip(summary.columns, summary.figures, strict=True)
+        for pairs in [zip(figures, largest, strict=True)]
+    ]
     note = '<p class="dim">A pass rate leaves out what was cancelled or not run; the time is a median.</p>\n'
-    return f"<h2>Profiles</h2>\n{_draw_table(summary.headings, rows, 'Profiles')}{note}"
+    return _draw_table(title, headings, rows) + note
 
 
-def _measure(column: Column, samples: int, currency: str) -> list[float | None]:
-    """Return the numbers of a profile's figures: rates, cost, tokens, seconds."""
-    rates = [column.rate, *([column.pass_at(samples)] if samples > 1 else [])]
-    return [*rates, column.spent.costs.get(currency), column.spent.tokens or None, column.seconds]
-
-
-def _find_currency(columns: Sequence[Column]) -> str:
-    """Return the only currency in which costs are known; else costs cannot be compared."""
-    known = {currency for each in columns for currency in each.spent.costs}
-    return known.pop() if len(known) == 1 else ""
-
-
-def _draw_bar(value: float | None, largest: float) -> str:
-    if value is None:
+def _draw_bar(number: float | None, most: float) -> str:
+    if number is None:
         return ""
-    width = 100 * min(1.0, max(0.0, value / largest)) if largest > 0 else 0
+    width = 100 * max(0.0, number / most) if most > 0 else 0.0
     return (
         '<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="100" '
         f'height="4"/><rect class="bar" width="{width:.1f}" height="4"/></svg>'
     )
 
 
-def _draw_scatter(columns: Sequence[Column]) -> str:
+def _draw_scatter(summary: Summary) -> str:
     """Draw cost against pass rate, for the profiles of which both are known; the list below it has the figures."""
-    currency = _find_currency(columns)
-    points = [
-        (each.spent.costs[currency], each.rate, f"{each.name}: {each.spent.write_cost()}, {write_rate(each.rate)}")
-        for each in columns
-        if each.rate is not None and currency in each.spent.costs
-    ]
-    names = [each.name for each in columns if currency not in each.spent.costs]
-    left_out = f"<p>Not drawn, since the cost is {UNKNOWN}: {_text(', '.join(names))}.</p>" if names else ""
-    if not points:
-        return f"<h2>Cost and pass rate</h2>\n{left_out}\n"
-    most = max(cost for cost, *_ in points) or 1.0
-    drawn = "".join(
-        f'<line x1="50" x2="470" y1="{y}" y2="{y}"/><text x="42" y="{y + 5}" text-anchor="end">{label}</text>'
-        for y, label in ((20, "100%"), (115, "50%"), (210, "0%"))
-    )
-    for number, (cost, rate, _) in enumerate(points, 1):
+    known = [(each, each.spent.costs.get(summary.currency)) for each in summary.columns]
+    points = [(each, each.rate, cost) for each, cost in known if each.rate is not None and cost is not None]
+    most = max((cost for *_, cost in points), default=0.0) or 1.0
+    drawn = legend = ""
+    for number, (column, rate, cost) in enumerate(points, 1):
         x, y = 60 + 390 * max(0.0, cost) / most, 210 - 190 * rate
         drawn += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="10"/>'
         drawn += f'<text class="on" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{number}</text>'
-    legend = "".join(f"<li>{_text(said)}</li>" for *_, said in points)
-    return (
-        '<h2>Cost and pass rate</h2>\n<figure><svg viewBox="0 0 480 255" role="img" aria-label="Cost and pass rate">'
-        f'{drawn}<text x="60" y="245">0</text><text x="460" y="245" text-anchor="end">{most:,.4g} {_text(currency)}'
-        f"</text></svg><figcaption><ol>{legend}</ol>{left_out}</figcaption></figure>\n"
+        legend += f"<li>{_text(f'{column.name}: {column.spent.write_cost()}, {write_rate(rate)}')}</li>"
+    figure = (
+        '<svg viewBox="0 0 480 255" role="img" aria-label="Cost and pass rate">'
+        f'{SCALE}{drawn}<text x="60" y="245">0</text><text x="460" y="245" text-anchor="end">{most:,.4g} '
+        f"{_text(summary.currency)}</text></svg><figcaption><ol>{legend}</ol></figcaption>"
     )
+    names = ", ".join(each.name for each, cost in known if cost is None)
+    left_out = f"<p>Not drawn, since the cost is {UNKNOWN}: {_text(names)}.</p>" if names else ""
+    return f"<h2>Cost and pass rate</h2>\n<figure>{figure if points else ''}{left_out}</figure>\n"
 
 
-def _draw_matrix(summary: Summary, linked: set[str]) -> str:
+def _draw_matrix(summary: Summary) -> str:
     """Draw tasks × profiles; a cell has a sign for each sample."""
     cells: dict[str, dict[str, list[Result]]] = {}
     for each in summary.results:
         cells.setdefault(each.item.task, {}).setdefault(name_column(each.item), []).append(each)
     names = [each.name for each in summary.columns]
-    most = max(1, min(ROWS, 5 * ROWS * len(cells) // max(1, len(summary.results))))
-    rows = [
-        [_text(task), *(f"<td>{_draw_cell(found.get(name, []), linked)}</td>" for name in names)]
-        for task, found in islice(cells.items(), most)
-    ]
-    more = f"<p>{count(len(cells) - most, 'task')} left out.</p>\n" if len(cells) > most else ""
-    return f"<h2>Tasks</h2>\n{_draw_table(['task', *names], rows, 'Tasks and profiles')}{more}"
+    rows = [[_text(task), *(_draw_cell(found.get(name, [])) for name in names)] for task, found in cells.items()]
+    return _draw_table("Tasks", ["task", *names], rows)
 
 
-def _draw_cell(results: Sequence[Result], linked: set[str]) -> str:
+def _draw_cell(results: Sequence[Result]) -> str:
     if len(results) < 2:
-        return "".join(_link(each, f"{_mark(each)[0]} {each.outcome}", linked) for each in results)
-    signs = " ".join(_link(each, _mark(each)[0], linked) for each in results)
+        return "".join(_link(each, f"{_mark(each)[0]} {each.outcome}") for each in results)
+    signs = " ".join(_link(each, _mark(each)[0]) for each in results)
     return f"{signs} {sum(each.is_passed for each in results)} of {len(results)}"
-
-
-def _list(title: str, results: Sequence[Result], linked: set[str]) -> str:
-    rows = [
-        [
-            _link(each, each.item.id, linked),
-            f"<td>{seconds(each.seconds)}</td>",
-            f'<td class="long">{_text(write_way(each))}</td>',
-        ]
-        for each in results[:ROWS]
-    ]
-    more = f"<p>{count(len(results) - ROWS, 'item')} left out.</p>\n" if len(results) > ROWS else ""
-    return f"<h2>{title}</h2>\n{_draw_table(('item', 'time', 'attempts'), rows, title)}{more}" if rows else ""
-
-
-# The texts of items.
 
 
 def _draw_items(directory: BatchDirectory, results: Sequence[Result]) -> Iterator[str]:
     """Yield each item, folded; when their texts have used up the room of the page, without them."""
     room = MOST
-    for each in results:
+    for each in sorted((each for each in results if each.outcomes), key=lambda each: each.is_passed):
         sign, colour = _mark(each)
         reason = f": {_text(each.reason)}" if each.reason else ""
         head = f'<span class="{colour}">{sign} {_text(each.outcome)}</span> {_text(each.item.id)}{reason}'
         texts = _draw_texts(directory, each) if room > 0 else "<p>Its texts are left out, since the page is full.</p>"
         room -= len(texts.encode(errors="replace"))
-        facts = (write_way(each), seconds(each.seconds), each.spent.write_cost(), f"{each.spent.write_tokens()} tokens")
-        where = f'<p class="dim">{_text(" · ".join((*facts, f"items/{each.item.id}/{each.attempt}")))}</p>'
-        yield f'<details id="{_anchor(each)}"><summary>{head}</summary>\n{where}{texts}</details>\n'
+        spent, place = each.spent, f"items/{each.item.id}/{each.attempt}"
+        facts = (each.way, seconds(each.seconds), spent.write_cost(), f"{spent.write_tokens()} tokens", place)
+        where = f'<p class="dim">{_text(" · ".join(facts))}</p>'
+        yield f'<details id="i{each.item.index}"><summary>{head}</summary>\n{where}{texts}</details>\n'
 
 
 def _draw_texts(directory: BatchDirectory, result: Result) -> str:
     """Draw the texts of the last attempt of an item."""
-    record = directory.read_record(result.item.id, result.attempt)
     place = directory.directory_of(result.item.id, result.attempt)
-    answer = _size(place / "answer.md")
-    parts = [
-        _fold("prompt", *_cut(result.item.prompt)),
-        _fold("error", *_cut(_write_error(record))),
-        _fold("check", *_read_start(place / "check.txt")),
-        _fold("answer", *_cut(record.answer, answer)),
-        _fold("patch", *_read_start(place / record.patch.path), is_diff=True) if record.patch else "",
-    ]
-    return "".join(parts)
+    files = (("check", "check.txt"), ("answer", "answer.md"), ("patch", "patch.diff"))
+    texts = {"prompt": _cut(result.item.prompt.encode(errors="replace"))}
+    if error := directory.read_record(result.item.id, result.attempt).error:
+        data = None if error.data is None else f"data: {error.data}"
+        told = filter(None, (error.message, error.fix and f"fix: {error.fix}", data))
+        texts["error"] = _cut("\n".join(told).encode(errors="replace"))
+    texts |= {title: _read_start(place / name) for title, name in files}
+    return "".join(_fold(title, text) for title, text in texts.items() if text.strip())
 
 
-def _write_error(record: Record) -> str:
-    error = record.error
-    if error is None:
-        return ""
-    data = "" if error.data is None else f"data: {error.data}"
-    return "\n".join(filter(None, [error.message, error.fix and f"fix: {error.fix}", data]))
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
-
-
-def _cut(text: str, size: int = 0) -> tuple[str, int]:
-    """Return the beginning of a text, and how many bytes of the whole are left out."""
-    data = text.encode(errors="replace")
-    kept = data[:PART].decode(errors="ignore")
-    return kept, max(size, len(data)) - len(kept.encode())
-
-
-def _read_start(file: Path) -> tuple[str, int]:
+def _read_start(file: Path) -> str:
     if not file.is_file():
-        return "", 0
-    with file.open("rb") as opened:
-        return _cut(opened.read(PART + 1).decode(errors="replace"), _size(file))
-
-
-def _fold(title: str, text: str, left: int, *, is_diff: bool = False) -> str:
-    if not text.strip():
         return ""
-    body = "\n".join(map(_draw_change, text.split("\n"))) if is_diff else _text(text)
-    more = f"<p>{count(left, 'byte')} left out.</p>" if left > 0 else ""
-    lines = count(text.rstrip("\n").count("\n") + 1, "line")
-    shape = ' class="diff"' if is_diff else ""
-    return f"<details><summary>{title} ({lines})</summary><pre{shape}>{body}</pre>{more}</details>\n"
+    with file.open("rb") as opened:
+        return _cut(opened.read(PART), file.stat().st_size)
+
+
+def _cut(data: bytes, size: int = 0) -> str:
+    """Return the beginning of a text, and how many bytes of the whole are left out."""
+    left = max(size, len(data)) - PART
+    return data[:PART].decode(errors="replace") + (f"\n… {count(left, 'byte')} left out" if left > 0 else "")
+
+
+def _fold(title: str, text: str) -> str:
+    body = "\n".join(map(_draw_change, text.split("\n"))) if title == "patch" else _text(text)
+    lines = count(len(text.splitlines()), "line")
+    return f'<details><summary>{title} ({lines})</summary><pre class="{title}">{body}</pre></details>\n'
 
 
 def _draw_change(line: str) -> str:

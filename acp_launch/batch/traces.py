@@ -2,31 +2,33 @@
 `batch report --otlp`: a batch as a trace in OpenTelemetry's conventions for generative AI, made from its records.
 
 The ids follow from the batch, so what is sent twice is one trace. Prompts, answers and titles of tool calls stay here.
+The module needs the extra `otlp`.
 """
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from importlib import import_module
 from itertools import islice
+from logging import getLogger
+from logging.handlers import BufferingHandler
 from pathlib import Path
-from threading import Timer
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import msgspec
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from acp_launch import __version__
 from acp_launch.batch.model import Batch, Record
 from acp_launch.batch.store import BatchDirectory
-from acp_launch.console.stderr import tell
+from acp_launch.cli.stores import saying_waiting
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.private import make_digest
-from acp_launch.waits import FIRST_WORD, seconds, stretch
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
+from acp_launch.settings import address
+from acp_launch.waits import stretch
 
 AT_ONCE = 500  # spans in a request
 PATIENCE = 10.0  # seconds for a request and its repetitions
@@ -36,9 +38,10 @@ USAGE = {
     "cachedReadTokens": "gen_ai.usage.cache_read.input_tokens",
     "cachedWriteTokens": "gen_ai.usage.cache_creation.input_tokens",
 }
+OURS = ("item", "attempt", "task", "profile", "sample", "outcome")  # members of a record without a convention
 
 
-class ToolCall(msgspec.Struct):
+class ToolUpdate(msgspec.Struct):
     id: str = msgspec.field(name="toolCallId")
     kind: str | None = None
     status: str | None = None
@@ -46,7 +49,16 @@ class ToolCall(msgspec.Struct):
 
 class ToolEvent(msgspec.Struct, tag_field="type", tag="update"):
     time: str
-    update: ToolCall
+    update: ToolUpdate
+
+
+class ToolCall(NamedTuple):
+    """A tool call; one that did not end lasts as long as the attempt."""
+
+    kind: str
+    began: str
+    ended: str
+    status: str = "unfinished"
 
 
 class TracesError(LaunchError):
@@ -60,73 +72,51 @@ def send_traces(directory: BatchDirectory, url: str) -> int:
 
     Raises:
         UsageError: it is not an address of HTTP.
-        TracesError: the SDK is not installed, or the collector does not take it all.
+        TracesError: the collector does not take it all.
     """
-    endpoint = _find_endpoint(url)
-    try:
-        exporter_module = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    except ImportError:
-        fix = "pip install 'acp-launch[otlp]'"
-        raise TracesError("traces need the OpenTelemetry SDK, which is not installed", fix=fix) from None
-    limit = stretch(PATIENCE)
-    exporter = exporter_module.OTLPSpanExporter(endpoint=endpoint, timeout=limit)
+    endpoint, limit = _find_endpoint(url), stretch(PATIENCE)
+    exporter: Any = OTLPSpanExporter(endpoint=endpoint, timeout=limit)
     spans, sent = _make_spans(directory), 0
-    said = f"waiting for the collector at {endpoint}; a request may take {seconds(limit)}"
-    (timer := Timer(FIRST_WORD, tell, [said])).start()
     try:
         while some := list(islice(spans, AT_ONCE)):
-            _send(exporter, some, endpoint)
+            with saying_waiting(f"collector at {endpoint}", limit):
+                _send(exporter, some, endpoint)
             sent += len(some)
     finally:
-        timer.cancel()
         exporter.shutdown()
     return sent
 
 
-def _send(exporter: Any, spans: "list[ReadableSpan]", endpoint: str) -> None:
-    with _listening() as heard:
+def _send(exporter: Any, spans: Sequence[ReadableSpan], endpoint: str) -> None:
+    with _listening() as listener:
         try:
-            is_taken = exporter.export(spans).name == "SUCCESS"
+            is_taken, said = exporter.export(spans).name == "SUCCESS", ""
         except OSError as failure:  # older versions of the exporter raise those of their HTTP client
-            is_taken = False
-            heard.append(str(failure))
+            is_taken, said = False, str(failure)
     if not is_taken:
-        raise TracesError(
-            f"the collector at {endpoint} did not take the traces", detail=heard[-2:]
-        )  # with the last try
+        detail = [*(record.getMessage() for record in listener.buffer), said]
+        message = f"the collector at {endpoint} did not take the traces"
+        raise TracesError(message, detail=list(filter(None, detail))[-2:])  # with the last try
 
 
 def _find_endpoint(url: str) -> str:
     """Return the address for traces below the one of a collector, as OTEL_EXPORTER_OTLP_ENDPOINT is read."""
     try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        fix = "write the address of a collector: http://localhost:4318"
-        raise UsageError("--otlp: expected an address of HTTP", fix=fix)
-    if "@" in parts.netloc or parts.query or parts.fragment:  # they would be in messages
-        fix = "put credentials into OTEL_EXPORTER_OTLP_HEADERS"
-        raise UsageError("--otlp: the address has more than a host and a path", fix=fix)
-    path = parts.path.rstrip("/")
-    return parts._replace(path=path if path.endswith("/v1/traces") else f"{path}/v1/traces").geturl()
+        address.read(url)
+    except ValueError:  # its words might be credentials
+        fix = "write the address of a collector: http://localhost:4318; credentials: OTEL_EXPORTER_OTLP_HEADERS"
+        raise UsageError("--otlp: expected an address of HTTP with a host and a path only", fix=fix) from None
+    return f"{url.rstrip('/').removesuffix('/v1/traces')}/v1/traces"
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
+def _listening() -> Iterator[BufferingHandler]:
     """Collect what the SDK logs, which it would write to stderr."""
-    heard: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
-
-    listener, logger = Listener(), logging.getLogger("opentelemetry")
+    listener, logger = BufferingHandler(AT_ONCE), getLogger("opentelemetry")
     was_propagated, logger.propagate = logger.propagate, False
     logger.addHandler(listener)
     try:
-        yield heard
+        yield listener
     finally:
         logger.removeHandler(listener)
         logger.propagate = was_propagated
@@ -139,58 +129,54 @@ class Maker:
     """Makes the spans of one batch."""
 
     def __init__(self, batch: Batch) -> None:
-        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-
         self._seed = (batch.name, batch.created)
         ours = Resource({"service.name": "acp-launch", "service.version": __version__})
         self._resource = ours.merge(OTELResourceDetector().detect())  # the user's variables win
 
     def make(
         self,
-        operation: str,
-        target: str,
+        name: tuple[str, str],
         place: tuple[str, ...],
         times: tuple[str, str],
         attributes: Mapping[str, Any],
         error: str = "",
-    ) -> "ReadableSpan":
-        """Make the span at a place: below the batch an item's attempt, below it a tool call."""
-        from opentelemetry.sdk.trace import ReadableSpan
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-        from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+    ) -> ReadableSpan:
+        """Make the span at a place: below the batch an item's attempt, below it a tool call.
 
-        def locate(place: tuple[str, ...]) -> SpanContext:
-            trace, span = make_digest(*self._seed), make_digest(*self._seed, *place)[:16]
-            return SpanContext(int(trace, 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
-
+        `name` is an operation and its target.
+        """
         known = {name: value for name, value in attributes.items() if value not in (None, "")}
         began, ended = map(_read_time, times)
         return ReadableSpan(
-            f"{operation} {target}",
-            locate(place),
-            parent=locate(place[:-1]) if place else None,
+            " ".join(name),
+            self._locate(place),
+            parent=self._locate(place[:-1]) if place else None,
             resource=self._resource,
-            attributes={"gen_ai.operation.name": operation, **known, **({"error.type": error} if error else {})},
+            attributes={"gen_ai.operation.name": name[0], **known, **({"error.type": error} if error else {})},
             status=Status(StatusCode.ERROR, error) if error else Status(),
             start_time=began,
             end_time=max(began, ended),
             instrumentation_scope=InstrumentationScope("acp-launch", __version__),
         )
 
+    def _locate(self, place: tuple[str, ...]) -> SpanContext:
+        trace, span = make_digest(*self._seed), make_digest(*self._seed, *place)[:16]
+        return SpanContext(int(trace, 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
 
-def _make_spans(directory: BatchDirectory) -> Iterator["ReadableSpan"]:
+
+def _make_spans(directory: BatchDirectory) -> Iterator[ReadableSpan]:
     """Make the spans of all attempts, and that of the batch, whose times are known then."""
     batch, maker = directory.batch, Maker(directory.batch)
-    began, ended = [batch.created], [batch.created]
+    began = ended = batch.created
     for record in directory.records():
-        began, ended = [min(*began, record.started)], [max(*ended, record.ended)]
+        began, ended = min(began, record.started), max(ended, record.ended)
         yield _make_attempt(maker, record)
         yield from _make_tools(maker, record, directory.directory_of(record.item, record.attempt) / "events.ndjson")
     attributes = {"gen_ai.workflow.name": batch.name, "acp_launch.items": len(batch.items)}
-    yield maker.make("invoke_workflow", batch.name, (), (began[0], ended[0]), attributes)
+    yield maker.make(("invoke_workflow", batch.name), (), (began, ended), attributes)
 
 
-def _make_attempt(maker: Maker, record: Record) -> "ReadableSpan":
+def _make_attempt(maker: Maker, record: Record) -> ReadableSpan:
     agent = record.agent.name or record.profile
     cost = record.cost
     attributes = {
@@ -203,40 +189,26 @@ def _make_attempt(maker: Maker, record: Record) -> "ReadableSpan":
         "gen_ai.usage.cost": cost.amount if cost and cost.currency == "USD" else None,  # not a convention; Langfuse's
         "acp_launch.cost.amount": cost.amount if cost else None,
         "acp_launch.cost.currency": cost.currency if cost else None,
-        "acp_launch.item": record.item,
-        "acp_launch.attempt": record.attempt,
-        "acp_launch.task": record.task,
-        "acp_launch.profile": record.profile,
-        "acp_launch.sample": record.sample,
-        "acp_launch.outcome": record.outcome,
+        **{f"acp_launch.{name}": getattr(record, name) for name in OURS},
         **{f"acp_launch.matrix.{name}": value for name, value in record.matrix.items()},
     }
     error = "" if record.outcome == "passed" else record.outcome
     place, times = (f"{record.item}/{record.attempt}",), (record.started, record.ended)
-    return maker.make("invoke_agent", agent, place, times, attributes, error)
+    return maker.make(("invoke_agent", agent), place, times, attributes, error)
 
 
-def _make_tools(maker: Maker, record: Record, events: Path) -> Iterator["ReadableSpan"]:
-    """Make a span for each tool call; one that did not end lasts as long as the attempt."""
-    begun: dict[str, tuple[str, str]] = {}  # kind and time by id
-    ended: set[str] = set()
+def _make_tools(maker: Maker, record: Record, events: Path) -> Iterator[ReadableSpan]:
+    calls: dict[str, ToolCall] = {}
     for event in _read_events(events):
-        call = event.update
-        if call.id in ended:
-            continue
-        kind, began = begun.setdefault(call.id, (call.kind or "other", event.time))
-        if call.status in ("completed", "failed"):
-            ended.add(call.id)
-            del begun[call.id]
-            yield _make_tool(maker, record, call.id, kind, (began, event.time), call.status)
-    for id, (kind, began) in begun.items():
-        yield _make_tool(maker, record, id, kind, (began, record.ended), "unfinished")
-
-
-def _make_tool(maker: Maker, record: Record, id: str, kind: str, times: tuple[str, str], status: str) -> "ReadableSpan":
-    place = (f"{record.item}/{record.attempt}", id)
-    attributes = {"gen_ai.tool.name": kind, "gen_ai.tool.call.id": id, "gen_ai.tool.type": "function"}
-    return maker.make("execute_tool", kind, place, times, attributes, "" if status == "completed" else status)
+        update = event.update
+        call = calls.setdefault(update.id, ToolCall(update.kind or "other", event.time, record.ended))
+        if call.status == "unfinished" and update.status in ("completed", "failed"):
+            calls[update.id] = call._replace(ended=event.time, status=update.status)
+    for id, call in calls.items():
+        place, times = (f"{record.item}/{record.attempt}", id), (call.began, call.ended)
+        attributes = {"gen_ai.tool.name": call.kind, "gen_ai.tool.call.id": id, "gen_ai.tool.type": "function"}
+        error = "" if call.status == "completed" else call.status
+        yield maker.make(("execute_tool", call.kind), place, times, attributes, error)
 
 
 def _read_events(events: Path) -> Iterator[ToolEvent]:

@@ -273,6 +273,22 @@ def test_retries_without_isolation_need_a_word() -> None:
     assert list(items(HEAD + TASK + "retry: {}\nisolation: {kind: clone}\n")) == ["a.demo"]
 
 
+OTHER = "accounts: {a: {profiles: [claude]}}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(f"{each}, {OTHER}" for each in ("jobs: 0", "timeout: 3", "failures: x", "nope: 1", "cost: {USD: x}")),
+        "accounts: {a: {profiles: [claude]}, b: {jobs: 2}}",
+    ],
+)
+def test_a_wrong_limit_hides_no_other(wrong: str) -> None:
+    found = problems(HEAD + TASK + "limits: {" + wrong + "}\n")
+    assert len(found) == 2
+    assert any("claude" in each for each in found)
+
+
 def test_all_problems_come_at_once_in_the_order_of_lines() -> None:
     text = "version: 2\nprofiles: [demo, demo]\nsamples: 0\ntasks: [{id: .a}, {id: b}]\napprove: some\nmore: 1\n"
     found = read(text)

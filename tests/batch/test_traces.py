@@ -2,18 +2,19 @@
 
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from acp_launch.batch import traces
 from acp_launch.batch.model import Cost
 from acp_launch.batch.report import make_report
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.traces import TracesError, send_traces
-from acp_launch.errors import UsageError
+from acp_launch.cli import stores
+from acp_launch.errors import MachineError, UsageError
 from acp_launch.waits import format_time, stretch
 from tests.batch.collector import Collector, collecting
 from tests.batch.reported import (
@@ -216,39 +217,37 @@ def test_a_dead_collector_is_one_message(
 
 
 def test_a_collector_that_is_slow_is_named(
-    directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(traces, "FIRST_WORD", 0.0)
     told = threading.Event()
-    made = traces._make_spans
+    exported = OTLPSpanExporter.export
 
-    def make(batch: BatchDirectory) -> Iterator[Any]:
+    def export(exporter: Any, spans: Any) -> Any:
         assert told.wait(PATIENCE)
-        yield from made(batch)
+        return exported(exporter, spans)
 
-    def tell(text: str) -> None:
-        print(text)
+    def say_waiting(what: str, waited: float, limit: float) -> None:
+        stores_say_waiting(what, waited, limit)
         told.set()
 
-    monkeypatch.setattr(traces, "_make_spans", make)
-    monkeypatch.setattr(traces, "tell", tell)
+    stores_say_waiting = stores.say_waiting
+    monkeypatch.setattr(stores, "FIRST_WORD", 0.0)
+    monkeypatch.setattr(stores, "say_waiting", say_waiting)
+    monkeypatch.setattr(OTLPSpanExporter, "export", export)
     with collecting() as collector:
         send_traces(directory, collector.url)
-    said = (
-        f"waiting for the collector at {collector.url}/v1/traces; a request may take {stretch(traces.PATIENCE):g} s\n"
-    )
-    assert capsys.readouterr().out == said
+    what = f"still waiting for the collector at {collector.url}/v1/traces (0 s; timeout {stretch(traces.PATIENCE):g} s)"
+    assert capfd.readouterr().err == f"acp-launch: {what}\n"
 
 
 def test_without_the_sdk_the_fix_is_how_to_install_it(
     directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [each for each in sys.modules if each.startswith("opentelemetry.exporter")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
-    with pytest.raises(TracesError) as refused:
-        send_traces(directory, "http://127.0.0.1:4318")
-    assert (refused.value.fix, refused.value.exit_code) == ("pip install 'acp-launch[otlp]'", 3)
+    monkeypatch.setitem(sys.modules, "acp_launch.batch.traces", None)
+    with pytest.raises(MachineError) as refused:
+        make_report(directory.path, html=None, markdown=False, junit=None, otlp="http://127.0.0.1:4318")
+    (problem,) = refused.value.problems
+    assert (problem.fix, refused.value.exit_code) == ("pip install 'acp-launch[otlp]'", 3)
 
 
 def test_the_report_says_how_many_spans_were_sent(
