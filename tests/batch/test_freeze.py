@@ -123,6 +123,13 @@ def test_a_failed_freeze_leaves_no_directory(write: Write, tmp_path: Path, monke
     assert not (tmp_path / "out").exists()
 
 
+def test_an_item_that_does_not_exist_is_told_before_a_directory_is_made(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match='no item "nothing"') as refused:
+        freeze(write(), tmp_path / "out", trust=False, only=("nothing",))
+    assert refused.value.fix == "acp-launch batch run FILE --dry-run"
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_name_that_is_not_text_is_a_fault_of_the_directory(tmp_path: Path) -> None:
     directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     try:

@@ -51,7 +51,7 @@ class FakeEngine:
         self.running = self.most = 0
         self.accounts: dict[str, str | None] = {}
         self.cancelled = asyncio.Event()
-        self.is_deaf = self.was_ended = False
+        self.is_deaf = False
         self.deed: Callable[[str], None] = lambda item: None
 
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
@@ -87,7 +87,6 @@ class FakeEngine:
             self.cancelled.set()
 
     def end_now(self) -> None:
-        self.was_ended = True
         self.cancelled.set()
 
 
@@ -276,7 +275,7 @@ def test_at_the_known_cost_nothing_more_starts(tmp_path: Path, capsys: pytest.Ca
     assert [item for _, item, _ in run.starts()] == ["b"]
     assert run.code == 9
     assert run.advice[-1] == (
-        "stopped at the cost limit of $5.00 (known cost: $5.00); "
+        "stopped at the cost limit of 5 USD (known cost: 5 USD); "
         f"go on: acp-launch batch run --resume {tmp_path} --cost USD=AMOUNT"
     )
 
@@ -292,7 +291,7 @@ def call_at(run: Run, when: float, act: Callable[[], None]) -> None:
 
 
 def test_a_signal_starts_nothing_more_and_cancels_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Run(tmp_path, ["a", "b", "c"], during=lambda run: call_at(run, 5, lambda: run.submitter.cancel(143)))
+    run = Run(tmp_path, ["a", "b", "c"], during=lambda run: call_at(run, 5, lambda: run.submitter.interrupt(15)))
     assert run.code == 143
     assert run.starts() == [(0, "a", 1), (0, "b", 1)]
     assert [run.directory.read_record(id, 1).outcome for id in "ab"] == ["cancelled", "cancelled"]
@@ -302,10 +301,9 @@ def test_a_signal_starts_nothing_more_and_cancels_what_runs(tmp_path: Path, caps
 def test_items_that_do_not_end_after_a_signal_are_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def arrange(run: Run) -> None:
         run.engine.is_deaf = True
-        call_at(run, 5, lambda: run.submitter.cancel(130))
+        call_at(run, 5, lambda: run.submitter.interrupt(2))
 
     run = Run(tmp_path, ["a"], {"a": [(1e6, "passed", {})]}, during=arrange)
-    assert run.engine.was_ended
     assert run.code == 130
     assert "they are ended now" in capsys.readouterr().err
 
