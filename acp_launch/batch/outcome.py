@@ -14,7 +14,7 @@ from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session.options import match
-from acp_launch.session.state import SessionState
+from acp_launch.session.state import SessionState, tokens
 
 ENDS: Mapping[int, Outcome] = {
     10: "denied",
@@ -60,9 +60,9 @@ class RunFacts:
 
     @property
     def cost(self) -> Cost | None:
-        """What the session has cost until now, as far as the agent says."""
+        """What the session has cost until now, as far as the agent says; a negative amount would raise limits."""
         told = self._state.usage.cost
-        return Cost(amount=told.amount, currency=told.currency) if told else None
+        return Cost(amount=told.amount, currency=told.currency) if told and told.amount >= 0 and told.currency else None
 
     @property
     def mode(self) -> str | None:
@@ -116,9 +116,8 @@ class RunFacts:
         self.stop_reason = acp.text(event.get("stopReason"))
         self.answer = acp.text(event.get("text"))
         self.denied = acp.text(event.get("denied")) or None
-        told = acp.mapping(event.get("usage"))
-        counts = {name: count for name, count in told.items() if isinstance(count, int) and not isinstance(count, bool)}
-        self.usage = counts or None
+        told = {name: tokens(count) for name, count in acp.mapping(event.get("usage")).items()}
+        self.usage = {name: count for name, count in told.items() if count is not None} or None
 
     def _take_error(self, event: dict[str, Any]) -> None:
         code, data = event.get("code"), event.get("data")
