@@ -398,6 +398,13 @@ def test_wrong_options_are_refused_with_a_fix(options: RunOptions, message: str)
     assert refused.value.fix
 
 
+def test_a_directory_in_place_of_the_file_is_told_from_it(tmp_path: Path) -> None:
+    (tmp_path / "batch.json").touch()
+    with pytest.raises(UsageError, match="is the directory of a batch, not its file") as refused:
+        check_options(RunOptions(file=tmp_path))
+    assert refused.value.fix == f"acp-launch batch run --resume {tmp_path}"
+
+
 def test_options_override_the_limits_of_the_file() -> None:
     given = check_options(RunOptions(resume=Path("a"), jobs=3, failures=9, cost=("USD=60", "EUR=1.5")))
     limits = submit._override(Limits(jobs=1, failures=2, cost={"USD": 50, "CHF": 4}), given)
