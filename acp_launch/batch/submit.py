@@ -319,7 +319,8 @@ class Submitter:
         last = standing.last
         if last and last.outcome == "rate_limited" and (last.resets or 0) > self._wall():
             now = self._loop.time()
-            self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            pause = self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            self._show.pause(self._schedule.lane_of(item), pause, "rate limit")
         self._schedule.add(item)
 
     def _judge(self, item: Item) -> tuple[Standing, list[Verdict]]:

@@ -225,7 +225,9 @@ def test_without_retry_a_rate_limit_still_pauses_its_account(tmp_path: Path) -> 
     assert run.starts() == [(0, "1.x", 1), (100, "2.x", 1)]
 
 
-def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: Path) -> None:
+def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Run(
         tmp_path,
         ["1.x", "2.x"],
@@ -233,6 +235,8 @@ def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: P
         prepare=lambda directory: record(directory, "1.x", 1, "rate_limited", resets=NOW + 90),
     )
     assert run.starts() == [(90, "1.x", 2), (90, "2.x", 1)]
+    (paused,) = [event for event in events(capsys.readouterr().out) if event["type"] == "paused"]
+    assert paused["seconds"] == 90
 
 
 def test_after_so_many_failures_nothing_more_starts_and_what_runs_ends(
