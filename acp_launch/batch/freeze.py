@@ -159,7 +159,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
     for loaded in found.profiles.values():
         resolved = resolve_trusted(loaded, settings, cwd=found.project, typed=found.project, trust=trust)
         try:
-            ready(resolved, settings)
+            ready(resolved, settings, asks_passphrase=False)  # an item has no terminal to ask for it again
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:

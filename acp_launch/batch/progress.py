@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TAIL = 16384  # bytes of `events.ndjson` in which the last tool call is looked for
 LANES = 3  # lines about accounts
+CANCELLED = (129, 130, 143)  # exit codes of `batch item`
 FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
 
 
@@ -100,6 +101,8 @@ class Lines:
         again = f"; again in {seconds(ended.again_in)}" if ended.again_in is not None else ""
         if verdict is None:
             what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
+            if ended.exit_code in CANCELLED:
+                what, why = "cancelled before its run began", ""
         else:
             what, why = f"{verdict.outcome} in {seconds(verdict.seconds)}", ""
             if verdict.outcome not in ("passed", "cancelled"):
@@ -210,7 +213,12 @@ class Table(Lines):
         room = max(0, height - FIXED - len(lanes))
         running = list(tally.running.values())
         shown = running if len(running) <= room else running[: max(0, room - 1)]
-        texts = [f"  {each.item.id}  {seconds(round(now - each.begun))}  {self._find_call(each)}" for each in shown]
+        most = max(8, width * 5 // 8)  # cells of an id: the seconds and the last tool call shall be seen too
+        parts = [
+            (stdout.fit(each.item.id, most, tail=True), seconds(round(now - each.begun)), self._find_call(each))
+            for each in shown
+        ]
+        texts = ["  " + "  ".join(each) for each in parts]
         if len(running) > len(shown):
             texts.append(f"  … {count(len(running) - len(shown), 'more item')}")
         for text in (*texts, *lanes, tally.describe()):

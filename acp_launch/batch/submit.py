@@ -27,7 +27,7 @@ from acp_launch.batch.figures import write_amount
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
-from acp_launch.batch.store import BatchDirectory, open_batch
+from acp_launch.batch.store import BATCH, BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, harmless_line, tell
@@ -117,6 +117,9 @@ def _check_source(options: RunOptions) -> None:
     if (options.file is None) == (options.resume is None):
         what = "give a batch's file or --resume DIR" + (", not both" if options.file else "")
         raise UsageError(what, fix=f"{ours('batch', 'run', 'FILE')}, or {ours('batch', 'run', '--resume', 'DIR')}")
+    if options.file and (options.file / BATCH).is_file():
+        fix = ours("batch", "run", "--resume", str(options.file))
+        raise UsageError(f"{options.file} is the directory of a batch, not its file", fix=fix)
     if options.again and options.file:
         raise UsageError("--again needs --resume DIR: a new batch has no ended items", fix="leave --again out")
     if options.out and options.resume:
@@ -302,7 +305,8 @@ class Submitter:
         last = standing.last
         if last and last.outcome == "rate_limited" and (last.resets or 0) > self._wall():
             now = self._loop.time()
-            self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            pause = self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            self._show.pause(self._schedule.lane_of(item), pause, "rate limit")
         self._schedule.add(item)
 
     def _judge(self, item: Item) -> tuple[Standing, list[Verdict]]:

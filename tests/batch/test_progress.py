@@ -68,6 +68,7 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
     made = CheckResult(command=("make", "test"), exit_code=2, seconds=1)
     lines.end_attempt(finish(tally, "c", "failed", check=made))
     lines.end_attempt(Ended(Attempt(tally.directory.find_item("d"), 1, 0, None), None, 3, 1.0, "the disk\nis full"))
+    lines.end_attempt(Ended(Attempt(tally.directory.find_item("d"), 1, 0, None), None, 130, None))
     lines.pause(tally.schedule.lane_of(tally.directory.find_item("a")), 600, "rate limit")
     tally.outcomes.update({"passed": 2, "failed": 1})
     lines.end(9, ["last"])
@@ -77,6 +78,7 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
         "b: agent_died in 1 s: the agent; again in 30 s",
         "c: failed in 1 s: make test ended with 2",
         "d: no record, `batch item` exited with 3: the disk is full; again in 1 s",
+        "d: cancelled before its run began",
         "profile demo pauses for 10 min: rate limit",
         "2 passed, 1 failed, 1 due",
         str(tmp_path),
@@ -142,6 +144,15 @@ def test_the_table_has_what_runs_and_a_bar(tmp_path: Path) -> None:
     screen.table.close()
     assert screen.shown() == []
     assert not screen.screen.cursor.hidden
+
+
+def test_a_long_id_leaves_room_for_the_seconds_and_the_last_call(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path, long := "task-" * 30 + "1.demo")
+    start(tally, 100)
+    write_events(tally, long, call("read the notes"))
+    screen = Screen(tally)
+    screen.table.look(112)
+    assert screen.shown()[0].endswith("task-task-1.demo  12 s  read the notes")
 
 
 def test_what_did_not_pass_is_printed_above_the_table(tmp_path: Path) -> None:

@@ -224,7 +224,9 @@ def test_without_retry_a_rate_limit_still_pauses_its_account(tmp_path: Path) -> 
     assert run.starts() == [(0, "1.x", 1), (100, "2.x", 1)]
 
 
-def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: Path) -> None:
+def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Run(
         tmp_path,
         ["1.x", "2.x"],
@@ -232,6 +234,8 @@ def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: P
         prepare=lambda directory: record(directory, "1.x", 1, "rate_limited", resets=NOW + 90),
     )
     assert run.starts() == [(90, "1.x", 2), (90, "2.x", 1)]
+    (paused,) = [event for event in events(capsys.readouterr().out) if event["type"] == "paused"]
+    assert paused["seconds"] == 90
 
 
 def test_after_so_many_failures_nothing_more_starts_and_what_runs_ends(
@@ -394,6 +398,13 @@ def test_wrong_options_are_refused_with_a_fix(options: RunOptions, message: str)
         check_options(options)
     assert refused.value.message == message
     assert refused.value.fix
+
+
+def test_a_directory_in_place_of_the_file_is_told_from_it(tmp_path: Path) -> None:
+    (tmp_path / "batch.json").touch()
+    with pytest.raises(UsageError, match="is the directory of a batch, not its file") as refused:
+        check_options(RunOptions(file=tmp_path))
+    assert refused.value.fix == f"acp-launch batch run --resume {tmp_path}"
 
 
 def test_options_override_the_limits_of_the_file() -> None:
