@@ -36,7 +36,9 @@ def next_word(word: float) -> float:
 
 
 def seconds(amount: float) -> str:
-    """Format a duration: `0.3 s`, `3 s`, `2 min`."""
+    """Format a duration: `0.3 s`, `3 s`, `2 min`, `2.5 h`."""
+    if amount >= 7200:
+        return f"{amount / 3600:.3g} h"
     if amount >= 120:
         return f"{amount / 60:.3g} min"
     return f"{amount:.3g} s"

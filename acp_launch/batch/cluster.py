@@ -13,19 +13,17 @@ import os
 import re
 import signal
 import socket
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from acp_launch import __version__
-from acp_launch.batch.engine import COMMAND as COMMAND
-from acp_launch.batch.engine import EngineGone
+from acp_launch.batch.engine import EngineGone, send_signal, start_item, wait_for_end
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
-from acp_launch.private import create, make_private
+from acp_launch.private import create
 from acp_launch.problem import about, ours
 from acp_launch.settings.address import LOOPBACK
 from acp_launch.waits import stretch
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from distributed import Future, Security
 
 ANSWER = stretch(10.0)  # seconds for a scheduler, and for its workers, to answer
-ENDING = stretch(20.0)  # seconds for attempts to end after they were cancelled
-AT_ONCE = stretch(5.0)  # seconds for them to end at once
 LOOK = 0.4  # seconds between two looks of a worker whether an attempt is cancelled
 ROOM = 5.0  # seconds that an attempt may keep a worker's slot while its account has no room
 BUSY = "busy"  # what an attempt answers then
@@ -86,7 +82,6 @@ class DaskEngine:
             UsageError: Dask has no keys for TLS.
             MachineError: the scheduler does not answer, or a worker cannot carry out attempts.
         """
-        self._given_up = asyncio.get_running_loop().create_future()
         try:
             await self._open()
         except BaseException:
@@ -99,13 +94,6 @@ class DaskEngine:
             self.end_now()
         await asyncio.gather(*self._telling)
         await self._stack.aclose()
-        await asyncio.to_thread(self._wait_for_items)
-
-    def _wait_for_items(self) -> None:
-        deadline = monotonic() + AT_ONCE
-        for item in self._unanswered:
-            with suppress(TimeoutError), self._batch.lock(item, deadline - monotonic()):
-                pass
 
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
         """See `Engine.submit`. An attempt whose worker dies begins again on another one."""
@@ -113,30 +101,29 @@ class DaskEngine:
         given = (str(self._batch.path), item, attempt, self._token, account if jobs else None, jobs or 0)
         self._unanswered.add(item)
         for number in count():
+            if self._client.status != "running":  # it may try to connect again
+                raise self._explain_loss()
             key = ("acp-launch-item", self._token, item, attempt, number)
             answer = await self._result_of(self._client.submit(carry_out, *given, key=key, pure=False))
             if answer != BUSY:
                 break
         if isinstance(answer, str):
             raise EngineGone(answer)
-        if not self._given_up.done():
-            self._unanswered.discard(item)
+        self._unanswered.discard(item)
         return answer
 
+    def _explain_loss(self) -> EngineGone:
+        resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
+        return EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}")
+
     async def _result_of(self, future: "Future[int | str]") -> int | str:
-        from distributed import CancelledError
+        from distributed import CancelledError  # not that of asyncio
         from distributed.scheduler import KilledWorker
 
-        result: asyncio.Task[int | str] = asyncio.ensure_future(cast(Any, future.result()))
-        await asyncio.wait((result, self._given_up), return_when=asyncio.FIRST_COMPLETED)
-        if not result.done():
-            result.cancel()
-            return 128 + signal.SIGINT
         try:
-            return result.result()
+            return cast(int | str, await cast(Any, future.result()))
         except CancelledError:
-            resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
-            raise EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}") from None
+            raise self._explain_loss() from None
         except KilledWorker:  # each that began it
             return 128 + signal.SIGKILL
         except Exception as error:  # a worker that joined later has no acp-launch
@@ -145,22 +132,17 @@ class DaskEngine:
 
     def cancel(self) -> None:
         """See `Engine.cancel`."""
-        self._tell(CANCEL, ENDING)
+        self._tell(CANCEL)
 
     def end_now(self) -> None:
-        """See `Engine.end_now`. Attempts on a scheduler of the user end as by a second Ctrl-C."""
-        self._tell(CANCEL, AT_ONCE)
-        self._tell(NOW, AT_ONCE)
+        """See `Engine.end_now`. Each attempt ends as by a second Ctrl-C."""
+        self._tell(CANCEL)
+        self._tell(NOW)
 
-    def _tell(self, event: str, patience: float) -> None:
+    def _tell(self, event: str) -> None:
         task = asyncio.create_task(self._set(f"{self._token}-{event}"))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
-        asyncio.get_running_loop().call_later(patience, self._give_up)
-
-    def _give_up(self) -> None:
-        if not self._given_up.done():
-            self._given_up.set_result(None)
 
     async def _set(self, event: str) -> None:
         from distributed import Event
@@ -233,7 +215,7 @@ class DaskEngine:
 async def _close(part: Any) -> None:
     """Close a client or a cluster within a limit, also if its other side is gone."""
     with suppress(OSError, TimeoutError):
-        await asyncio.wait_for(part.close(), ANSWER)
+        await asyncio.wait_for(part.close(), LOOK if str(part.status) == "connecting" else ANSWER)
 
 
 def _describe(answer: object) -> str:
@@ -282,56 +264,25 @@ async def carry_out(directory: str, item: str, attempt: int, token: str, account
         if room and not await room.acquire(ROOM):
             return BUSY
         try:
-            code = await _run_item(directory, item, attempt, token)
+            return await _run_item(directory, item, attempt, token)
         finally:
             if room:
                 await room.release()
     except Exception as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         return f"{name} on {socket.gethostname()} could not carry out {item}: {why}"
-    return code if code >= 0 else 128 - code
 
 
 async def _run_item(directory: str, item: str, attempt: int, token: str) -> int:
-    """Run `batch item` with a lifeline, which ends with this worker; what it prints goes beside its attempts."""
-    log = Path(directory, "items", item, f"{attempt}.log")  # of another submitter too
-    make_private(log.parent)
-    words = [*COMMAND, "batch", "item", directory, item, "--attempt", str(attempt), *_read_order(directory, token)[1:]]
-    with ExitStack() as stack:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        stack.callback(_close_log, output, log)
-        lifeline, other_end = os.pipe()
-        stack.callback(os.close, lifeline)
-        stack.callback(os.close, other_end)
-        child = await asyncio.create_subprocess_exec(
-            *words,
-            "--lifeline",
-            str(lifeline),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(lifeline,),
-            start_new_session=True,
-        )
-        return await _wait(child, token)
-
-
-def _close_log(output: int, log: Path) -> None:
-    if os.fstat(output).st_size == 0:
-        log.unlink(missing_ok=True)
-    os.close(output)
-
-
-async def _wait(child: asyncio.subprocess.Process, token: str) -> int:
-    """Wait for the child's end; tell it by SIGINT that it is cancelled, and again that it has to end at once."""
+    """Run `batch item`; tell it by SIGINT that it is cancelled, and again that it has to end at once."""
     from distributed import Event
 
-    ended = asyncio.ensure_future(child.wait())
-    with suppress(OSError):  # the scheduler is gone
-        for name in (CANCEL, NOW):
-            await asyncio.wait((ended,), timeout=LOOK)
-            while not (ended.done() or await Event(f"{token}-{name}").is_set()):
+    async with start_item(Path(directory), item, attempt, _read_order(directory, token)[1:]) as child:
+        ended = asyncio.ensure_future(wait_for_end(child))
+        with suppress(OSError):  # the scheduler is gone
+            for name in (CANCEL, NOW):
                 await asyncio.wait((ended,), timeout=LOOK)
-            if not ended.done():
-                child.send_signal(signal.SIGINT)
-    return await ended
+                while not (ended.done() or await Event(f"{token}-{name}").is_set()):
+                    await asyncio.wait((ended,), timeout=LOOK)
+                send_signal(child, signal.SIGINT)
+        return await ended

@@ -1,7 +1,15 @@
 """What carries out the attempts of a batch, each by `batch item` in a process of its own: here, or on a cluster."""
 
+import asyncio
+import os
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Protocol
+
+from acp_launch.private import make_private
 
 COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
 
@@ -11,7 +19,7 @@ class EngineGone(Exception):  # noqa: N818 - it reads as what happened
 
 
 class Engine(Protocol):
-    """Carries out attempts. A submitter opens it with `async with`; at its end nothing that it started is left."""
+    """Carries out attempts. A submitter opens it with `async with`; its end ends at once what still runs."""
 
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
         """Carry out an attempt of an item, at the earliest when the account has room on all hosts.
@@ -23,7 +31,55 @@ class Engine(Protocol):
         """
 
     def cancel(self) -> None:
-        """Cancel every attempt that runs, as by Ctrl-C; each `submit` returns soon."""
+        """Cancel every attempt that runs, as by Ctrl-C."""
 
     def end_now(self) -> None:
         """End every attempt that runs at once."""
+
+
+@asynccontextmanager
+async def start_item(directory: Path, item: str, attempt: int, options: Iterable[str]) -> AsyncIterator[Process]:
+    """Start `batch item` in a session of its own: Ctrl-C at the terminal is for the submitter alone.
+
+    Its lifeline ends with this context, and with this process, however it ends. What it says goes to a log beside its
+    attempts (`BatchDirectory.log_of`), which is removed if it is empty.
+    """
+    log = directory / "items" / item / f"{attempt}.log"
+    make_private(log.parent)
+    with ExitStack() as stack:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # of other submitters too
+        stack.callback(_close_log, output, log)
+        lifeline, other_end = os.pipe()
+        stack.callback(os.close, other_end)
+        stack.callback(os.close, lifeline)
+        words = ("batch", "item", str(directory), item, "--attempt", str(attempt), *options)
+        yield await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *words,
+            "--lifeline",
+            str(lifeline),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+        )
+
+
+def _close_log(output: int, log: Path) -> None:
+    if os.fstat(output).st_size == 0:
+        log.unlink(missing_ok=True)
+    os.close(output)
+
+
+async def wait_for_end(child: Process) -> int:
+    """Wait for the end of a process; return its exit code, which is 128 and the number if a signal ended it."""
+    status = await child.wait()
+    return status if status >= 0 else 128 - status
+
+
+def send_signal(child: Process, number: int) -> None:
+    """Send a signal to a process that has not ended. `Process.send_signal` may take its exit code from asyncio."""
+    if child.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, number)

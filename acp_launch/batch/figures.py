@@ -25,7 +25,7 @@ class Spent(NamedTuple):
     seconds: float = 0.0
 
     def write_cost(self) -> str:
-        known = [f"{amount:,.4g} {currency}" for currency, amount in sorted(self.costs.items())]
+        known = [write_amount(amount, currency) for currency, amount in sorted(self.costs.items())]
         return _write_sum(known, self.unpriced)
 
     def write_tokens(self) -> str:
@@ -167,6 +167,10 @@ def _make_result(directory: BatchDirectory, item: Item) -> Result:
 
 def name_column(item: Item) -> str:
     return " ".join([item.profile, *item.matrix.values()])
+
+
+def write_amount(amount: float, currency: str) -> str:
+    return f"{amount:,.4g} {currency}"
 
 
 def write_rate(rate: float | None) -> str:

@@ -7,7 +7,7 @@ A file becomes a frozen batch: its profiles are planned, its commits are resolve
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -79,18 +79,22 @@ def prepare_file(file: Path, out: Path | None, *, trust: bool) -> int:
     return 0
 
 
-def freeze(file: Path, out: Path | None, *, trust: bool) -> BatchDirectory:
+def freeze(file: Path, out: Path | None, *, trust: bool, only: Sequence[str] = ()) -> BatchDirectory:
     """Plan a batch, and write it to a directory that holds none; without `out` to a new one of the project.
+
+    It has the items `only`.
 
     Raises:
         LaunchError: as `plan_batch`.
-        UsageError: the directory holds something.
+        UsageError: the directory holds something, or an item of `only` is not among its items.
         StateError: it cannot be written.
     """
     try:
         if out is not None:
             _require_vacant(out)
         batch = plan_batch(file, trust=trust)
+        for id in only:
+            BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
         path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
         make_private(path)
@@ -155,7 +159,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
     for loaded in found.profiles.values():
         resolved = resolve_trusted(loaded, settings, cwd=found.project, typed=found.project, trust=trust)
         try:
-            ready(resolved, settings)
+            ready(resolved, settings, asks_passphrase=False)  # an item has no terminal to ask for it again
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:

@@ -14,7 +14,7 @@ from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session.options import match
-from acp_launch.session.state import SessionState
+from acp_launch.session.state import SessionState, tokens
 
 ENDS: Mapping[int, Outcome] = {
     10: "denied",
@@ -62,12 +62,13 @@ class _EventReader:
     def list_members(self) -> dict[str, Any]:
         mode, model = (match(self._state.options, category) for category in ("mode", "model"))
         cost = self._state.usage.cost
+        is_known = cost is not None and cost.amount >= 0 and cost.currency  # a negative one would raise the limits
         return self._members | {
             "mode": str(mode.current) if mode else self._state.mode or None,
             "model": str(model.current) if model else None,
             "tools": len(self._calls),
             "servers": tuple(ServerFacts(name=name, restarts=count) for name, count in self._restarts.items()),
-            "session_cost": Cost(amount=cost.amount, currency=cost.currency) if cost else None,
+            "session_cost": Cost(amount=cost.amount, currency=cost.currency) if cost and is_known else None,
         }
 
     def _take_agent(self, event: dict[str, Any]) -> None:
@@ -94,13 +95,12 @@ class _EventReader:
                 self._restarts[acp.text(each.get("name"))] = restarts
 
     def _take_result(self, event: dict[str, Any]) -> None:
-        told = acp.mapping(event.get("usage"))
-        counts = {name: count for name, count in told.items() if isinstance(count, int) and not isinstance(count, bool)}
+        told = {name: tokens(count) for name, count in acp.mapping(event.get("usage")).items()}
         self._members |= {
             "stop_reason": acp.text(event.get("stopReason")),
             "answer": acp.text(event.get("text")),
             "denied": acp.text(event.get("denied")) or None,
-            "usage": counts or None,
+            "usage": {name: count for name, count in told.items() if count is not None} or None,
         }
 
     def _take_error(self, event: dict[str, Any]) -> None:

@@ -9,13 +9,13 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from acp_launch.batch.figures import explain
+from acp_launch.batch.figures import LONGEST, explain, write_amount
 from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
 from acp_launch.batch.store import RESULT, BatchDirectory
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TAIL = 16384  # bytes of `events.ndjson` in which the last tool call is looked for
-LONGEST = 300  # characters of a message of others on a line
 LANES = 3  # lines about accounts
+CANCELLED = (129, 130, 143)  # exit codes of `batch item`
 FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
 
 
@@ -65,20 +65,24 @@ class Tally:
         self.lengths: list[float] = []  # seconds of attempts that have ended
 
     @property
-    def done(self) -> int:
-        return self.outcomes.total()
+    def due(self) -> int:
+        return self.items - self.outcomes.total()
 
     def counts(self) -> dict[str, int]:
         """Return how many items have each outcome, and how many are due."""
-        due = self.items - self.done
-        return {**dict(self.outcomes.most_common()), **({"due": due} if due else {})}
+        return count_items(self.outcomes, self.due)
 
-    def time_left(self) -> float:
-        """Estimate the seconds to the end from the attempts so far; infinite without any."""
-        if not self.lengths:
-            return inf
-        rounds = ceil((self.items - self.done - self.abandoned) / self.schedule.most)
-        return rounds * sum(self.lengths) / len(self.lengths)
+    def describe(self) -> str:
+        """Describe all items in one line, with an estimate of the time left from the attempts so far."""
+        parts = [f"{self.outcomes.total()} of {count(self.items, 'item')} done", f"{len(self.running)} running"]
+        parts += [f"{number} {outcome}" for outcome, number in self.outcomes.most_common()]
+        if self.abandoned:
+            parts.append(f"{self.abandoned} without a record")
+        parts += [write_amount(amount, currency) for currency, amount in sorted(self.spent.items())]
+        if self.lengths and self.due:
+            rounds = ceil((self.due - self.abandoned) / self.schedule.most)
+            parts.append(f"about {seconds(round(rounds * sum(self.lengths) / len(self.lengths)))} left")
+        return " · ".join(parts)
 
 
 class Lines:
@@ -93,11 +97,22 @@ class Lines:
     def begin_attempt(self, attempt: Attempt, started: Started) -> None: ...
 
     def end_attempt(self, ended: Ended) -> None:
-        self._put(self._describe(ended))
+        id, verdict = ended.attempt.item.id, ended.verdict
+        again = f"; again in {seconds(ended.again_in)}" if ended.again_in is not None else ""
+        if verdict is None:
+            what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
+            if ended.exit_code in CANCELLED:
+                what, why = "cancelled before its run began", ""
+        else:
+            what, why = f"{verdict.outcome} in {seconds(verdict.seconds)}", ""
+            if verdict.outcome not in ("passed", "cancelled"):
+                why = explain(self._tally.directory.read_record(id, verdict.attempt))
+        why = stdout.fit(" ".join(why.split()), LONGEST)
+        self._put(f"{id}: {what}{why and f': {why}'}{again}")
 
     def pause(self, lane: Lane, length: float, reason: str) -> None:
         what = "account" if lane.account else "profile"
-        self._put(f"{what} {lane.name} pauses for {round_seconds(length)}: {reason}")
+        self._put(f"{what} {lane.name} pauses for {seconds(length)}: {reason}")
 
     def reach(self, limit: Mapping[str, object]) -> None: ...
 
@@ -113,18 +128,6 @@ class Lines:
         stdout.line(harmless_line(text))
         sys.stdout.flush()
 
-    def _describe(self, ended: Ended) -> str:
-        id, verdict = ended.attempt.item.id, ended.verdict
-        again = f"; again in {round_seconds(ended.again_in)}" if ended.again_in is not None else ""
-        if verdict is None:
-            what, why = f"no record, `batch item` exited with {ended.exit_code}", ended.note
-        else:
-            what, why = f"{verdict.outcome} in {round_seconds(verdict.seconds)}", ""
-            if verdict.outcome not in ("passed", "cancelled"):
-                why = explain(self._tally.directory.read_record(id, verdict.attempt))
-        why = stdout.fit(" ".join(why.split()), LONGEST)
-        return f"{id}: {what}{why and f': {why}'}{again}"
-
 
 class Events(Lines):
     """Writes events (`--output json`)."""
@@ -134,34 +137,32 @@ class Events(Lines):
 
     def begin(self, tally: Tally) -> None:
         self._tally = tally
-        batch = tally.directory.batch
-        self._emit("batch", {"directory": str(tally.directory.path), "name": batch.name, "items": tally.items})
+        self._emit("batch", directory=str(tally.directory.path), name=tally.directory.batch.name, items=tally.items)
 
     def begin_attempt(self, attempt: Attempt, started: Started) -> None:
-        members = {"item": attempt.item.id, "attempt": attempt.number, "pid": started.pid, "host": started.host}
-        self._emit("started", members)
+        self._emit("started", item=attempt.item.id, attempt=attempt.number, pid=started.pid, host=started.host)
 
     def end_attempt(self, ended: Ended) -> None:
-        attempt = ended.attempt
+        id = ended.attempt.item.id
         if ended.verdict is None:
-            members = {"item": attempt.item.id, "attempt": attempt.number, "outcome": None}
-            self._emit("ended", {**members, "exit_code": ended.exit_code, "message": ended.note})
-            return
-        file = self._tally.directory.directory_of(attempt.item.id, ended.verdict.attempt) / RESULT
-        self._emit("ended", {}, file.read_text())
+            told = {"exit_code": ended.exit_code, "message": ended.note}
+            self._emit("ended", item=id, attempt=ended.attempt.number, outcome=None, **told)
+        else:
+            file = self._tally.directory.directory_of(id, ended.verdict.attempt) / RESULT
+            self._emit("ended", **msgspec.json.decode(file.read_bytes()))
 
     def pause(self, lane: Lane, length: float, reason: str) -> None:
-        self._emit("paused", {"account": lane.name, "seconds": round(length, 3), "reason": reason})
+        self._emit("paused", account=lane.name, seconds=round(length, 3), reason=reason)
 
     def reach(self, limit: Mapping[str, object]) -> None:
-        self._emit("budget", limit)
+        self._emit("budget", **limit)
 
     def end(self, exit_code: int, advice: Sequence[str]) -> None:
-        self._emit("end", {"counts": self._tally.counts(), "exitCode": exit_code})
+        self._emit("end", counts=self._tally.counts(), exitCode=exit_code)
 
-    def _emit(self, type: str, members: Mapping[str, object], record: str = "") -> None:
-        head = msgspec.json.encode({"type": type, "time": format_time(self._clock()), **members}).decode()
-        stdout.line(visible(f"{head[:-1]},{record.strip()[1:]}" if record else head))
+    def _emit(self, type: str, **members: object) -> None:
+        event = {"type": type, "time": format_time(self._clock()), **members}
+        stdout.line(visible(msgspec.json.encode(event).decode()))
         sys.stdout.flush()
 
 
@@ -212,12 +213,17 @@ class Table(Lines):
         room = max(0, height - FIXED - len(lanes))
         running = list(tally.running.values())
         shown = running if len(running) <= room else running[: max(0, room - 1)]
-        texts = [f"  {each.item.id}  {round_seconds(now - each.begun)}  {self._find_call(each)}" for each in shown]
+        most = max(8, width * 5 // 8)  # cells of an id: the seconds and the last tool call shall be seen too
+        parts = [
+            (stdout.fit(each.item.id, most, tail=True), seconds(round(now - each.begun)), self._find_call(each))
+            for each in shown
+        ]
+        texts = ["  " + "  ".join(each) for each in parts]
         if len(running) > len(shown):
             texts.append(f"  … {count(len(running) - len(shown), 'more item')}")
-        for text in (*texts, *lanes, show_tally(tally)):
+        for text in (*texts, *lanes, tally.describe()):
             yield Text(stdout.fit(harmless_line(text.rstrip()), width), no_wrap=True)
-        yield ProgressBar(max(1, tally.items), tally.done + tally.abandoned, width=min(width, 60))
+        yield ProgressBar(max(1, tally.items), tally.items - tally.due + tally.abandoned, width=min(width, 60))
 
     def _find_call(self, attempt: Attempt) -> str:
         """Return the title of the last tool call of a running attempt."""
@@ -273,33 +279,15 @@ def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:
             continue
         what = f"  {lane.name}: {count(len(lane.ready), 'item')} waiting"
         if lane.paused_until > now:
-            yield f"{what}, paused for {round_seconds(lane.paused_until - now)}"
+            yield f"{what}, paused for {seconds(round(lane.paused_until - now))}"
         elif lane.running >= lane.jobs:
             yield f"{what}, {lane.running} running"
 
 
-def show_tally(tally: Tally) -> str:
-    """Return one line about all items."""
-    parts = [f"{tally.done} of {count(tally.items, 'item')} done", f"{len(tally.running)} running"]
-    parts += [f"{number} {outcome}" for outcome, number in tally.outcomes.most_common()]
-    if tally.abandoned:
-        parts.append(f"{tally.abandoned} without a record")
-    parts += [show_cost(amount, currency) for currency, amount in sorted(tally.spent.items())]
-    if (left := tally.time_left()) < inf and tally.done < tally.items:
-        parts.append(f"about {round_seconds(left)} left")
-    return " · ".join(parts)
+def count_items(outcomes: Counter[str], due: int) -> dict[str, int]:
+    """Return how many items have each outcome, the most frequent first, and how many are due."""
+    return {**dict(outcomes.most_common()), **({"due": due} if due else {})}
 
 
 def show_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {outcome}" for outcome, number in counts.items()) or "no items"
-
-
-def show_cost(amount: float, currency: str) -> str:
-    return f"${amount:,.2f}" if currency == "USD" else f"{amount:,.2f} {currency}"
-
-
-def round_seconds(amount: float) -> str:
-    """Write a length of time as a user reads it: `0.3 s`, `12 s`, `4 min`, `2.5 h`."""
-    if amount >= 7200:
-        return f"{amount / 3600:.3g} h"
-    return seconds(round(amount, 1) if amount < 10 else round(amount))

@@ -45,7 +45,8 @@ class BatchDirectory:
         """Return the item of this id; raise UsageError if there is none."""
         if id not in self._by_id:
             hint = did_you_mean(id, self._by_id)
-            raise UsageError(f'the batch has no item "{id}"{hint}', fix=ours("batch", "status", str(self.path)))
+            batch = ("--resume", str(self.path)) if self.path.name else ("FILE",)  # it is not written yet
+            raise UsageError(f'the batch has no item "{id}"{hint}', fix=ours("batch", "run", *batch, "--dry-run"))
         return self._by_id[id]
 
     def directory_of(self, id: str, attempt: int | None = None) -> Path:

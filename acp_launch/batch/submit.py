@@ -11,7 +11,6 @@ What this module knows it has read from the directory, so it can be killed at an
 
 import asyncio
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,14 +23,15 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.batch.engine import Engine, EngineGone
+from acp_launch.batch.figures import write_amount
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
-from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, make_show, show_cost, show_counts
+from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
-from acp_launch.batch.store import BatchDirectory, open_batch
+from acp_launch.batch.store import BATCH, BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, harmless_line, tell
-from acp_launch.errors import UsageError, WaitExpired, first
+from acp_launch.errors import UsageError, first
 from acp_launch.problem import count, did_you_mean, ours
 from acp_launch.waits import seconds, stretch
 
@@ -64,14 +64,16 @@ def run_batch(options: RunOptions) -> int:
     """Run a batch, or go on with one; return the exit code."""
     limits, address = check_options(options), _read_engine(options.engine)
     if options.dry_run:
-        return _list_due(options)
+        for item in _list_due(options):
+            stdout.line(item.id)
+        return PASSED
     directory = _open_directory(options)
     directory.batch = replace(directory.batch, limits=_override(directory.batch.limits, limits))
     items = _choose_items(directory, options)
-    _reopen_items(directory, items, options.again)
+    if options.again:
+        _reopen_items(directory, items, options.again)
     directory.uncancel()
-    if options.resume:
-        directory.write_results()
+    directory.write_results()
     show = make_show(options.output)
     try:
         return asyncio.run(_submit(directory, items, address, show, trust=options.trust))
@@ -115,6 +117,9 @@ def _check_source(options: RunOptions) -> None:
     if (options.file is None) == (options.resume is None):
         what = "give a batch's file or --resume DIR" + (", not both" if options.file else "")
         raise UsageError(what, fix=f"{ours('batch', 'run', 'FILE')}, or {ours('batch', 'run', '--resume', 'DIR')}")
+    if options.file and (options.file / BATCH).is_file():
+        fix = ours("batch", "run", "--resume", str(options.file))
+        raise UsageError(f"{options.file} is the directory of a batch, not its file", fix=fix)
     if options.again and options.file:
         raise UsageError("--again needs --resume DIR: a new batch has no ended items", fix="leave --again out")
     if options.out and options.resume:
@@ -149,12 +154,15 @@ def _read_engine(engine: str | None) -> str | None:
 
 
 def _open_directory(options: RunOptions) -> BatchDirectory:
+    """Open the directory to go on with, or freeze the file; before a dry run only plan it."""
     if options.resume is not None:
         return open_batch(options.resume)
-    from acp_launch.batch.freeze import freeze
+    from acp_launch.batch.freeze import freeze, plan_batch
 
     assert options.file is not None
-    return freeze(options.file, options.out, trust=options.trust)
+    if options.dry_run:
+        return BatchDirectory(Path(), plan_batch(options.file, trust=options.trust))
+    return freeze(options.file, options.out, trust=options.trust, only=options.only)
 
 
 def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
@@ -162,36 +170,28 @@ def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
     return [directory.find_item(id) for id in dict.fromkeys(options.only)] or list(directory.batch.items)
 
 
-def _list_due(options: RunOptions) -> int:
-    """Print the ids of the items that would run."""
+def _list_due(options: RunOptions) -> list[Item]:
+    """List the items that would run."""
+    directory = _open_directory(options)
+    items = _choose_items(directory, options)
     if options.resume is None:
-        from acp_launch.batch.freeze import plan_batch
-
-        assert options.file is not None
-        fresh = BatchDirectory(Path(), plan_batch(options.file, trust=options.trust))
-        due = _choose_items(fresh, options)
-    else:
-        directory = open_batch(options.resume)
-        due = [item for item in _choose_items(directory, options) if _is_due(directory, item, options.again)]
-    for item in due:
-        stdout.line(item.id)
-    return PASSED
+        return items
+    again = _find_ended(directory, items, options.again)
+    return [item for item in items if item in again or not directory.judge(item.id).is_done]
 
 
-def _is_due(directory: BatchDirectory, item: Item, again: Sequence[str]) -> bool:
-    standing = directory.judge(item.id)
-    return not standing.is_done or (standing.last is not None and standing.last.outcome in again)
+def _find_ended(directory: BatchDirectory, items: Sequence[Item], outcomes: Sequence[str]) -> list[Item]:
+    """Find the done items of these outcomes."""
+    found = ((item, directory.judge(item.id)) for item in items if outcomes)
+    return [item for item, at in found if at.is_done and at.last and at.last.outcome in outcomes]
 
 
 def _reopen_items(directory: BatchDirectory, items: Sequence[Item], outcomes: Sequence[str]) -> None:
     """Let done items of these outcomes start again."""
-    opened = 0
-    for item in items if outcomes else ():
-        standing = directory.judge(item.id)
-        if standing.is_done and standing.last and standing.last.outcome in outcomes:
-            directory.reopen(item.id)
-            opened += 1
-    if outcomes and not opened:
+    ended = _find_ended(directory, items, outcomes)
+    for item in ended:
+        directory.reopen(item.id)
+    if not ended:
         tell(f"no done item has the outcome {' or '.join(outcomes)}")
 
 
@@ -207,27 +207,17 @@ def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) ->
 
 
 def take_signals(submitter: "Submitter") -> None:
-    """Give the signals of this process to a submitter; the third one ends the process."""
+    """Give the signals of this process to a submitter."""
     loop = asyncio.get_running_loop()
-    came: list[int] = []
 
     def take(number: int) -> bool:
-        if loop.is_closed():
-            return False
-        # A flood of signals fills the loop's own pipe, and Python would report that on stderr.
-        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
-        loop.call_soon_threadsafe(handle, number)
-        return True
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(handle, number)
+        return not loop.is_closed()
 
     def handle(number: int) -> None:
         leave.acknowledge()
-        came.append(number)
-        if len(came) == 1:
-            submitter.cancel(128 + number)
-        elif len(came) == 2:
-            submitter.end_now()
-        else:
-            leave.at_once(128 + came[0])
+        submitter.interrupt(number)
 
     leave.set_listener(take)
 
@@ -252,21 +242,17 @@ class Submitter:
     ) -> None:
         self._directory, self._engine, self._show, self._wall = directory, engine, show, wall
         batch, self._limits = directory.batch, directory.batch.limits
-        self._schedule = Schedule(
-            batch.items, self._limits, batch.retry, self._limits.jobs or count_processors(), jitter
-        )
+        jobs = self._limits.jobs or count_processors()
+        self._schedule = Schedule(batch.items, self._limits, batch.retry, jobs, jitter)
         self._tally = Tally(directory, len(items), self._schedule)
         self._chosen = {item.id for item in items}
-        self._due: dict[str, int] = {}  # the number of the attempt that is due, by item
-        self._read: Counter[str] = Counter()  # records that are counted, by item
+        self._due: dict[str, int] = {}  # the attempt that is due, by item: earlier ones are counted
         self._strikes: Counter[str] = Counter()
         self._failures = 0  # done items of the whole directory that did not pass, and items given up
         self._unannounced: dict[str, Attempt] = {}  # given to the engine, but not seen to have begun
         self._code: int | None = None  # once nothing more starts
         self._reason = ""  # of that
         self._advice: tuple[str, ...] = ()  # options that help
-        self._deadline, self._is_late = inf, False  # for what runs
-        self._next_look = 0.0
 
     async def run(self) -> int:
         """Run the items until all are done, or as many as may be; return the exit code."""
@@ -274,29 +260,32 @@ class Submitter:
         self._show.begin(self._tally)
         for item in self._directory.batch.items:
             self._add(item)
-        self._check_limits()
-        async with asyncio.TaskGroup() as group:
-            while not self._is_over():
-                self._start(group)
-                self._look()
-                await self._wait()
+        try:
+            async with asyncio.timeout(None) as self._patience, asyncio.TaskGroup() as group:
+                self._check_limits()
+                watching = group.create_task(self._watch())
+                while not self._is_over():
+                    self._start(group)
+                    await self._wait()
+                watching.cancel()
+        except TimeoutError:
+            tell(f"running items did not end within {seconds(ENDING)} of the signal: they are ended now")
         if self._code not in (None, NOT_PASSED):
             return self._code
         return PASSED if self._tally.outcomes["passed"] == self._tally.items else NOT_PASSED
 
-    def cancel(self, code: int) -> None:
-        """Start nothing more, and cancel what runs."""
-        self._stop(code, "cancelled")
-        self._engine.cancel()
-
-    def end_now(self) -> None:
-        """End at once."""
-        self._deadline = self._loop.time() + AT_ONCE
-        self._engine.end_now()
+    def interrupt(self, number: int) -> None:
+        """Start nothing more, and cancel what runs; at the second signal end it at once. All that is bounded."""
+        if self._code in (None, NOT_PASSED):
+            self._stop(128 + number, "cancelled")
+            self._engine.cancel()
+        else:
+            self._patience.reschedule(self._loop.time() + AT_ONCE)
+            self._engine.end_now()
 
     def advise(self) -> Iterator[str]:
         """Yield what to do next."""
-        place, due = str(self._directory.path), self._tally.items - self._tally.done
+        place, due = str(self._directory.path), self._tally.due
         yield f"report: {ours('batch', 'report', place)}"
         failed = [outcome for outcome, _ in self._tally.outcomes.most_common() if outcome != "passed"]
         resume = ("batch", "run", "--resume", place)
@@ -316,15 +305,15 @@ class Submitter:
         last = standing.last
         if last and last.outcome == "rate_limited" and (last.resets or 0) > self._wall():
             now = self._loop.time()
-            self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            pause = self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
+            self._show.pause(self._schedule.lane_of(item), pause, "rate limit")
         self._schedule.add(item)
 
     def _judge(self, item: Item) -> tuple[Standing, list[Verdict]]:
         """Judge an item, and count its records; return those that are new too."""
         verdicts = self._directory.verdicts(item.id)
         standing = self._directory.judge(item.id, verdicts)
-        fresh = verdicts[self._read[item.id] :]
-        self._read[item.id] = len(verdicts)
+        fresh = [each for each in verdicts if each.attempt >= self._due.get(item.id, 0)]
         for verdict in fresh:
             if verdict.outcome not in UNCOUNTED:
                 self._tally.lengths.append(verdict.seconds)
@@ -426,9 +415,9 @@ class Submitter:
             self._stop(NOT_PASSED, reason, ("--failures", "N"))
         for currency, most in limits.cost.items():
             if spent[currency] >= most:
-                known = show_cost(spent[currency], currency)
+                known = write_amount(spent[currency], currency)
                 self._show.reach({"limit": "cost", "currency": currency, "spent": spent[currency], "most": most})
-                reason = f"stopped at the cost limit of {show_cost(most, currency)} (known cost: {known})"
+                reason = f"stopped at the cost limit of {write_amount(most, currency)} (known cost: {known})"
                 self._stop(NOT_PASSED, reason, ("--cost", f"{currency}=AMOUNT"))
 
     def _stop(self, code: int, reason: str, advice: tuple[str, ...] = ()) -> None:
@@ -436,36 +425,28 @@ class Submitter:
         if self._code in (None, NOT_PASSED):
             self._code, self._reason, self._advice = code, reason, advice
             if code != NOT_PASSED:
-                self._deadline = self._loop.time() + ENDING
+                self._patience.reschedule(self._loop.time() + ENDING)
         self._wake.set()
 
     def _is_over(self) -> bool:
         return not self._tally.running and (self._code is not None or self._schedule.is_empty)
 
     async def _wait(self) -> None:
-        """Wait until an attempt ends, an item may start, or it is time for a look."""
-        moment = self._next_look if self._code is not None else min(self._next_look, self._schedule.next_moment())
+        """Wait until an attempt ends, or an item may start."""
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(moment):
+            async with asyncio.timeout_at(None if self._code is not None else self._schedule.next_moment()):
                 await self._wake.wait()
         self._wake.clear()
 
-    def _look(self) -> None:
-        now = self._loop.time()
-        if now < self._next_look:
-            return
-        self._next_look = now + self._show.every
-        if self._directory.is_cancelled():
-            self._stop(CANCELLED, "cancelled")
-        for attempt in list(self._unannounced.values()):
-            self._announce(attempt)
-        self._show.look(now)
-        if now >= self._deadline:
-            if self._is_late:
-                raise WaitExpired(f"running items did not end within {seconds(AT_ONCE)}")
-            self._is_late = True
-            tell(f"running items did not end within {seconds(ENDING)}: they are ended now")
-            self.end_now()
+    async def _watch(self) -> None:
+        """Look again and again at what others write to the directory."""
+        while True:
+            if self._directory.is_cancelled():
+                self._stop(CANCELLED, "cancelled")
+            for attempt in list(self._unannounced.values()):
+                self._announce(attempt)
+            self._show.look(self._loop.time())
+            await asyncio.sleep(self._show.every)
 
     def _announce(self, attempt: Attempt) -> None:
         """Show that an attempt has begun, once `batch item` says so."""
@@ -492,31 +473,33 @@ class RunningItem(NamedTuple):
     host: str
     since: str
 
+    def __str__(self) -> str:
+        who = f"pid {self.pid} on {self.host} since {self.since}" if self.pid else "about to begin"
+        return f"{self.item}: attempt {self.attempt}, {who}"
+
 
 def show_status(path: Path, *, as_json: bool) -> int:
     """Show how far a batch is, and make `results.jsonl` again."""
     directory = open_batch(path)
     directory.write_results()
+    running = {each.item: each for each in _find_running(directory)}
     outcomes: Counter[str] = Counter()
-    running, lost = [], 0
+    lost = 0  # attempts that ended without a record
     for item in directory.batch.items:
         standing = directory.judge(item.id)
         if standing.is_done and standing.last:
             outcomes[standing.last.outcome] += 1
-        elif found := _find_running(directory, item, standing):
-            running.append(found)
-        else:
+        elif item.id not in running:
             lost += directory.directory_of(item.id, standing.attempt).exists()
-        lost += sum(".lost-" in each.name for each in directory.directory_of(item.id).glob("*.lost-*"))
-    due = len(directory.batch.items) - outcomes.total()
-    counts = dict(outcomes.most_common())
-    told = {"directory": str(directory.path), "name": directory.batch.name, "items": len(directory.batch.items)}
-    told |= {"counts": counts, "due": due, "lost": lost, "cancelled": directory.is_cancelled()}
-    lines = [f"{directory.batch.name}: {show_counts({**counts, 'due': due} if due else counts)}"]
-    if lost:
-        lines.append(f"{count(lost, 'attempt')} ended without a record")
-    lines += map(_describe_running, running)
-    answer({**told, "running": [each._asdict() for each in running]}, harmless("\n".join(lines)), as_json=as_json)
+        lost += len(list(directory.directory_of(item.id).glob("*.lost-*")))
+    name, items = directory.batch.name, len(directory.batch.items)
+    due = items - outcomes.total()
+    told = {"directory": str(directory.path), "name": name, "items": items, "counts": dict(outcomes.most_common())}
+    told |= {"due": due, "lost": lost, "cancelled": directory.is_cancelled()}
+    told["running"] = [each._asdict() for each in running.values()]
+    losses = [f"{count(lost, 'attempt')} ended without a record"] if lost else []
+    lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running.values())]
+    answer(told, harmless("\n".join(lines)), as_json=as_json)
     return 0
 
 
@@ -524,10 +507,9 @@ def cancel_batch(path: Path) -> int:
     """Cancel what runs of a batch; submitters and items see the file soon."""
     directory = open_batch(path)
     directory.cancel()
-    found = (_find_running(directory, item, directory.judge(item.id)) for item in directory.batch.items)
-    running = [each for each in found if each]
+    running = list(_find_running(directory))
     for each in running:
-        stdout.line(harmless_line(_describe_running(each)))
+        stdout.line(harmless_line(str(each)))
     if running:
         tell(f"{count(len(running), 'item')} will end soon; go on later: {ours('batch', 'run', '--resume', str(path))}")
     else:
@@ -535,15 +517,10 @@ def cancel_batch(path: Path) -> int:
     return 0
 
 
-def _find_running(directory: BatchDirectory, item: Item, standing: Standing) -> RunningItem | None:
-    if standing.is_done or not directory.is_running(item.id):
-        return None
-    started = directory.read_started(item.id, standing.attempt)
-    if started is None:  # its process has just taken the lock
-        return RunningItem(item.id, standing.attempt, None, "", "")
-    return RunningItem(item.id, standing.attempt, started.pid, started.host, started.started)
-
-
-def _describe_running(found: RunningItem) -> str:
-    who = f"pid {found.pid} on {found.host} since {found.since}" if found.pid else "about to begin"
-    return f"{found.item}: attempt {found.attempt}, {who}"
+def _find_running(directory: BatchDirectory) -> Iterator[RunningItem]:
+    for item in directory.batch.items:
+        standing = directory.judge(item.id)
+        if not standing.is_done and directory.is_running(item.id):
+            began = directory.read_started(item.id, standing.attempt)  # None if its process has just taken the lock
+            known = (began.pid, began.host, began.started) if began else (None, "", "")
+            yield RunningItem(item.id, standing.attempt, *known)

@@ -79,6 +79,7 @@ def ready(
     waiting: Waiting | None = None,
     is_alone: bool = False,
     with_logins: bool = True,
+    asks_passphrase: bool = True,
 ) -> Ready:
     """Return the plan and all secrets it needs; a user at a terminal is asked for those that are not set.
 
@@ -99,13 +100,13 @@ def ready(
     from acp_launch.cli.stores import offer_sealed_file, open_store, outcomes
 
     start_guards()
-    opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
+    opening = cache(partial(open_store, settings, asks=asks_passphrase))  # once: so its question comes once
     names = [need.name for need in resolved.needs]
     wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]
     found = outcomes(wanted, settings, waiting, opening)
     unset = [found[name].is_absent for name in names if found[name].state != "found"]
     if resolved.plan is not None and unset and all(unset) and (changed := offer_sealed_file(settings)) is not None:
-        settings, opening = changed, cache(partial(open_store, changed))
+        settings, opening = changed, cache(partial(open_store, changed, asks=asks_passphrase))
         found = outcomes(wanted, settings, waiting, opening)
     answers = {name: found[name] for name in names}
     if resolved.plan is not None:

@@ -89,7 +89,7 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     if chosen.store == "file":
         from acp_launch.secret.sealedfile import open_file
 
-        return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else lambda prompt: None)
+        return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else _refuse_passphrase)
     if chosen.store == "command":
         from acp_launch.secret.command import CommandStore
 
@@ -103,6 +103,11 @@ def _ask_passphrase(prompt: str) -> str | None:
     from acp_launch.secret.hidden_input import ask_hidden  # with asyncio, and seldom needed
 
     return ask_hidden(prompt, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
+
+
+def _refuse_passphrase(prompt: str) -> None:
+    fix = "export ACP_LAUNCH_PASSPHRASE=..., or use a key file: secrets.file.key_file"
+    raise StoreFault("locked", "the sealed file needs its passphrase, which cannot be asked for here", fix=fix)
 
 
 def interactive() -> bool:

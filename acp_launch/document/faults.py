@@ -29,6 +29,7 @@ _EXPECTED = {
     "mapping_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
+    "bool_parsing": "true or false",
 }
 _NO_TEXT = regex(r"[\d.+-]+|true|false|null", re.IGNORECASE)  # YAML reads these as other values
 _SHAPED = {

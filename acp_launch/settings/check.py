@@ -179,8 +179,8 @@ class UserSettings(BaseSettings):
     max_line: Size = MAX_LINE
     secrets: SecretSettings = SecretSettings()
     attention: AttentionSettings = AttentionSettings()
-    batch: BatchSettings = BatchSettings()
     headers_command: Mapping[str, HeadersCommand] = {}
+    batch: BatchSettings = BatchSettings()
     hangup: Literal["detach", "stop"] | None = None
     registry: str | None = None
     notify_command: tuple[str, ...] = ()

@@ -21,9 +21,9 @@ def dask_setup(worker: object) -> None:
     if temper == "bare":
         sys.modules["acp_launch.batch.cluster"] = None  # type: ignore[assignment]
         return
-    from acp_launch.batch import cluster
+    from acp_launch.batch import cluster, engine
 
-    cluster.COMMAND = (sys.executable, __file__)  # type: ignore[assignment]
+    engine.COMMAND = (sys.executable, __file__)  # type: ignore[assignment]
     if temper == "old":
         vars(cluster)["__version__"] = "0.0.1"
     if temper == "blind":

@@ -407,8 +407,8 @@ def test_ctrl_c_reaches_no_worker_of_this_machine(batch: BatchDirectory) -> None
 async def test_a_cluster_of_this_machine_is_on_loopback_with_keys(
     batch: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONHASHSEED", "random")  # both are Dask's
-    monkeypatch.setenv("__DASK_PARENT_PID", "")
+    for name in ("PYTHONHASHSEED", "DASK_PARENT", "__DASK_PARENT_PID"):  # Dask sets them
+        monkeypatch.setenv(name, "random")
     (batch.path / "go-t0.p").touch()
     with configure({"distributed.worker.preload": ["tests.batch.standin"]}):
         async with DaskEngine(batch, "", 2) as engine:

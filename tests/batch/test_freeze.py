@@ -14,11 +14,14 @@ from acp_launch.batch import freeze as freezing
 from acp_launch.batch.freeze import freeze, plan_batch
 from acp_launch.batch.store import open_batch
 from acp_launch.cli.planning import resolved_from
+from acp_launch.cli.stores import open_store
+from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, StateError, UsageError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.profile.trust import digest_content
+from acp_launch.secret.value import Secret
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
 
@@ -123,6 +126,13 @@ def test_a_failed_freeze_leaves_no_directory(write: Write, tmp_path: Path, monke
     assert not (tmp_path / "out").exists()
 
 
+def test_an_item_that_does_not_exist_is_told_before_a_directory_is_made(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match='no item "nothing"') as refused:
+        freeze(write(), tmp_path / "out", trust=False, only=("nothing",))
+    assert refused.value.fix == "acp-launch batch run FILE --dry-run"
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_name_that_is_not_text_is_a_fault_of_the_directory(tmp_path: Path) -> None:
     directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     try:
@@ -190,6 +200,18 @@ def test_a_plan_makes_the_checks_of_a_run(write: Write) -> None:
     found = problems(file)
     assert any('mcp_servers.s.command: "no-such-program-here" is not on PATH' in problem for problem in found)
     assert any("NOT_SET_HERE is not set" in problem for problem in found)
+
+
+def test_a_passphrase_is_not_asked_for_since_items_could_not_ask(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "file")
+    secret = PROFILE.replace("]}", "], env: {A: '${secret:x}'}}")
+    file = write(TASKS.replace("demo", "mine"), mine=secret)
+    monkeypatch.setenv("ACP_LAUNCH_PASSPHRASE", "correct horse")
+    open_store(load_settings()).write("x", Secret("planted"))
+    assert plan_batch(file, trust=True).items
+    monkeypatch.delenv("ACP_LAUNCH_PASSPHRASE")
+    (problem,) = problems(file)
+    assert "needs its passphrase, which cannot be asked for here | export ACP_LAUNCH_SECRET_X=..., or" in problem
 
 
 def test_commits_are_resolved_for_each_repository(write: Write, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.batch import engine as starting
 from acp_launch.batch import local
 from acp_launch.batch.engine import EngineGone
 from acp_launch.batch.local import LocalEngine
@@ -32,7 +33,7 @@ time.sleep(600)
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BatchDirectory:
-    monkeypatch.setattr(local, "COMMAND", (sys.executable, standin.__file__))
+    monkeypatch.setattr(starting, "COMMAND", (sys.executable, standin.__file__))
     return make_directory(tmp_path / "batch", ["a", "b"])
 
 
@@ -81,10 +82,8 @@ async def test_no_other_process_holds_the_lifeline_of_an_attempt(directory: Batc
     """The one that started later would, if it inherited it."""
     async with LocalEngine(directory) as engine:
         first, *_ = await begin(engine, directory, "a", "b")
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, engine._running["a"].lifeline, inheritable=False)
-        os.close(nothing)
-        assert await first == 143
+        first.cancel()  # which closes it
+        await asyncio.to_thread(wait_until, lambda: not directory.is_running("a"))
         engine.cancel()
     assert directory.attempts("a") == []
 
@@ -104,7 +103,7 @@ async def test_the_end_of_the_engine_ends_what_runs(directory: BatchDirectory) -
 async def test_an_attempt_that_takes_no_signal_is_killed(
     directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "COMMAND", (sys.executable, "-c", DEAF))
+    monkeypatch.setattr(starting, "COMMAND", (sys.executable, "-c", DEAF))
     monkeypatch.setattr(local, "GRACE", 0.01)
     async with LocalEngine(directory) as engine:
         task = asyncio.create_task(engine.submit("a", 1, None))
@@ -117,7 +116,7 @@ async def test_an_attempt_that_takes_no_signal_is_killed(
 async def test_a_process_that_cannot_be_started_ends_the_engine(
     directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "COMMAND", ("/nowhere/python",))
+    monkeypatch.setattr(starting, "COMMAND", ("/nowhere/python",))
     async with LocalEngine(directory) as engine:
         with pytest.raises(EngineGone, match="cannot start `batch item a`: No such file or directory"):
             await engine.submit("a", 1, None)

@@ -153,7 +153,7 @@ def test_the_events_of_a_run_become_facts() -> None:
             "type": "result",
             "stopReason": "end_turn",
             "text": "done",
-            "usage": {"inputTokens": 3, "outputTokens": 1, "note": "x", "known": True},
+            "usage": {"inputTokens": 3, "outputTokens": 1, "note": "x", "known": True, "less": -1, "more": 2**70},
             "denied": "Change a file",
         },
     )
@@ -215,6 +215,20 @@ def test_the_cost_of_a_continued_session_is_the_difference() -> None:
 def test_any_other_cost_is_of_this_attempt_alone(earlier: list[Any]) -> None:
     """The last one: an agent that counts anew."""
     assert subtract_earlier(paid(0.7), earlier) == Cost(amount=0.7, currency="USD")
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {"amount": -5, "currency": "USD"},
+        {"amount": "5", "currency": "USD"},
+        {"amount": 1e300, "currency": "USD"},
+        {"amount": 5, "currency": 5},
+        {"amount": 5},
+    ],
+)
+def test_a_cost_that_cannot_be_added_up_is_unknown(cost: dict[str, object]) -> None:
+    assert told(update("usage_update", used=1, size=2, cost=cost)).cost is None
 
 
 def test_an_unknown_cost_stays_unknown() -> None:

@@ -18,8 +18,6 @@ from acp_launch.batch.progress import (
     Tally,
     describe_lanes,
     find_tool_call,
-    round_seconds,
-    show_tally,
 )
 from acp_launch.batch.schedule import Schedule
 from acp_launch.console.draw.region import Region
@@ -70,15 +68,17 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
     made = CheckResult(command=("make", "test"), exit_code=2, seconds=1)
     lines.end_attempt(finish(tally, "c", "failed", check=made))
     lines.end_attempt(Ended(Attempt(tally.directory.find_item("d"), 1, 0, None), None, 3, 1.0, "the disk\nis full"))
+    lines.end_attempt(Ended(Attempt(tally.directory.find_item("d"), 1, 0, None), None, 130, None))
     lines.pause(tally.schedule.lane_of(tally.directory.find_item("a")), 600, "rate limit")
     tally.outcomes.update({"passed": 2, "failed": 1})
     lines.end(9, ["last"])
     assert capsys.readouterr().out.splitlines() == [
         str(tmp_path),
-        "a: passed in 12 s",
+        "a: passed in 12.3 s",
         "b: agent_died in 1 s: the agent; again in 30 s",
         "c: failed in 1 s: make test ended with 2",
         "d: no record, `batch item` exited with 3: the disk is full; again in 1 s",
+        "d: cancelled before its run began",
         "profile demo pauses for 10 min: rate limit",
         "2 passed, 1 failed, 1 due",
         str(tmp_path),
@@ -92,11 +92,6 @@ def test_a_hostile_message_cannot_drive_the_terminal(tmp_path: Path, capsys: pyt
     lines.begin(tally)
     lines.end_attempt(finish(tally, "a", "agent_died", error=ErrorFacts(exit_code=4, message="x\x1b]0;evil\x07\u202e")))
     assert capsys.readouterr().out.splitlines()[1] == "a: agent_died in 1 s: x\\x1b]0;evil\\x07\\u202e"
-
-
-@pytest.mark.parametrize(("amount", "text"), [(0.34, "0.3 s"), (12.4, "12 s"), (240, "4 min"), (9000, "2.5 h")])
-def test_lengths_of_time_are_rounded_as_users_read_them(amount: float, text: str) -> None:
-    assert round_seconds(amount) == text
 
 
 # The table.
@@ -141,7 +136,7 @@ def test_the_table_has_what_runs_and_a_bar(tmp_path: Path) -> None:
     assert rows[:3] == [
         "  a  12 s  read the notes",
         "  b  12 s",
-        "1 of 3 items done · 2 running · 1 passed · $1.23 · about 60 s left",
+        "1 of 3 items done · 2 running · 1 passed · 1.234 USD · about 60 s left",
     ]
     assert set(rows[3]) <= set("━╸╺")
     screen.table.look(113)
@@ -149,6 +144,15 @@ def test_the_table_has_what_runs_and_a_bar(tmp_path: Path) -> None:
     screen.table.close()
     assert screen.shown() == []
     assert not screen.screen.cursor.hidden
+
+
+def test_a_long_id_leaves_room_for_the_seconds_and_the_last_call(tmp_path: Path) -> None:
+    tally = make_tally(tmp_path, long := "task-" * 30 + "1.demo")
+    start(tally, 100)
+    write_events(tally, long, call("read the notes"))
+    screen = Screen(tally)
+    screen.table.look(112)
+    assert screen.shown()[0].endswith("task-task-1.demo  12 s  read the notes")
 
 
 def test_what_did_not_pass_is_printed_above_the_table(tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_accounts_that_items_wait_for_are_named(tmp_path: Path) -> None:
 
 def test_unknown_costs_and_lengths_are_left_out(tmp_path: Path) -> None:
     tally = make_tally(tmp_path, "a", "b")
-    assert show_tally(tally) == "0 of 2 items done · 0 running"
+    assert tally.describe() == "0 of 2 items done · 0 running"
     tally.spent["EUR"] = 2
     tally.abandoned = 1
-    assert show_tally(tally) == "0 of 2 items done · 0 running · 1 without a record · 2.00 EUR"
+    assert tally.describe() == "0 of 2 items done · 0 running · 1 without a record · 2 EUR"

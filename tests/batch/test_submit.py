@@ -51,7 +51,7 @@ class FakeEngine:
         self.running = self.most = 0
         self.accounts: dict[str, str | None] = {}
         self.cancelled = asyncio.Event()
-        self.is_deaf = self.was_ended = False
+        self.is_deaf = False
         self.deed: Callable[[str], None] = lambda item: None
 
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
@@ -87,7 +87,6 @@ class FakeEngine:
             self.cancelled.set()
 
     def end_now(self) -> None:
-        self.was_ended = True
         self.cancelled.set()
 
 
@@ -225,7 +224,9 @@ def test_without_retry_a_rate_limit_still_pauses_its_account(tmp_path: Path) -> 
     assert run.starts() == [(0, "1.x", 1), (100, "2.x", 1)]
 
 
-def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: Path) -> None:
+def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Run(
         tmp_path,
         ["1.x", "2.x"],
@@ -233,6 +234,8 @@ def test_a_resumed_batch_minds_the_limit_that_an_earlier_attempt_met(tmp_path: P
         prepare=lambda directory: record(directory, "1.x", 1, "rate_limited", resets=NOW + 90),
     )
     assert run.starts() == [(90, "1.x", 2), (90, "2.x", 1)]
+    (paused,) = [event for event in events(capsys.readouterr().out) if event["type"] == "paused"]
+    assert paused["seconds"] == 90
 
 
 def test_after_so_many_failures_nothing_more_starts_and_what_runs_ends(
@@ -276,7 +279,7 @@ def test_at_the_known_cost_nothing_more_starts(tmp_path: Path, capsys: pytest.Ca
     assert [item for _, item, _ in run.starts()] == ["b"]
     assert run.code == 9
     assert run.advice[-1] == (
-        "stopped at the cost limit of $5.00 (known cost: $5.00); "
+        "stopped at the cost limit of 5 USD (known cost: 5 USD); "
         f"go on: acp-launch batch run --resume {tmp_path} --cost USD=AMOUNT"
     )
 
@@ -292,7 +295,7 @@ def call_at(run: Run, when: float, act: Callable[[], None]) -> None:
 
 
 def test_a_signal_starts_nothing_more_and_cancels_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Run(tmp_path, ["a", "b", "c"], during=lambda run: call_at(run, 5, lambda: run.submitter.cancel(143)))
+    run = Run(tmp_path, ["a", "b", "c"], during=lambda run: call_at(run, 5, lambda: run.submitter.interrupt(15)))
     assert run.code == 143
     assert run.starts() == [(0, "a", 1), (0, "b", 1)]
     assert [run.directory.read_record(id, 1).outcome for id in "ab"] == ["cancelled", "cancelled"]
@@ -302,10 +305,9 @@ def test_a_signal_starts_nothing_more_and_cancels_what_runs(tmp_path: Path, caps
 def test_items_that_do_not_end_after_a_signal_are_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def arrange(run: Run) -> None:
         run.engine.is_deaf = True
-        call_at(run, 5, lambda: run.submitter.cancel(130))
+        call_at(run, 5, lambda: run.submitter.interrupt(2))
 
     run = Run(tmp_path, ["a"], {"a": [(1e6, "passed", {})]}, during=arrange)
-    assert run.engine.was_ended
     assert run.code == 130
     assert "they are ended now" in capsys.readouterr().err
 
@@ -396,6 +398,13 @@ def test_wrong_options_are_refused_with_a_fix(options: RunOptions, message: str)
         check_options(options)
     assert refused.value.message == message
     assert refused.value.fix
+
+
+def test_a_directory_in_place_of_the_file_is_told_from_it(tmp_path: Path) -> None:
+    (tmp_path / "batch.json").touch()
+    with pytest.raises(UsageError, match="is the directory of a batch, not its file") as refused:
+        check_options(RunOptions(file=tmp_path))
+    assert refused.value.fix == f"acp-launch batch run --resume {tmp_path}"
 
 
 def test_options_override_the_limits_of_the_file() -> None:

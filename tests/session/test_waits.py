@@ -107,7 +107,7 @@ def test_an_answer_or_an_error_comes_out_as_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"), [(0.2, "0.2 s"), (3, "3 s"), (60, "60 s"), (120, "2 min"), (1800, "30 min")]
+    ("amount", "text"), [(0.2, "0.2 s"), (3, "3 s"), (60, "60 s"), (120, "2 min"), (1800, "30 min"), (9000, "2.5 h")]
 )
 def test_durations_read_well(amount: float, text: str) -> None:
     assert seconds(amount) == text

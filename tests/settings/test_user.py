@@ -32,12 +32,19 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         (
             "agent: {}",
             'c.yaml:1:1: agent: unknown key "agent"\n'
-            "    fix: use one of max_line, secrets, attention, headers_command, hangup, registry, notify_command",
+            "    fix: use one of max_line, secrets, attention, headers_command, batch, hangup, registry,"
+            " notify_command",
         ),
         (
             "_env_file: /x",
             'c.yaml:1:1: _env_file: unknown key "_env_file"\n'
-            "    fix: use one of max_line, secrets, attention, headers_command, hangup, registry, notify_command",
+            "    fix: use one of max_line, secrets, attention, headers_command, batch, hangup, registry,"
+            " notify_command",
+        ),
+        (
+            "batch: {insecure_scheduler: maybe}",
+            'c.yaml:1:29: batch.insecure_scheduler: expected true or false, found the text "maybe"\n'
+            "    fix: correct the value",
         ),
         (
             "attention: {notify: never}",
