@@ -10,7 +10,6 @@ Dask writes exceptions to its logs and pages.
 
 import asyncio
 import os
-import re
 import signal
 import socket
 from contextlib import AsyncExitStack, suppress
@@ -25,6 +24,7 @@ from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.private import create
 from acp_launch.problem import about, ours
+from acp_launch.regex import regex
 from acp_launch.settings.address import LOOPBACK
 from acp_launch.waits import stretch
 
@@ -36,7 +36,7 @@ LOOK = 0.4  # seconds between two looks of a worker whether an attempt is cancel
 ROOM = 5.0  # seconds that an attempt may keep a worker's slot while its account has no room
 BUSY = "busy"  # what an attempt answers then
 CANCEL, NOW = "cancel", "now"
-_ADDRESS = re.compile(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
+_ADDRESS = regex(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
 
 
 def read_address(engine: str, *, may_be_insecure: bool) -> str:

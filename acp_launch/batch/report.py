@@ -1,6 +1,5 @@
 """`batch report`: a summary as text or Markdown, JUnit XML, the page, and traces."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +12,13 @@ from acp_launch.console.stderr import tell
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.private import replace
 from acp_launch.problem import about, count
+from acp_launch.regex import regex
 
 MOST_LINES = 20  # of a table in the text
 MOST_ROWS = 400  # of a table in Markdown: GitHub drops a summary of more than 1 MiB
 FAILED = ("failed", "empty", "refused", "limited", "denied")  # by what the agent did; the others are errors
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!$&])")
+NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+SPECIAL = regex(r"([\\`*_{}\[\]<>#|~!$&])")
 
 
 def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Path | None, otlp: str | None) -> int:

@@ -12,7 +12,6 @@ The directory of a batch. What it says is the truth, for any number of submitter
 """
 
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +24,13 @@ from acp_launch.batch.model import Batch, Item, Record, Standing, Started, Verdi
 from acp_launch.errors import StateError, UsageError
 from acp_launch.private import locked, make_private, replace
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.regex import regex
 from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 # Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
-ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+ID = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
