@@ -30,7 +30,7 @@ from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, open_batch
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
-from acp_launch.console.stderr import harmless, harmless_line, tell
+from acp_launch.console.stderr import DIM, harmless, harmless_line, tell
 from acp_launch.errors import UsageError, first
 from acp_launch.problem import count, did_you_mean, ours
 from acp_launch.waits import seconds, stretch
@@ -500,6 +500,8 @@ def show_status(path: Path, *, as_json: bool) -> int:
     losses = [f"{count(lost, 'attempt')} ended without a record"] if lost else []
     lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running.values())]
     answer(told, harmless("\n".join(lines)), as_json=as_json)
+    if due and not running and not as_json:
+        tell(f"go on: {ours('batch', 'run', '--resume', str(path))}", style=DIM)
     return 0
 
 

@@ -488,6 +488,8 @@ def test_status_counts_what_is_done_runs_and_is_lost(tmp_path: Path, capsys: pyt
         f"b: attempt 2, pid {running['pid']} on {running['host']} since {running['since']}\n"
     )
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert show_status(tmp_path, as_json=False) == 0
+    assert capsys.readouterr().err.endswith(f"go on: acp-launch batch run --resume {tmp_path}\n")
 
 
 def test_cancel_makes_the_file_and_prints_what_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
