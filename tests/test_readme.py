@@ -172,7 +172,8 @@ def _yaml(block: Block) -> list[str]:
         if "tasks" in document.root:
             task = b'{"id": "a", "vars": {"note": ""}}'
             return [str(each) for each in batch(source, "page", repo="", read_tasks=lambda name: (task, name)).problems]
-        problems = [*problems, *check(document)[1]]
+        inherited = {"agent"} if "extends" in document.root else set()
+        problems = [*problems, *(each for each in check(document)[1] if each.path not in inherited)]
     return [str(problem) for problem in problems]
 
 

@@ -401,6 +401,12 @@ def test_ctrl_c_reaches_no_worker_of_this_machine(batch: BatchDirectory) -> None
         assert len(groups) == 1
 
 
+def list_listening() -> set[Any]:
+    """The addresses on which this process and those below it listen."""
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return {each.laddr for one in family for each in one.net_connections("tcp") if each.status == "LISTEN"}
+
+
 @dask
 @pytest.mark.slow
 @looped
@@ -410,11 +416,11 @@ async def test_a_cluster_of_this_machine_is_on_loopback_with_keys(
     for name in ("PYTHONHASHSEED", "DASK_PARENT", "__DASK_PARENT_PID"):  # Dask sets them
         monkeypatch.setenv(name, "random")
     (batch.path / "go-t0.p").touch()
+    before, workers = list_listening(), workers_of(psutil.Process())  # of other tests
     with configure({"distributed.worker.preload": ["tests.batch.standin"]}):
         async with DaskEngine(batch, "", 2) as engine:
             assert await engine.submit("t0.p", 1, None) == 0
-            family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-            listening = [each.laddr for one in family for each in one.net_connections("tcp") if each.status == "LISTEN"]
+            listening = list_listening() - before
             assert len(listening) >= 3
             assert {address.ip for address in listening} == {"127.0.0.1"}
             pages = [f"http://127.0.0.1:{address.port}/info/main/workers.html" for address in listening]
@@ -423,7 +429,7 @@ async def test_a_cluster_of_this_machine_is_on_loopback_with_keys(
             await came(lambda: len(lines_of(batch)) == 3)
             engine.end_now()
             assert await asyncio.gather(*tasks) == [130, 130]
-    assert workers_of(psutil.Process()) == []
+    assert workers_of(psutil.Process()) == workers
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
