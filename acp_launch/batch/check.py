@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -18,12 +18,15 @@ from acp_launch.batch.model import BatchFile, BatchTask, Item
 from acp_launch.batch.store import ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, shorten
-from acp_launch.document.shape import Shape, build, shape_at
+from acp_launch.document.shape import Shape, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.errors import UsageError
 from acp_launch.problem import KeyPath, Problem, count, did_you_mean, dotted
 from acp_launch.profile.check import NO_VERSION, VERSION, version
 from acp_launch.regex import regex
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 S = TypeVar("S", bound=Shape)
 ReadTasks = Callable[[str], tuple[bytes, str]]
@@ -129,19 +132,13 @@ def _drop(plain: dict[str, Plain], path: KeyPath) -> dict[str, Plain]:
 
 def _validate(shape: type[S], plain: Plain, path: KeyPath, faults: list[Fault]) -> S | None:
     """Build the struct; the faults of its shape are added to `faults`."""
-    try:
-        return build(shape, plain)
-    except ValueError:
-        from pydantic import TypeAdapter, ValidationError
 
-    try:
-        return TypeAdapter(shape).validate_python(plain)
-    except ValidationError as invalid:
-        for error in invalid.errors(include_url=False):
-            inner = error["loc"]
-            is_unknown, known = error["type"] in UNKNOWN_KEY, shape_at(shape, inner[:-1]).__struct_fields__
-            faults.append(unknown_key((*path, *inner), known) if is_unknown else described(error, path))
-        return None
+    def report(error: "ErrorDetails") -> None:
+        inner = error["loc"]
+        is_unknown, known = error["type"] in UNKNOWN_KEY, shape_at(shape, inner[:-1]).__struct_fields__
+        faults.append(unknown_key((*path, *inner), known) if is_unknown else described(error, path))
+
+    return validate(shape, plain, report)
 
 
 # What the file says besides its tasks.

@@ -21,7 +21,7 @@ from acp_launch.problem import KeyPath
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
+    from pydantic_core import CoreSchema, ErrorDetails
     from pydantic_core.core_schema import DataclassField
 
 S = TypeVar("S", bound="Shape")
@@ -66,6 +66,21 @@ def build(shape: type[S], plain: Plain) -> S:
         return shape(**values)
     except TypeError as incomplete:
         raise ValueError(plain) from incomplete
+
+
+def validate(shape: type[S], plain: Plain, report: "Callable[[ErrorDetails], object]") -> S | None:
+    """Build the struct, or report each thing that is wrong, in the words of pydantic, and return None."""
+    try:
+        return build(shape, plain)
+    except ValueError:
+        from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(shape).validate_python(plain)
+    except ValidationError as invalid:
+        for error in invalid.errors(include_url=False):
+            report(error)
+        return None
 
 
 def _build_hint(hint: Any, plain: Plain) -> Any:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, placed, unknown_key
 from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
-from acp_launch.document.shape import Shape, build, shape_at
+from acp_launch.document.shape import Shape, build, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
@@ -134,17 +134,7 @@ def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
 
 
 def _validate(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:
-    try:
-        return build(shape, value)
-    except ValueError:
-        from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(shape).validate_python(value)
-    except ValidationError as invalid:
-        reported = invalid.errors(include_url=False)
-        faults += (_as_written(describe(error, shape, path), value, path) for error in reported)
-        return None
+    return validate(shape, value, lambda error: faults.append(_as_written(describe(error, shape, path), value, path)))
 
 
 def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
