@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import comb
 from statistics import median
 from typing import NamedTuple
@@ -131,7 +132,7 @@ class Summary:
         passed = f"{found.pop('passed', 0):,} of {len(self.results):,} items passed"
         return " · ".join([passed, *(f"{number:,} {outcome}" for outcome, number in found.most_common())])
 
-    @property
+    @cached_property
     def tables(self) -> list[Table]:
         """List what every report has as a table: the figures of profiles, and items that stand out."""
         rows = [

@@ -304,9 +304,7 @@ class Submitter:
             return
         last = standing.last
         if last and last.outcome == "rate_limited" and (last.resets or 0) > self._wall():
-            now = self._loop.time()
-            pause = self._schedule.pause(item, now, now, (last.resets or 0) - self._wall())
-            self._show.pause(self._schedule.lane_of(item), pause, "rate limit")
+            self._pause(item, self._loop.time(), last)
         self._schedule.add(item)
 
     def _judge(self, item: Item) -> tuple[Standing, list[Verdict]]:
@@ -369,10 +367,13 @@ class Submitter:
         if verdict.outcome != "rate_limited":
             self._schedule.forget_pauses(attempt.item)
             return None
+        return self._pause(attempt.item, attempt.begun, verdict)
+
+    def _pause(self, item: Item, begun: float, verdict: Verdict) -> float:
+        """Pause the account of an item until its rate limit ends, if the agent said when; return for how long."""
         left = (verdict.resets or 0) - self._wall()
-        now = self._loop.time()
-        pause = self._schedule.pause(attempt.item, attempt.begun, now, left if left > 0 else None)
-        self._show.pause(self._schedule.lane_of(attempt.item), pause, "rate limit")
+        pause = self._schedule.pause(item, begun, self._loop.time(), left if left > 0 else None)
+        self._show.pause(self._schedule.lane_of(item), pause, "rate limit")
         return pause
 
     def _add_again(
@@ -482,23 +483,24 @@ def show_status(path: Path, *, as_json: bool) -> int:
     """Show how far a batch is, and make `results.jsonl` again."""
     directory = open_batch(path)
     directory.write_results()
-    running = {each.item: each for each in _find_running(directory)}
-    outcomes: Counter[str] = Counter()
+    running, outcomes = list[RunningItem](), Counter[str]()
     lost = 0  # attempts that ended without a record
     for item in directory.batch.items:
         standing = directory.judge(item.id)
         if standing.is_done and standing.last:
             outcomes[standing.last.outcome] += 1
-        elif item.id not in running:
+        elif found := _find_running(directory, item, standing):
+            running.append(found)
+        else:
             lost += directory.directory_of(item.id, standing.attempt).exists()
         lost += len(list(directory.directory_of(item.id).glob("*.lost-*")))
     name, items = directory.batch.name, len(directory.batch.items)
     due = items - outcomes.total()
     told = {"directory": str(directory.path), "name": name, "items": items, "counts": dict(outcomes.most_common())}
     told |= {"due": due, "lost": lost, "cancelled": directory.is_cancelled()}
-    told["running"] = [each._asdict() for each in running.values()]
+    told["running"] = [each._asdict() for each in running]
     losses = [f"{count(lost, 'attempt')} ended without a record"] if lost else []
-    lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running.values())]
+    lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running)]
     answer(told, harmless("\n".join(lines)), as_json=as_json)
     if due and not running and not as_json:
         tell(f"go on: {ours('batch', 'run', '--resume', str(path))}", style=DIM)
@@ -509,7 +511,8 @@ def cancel_batch(path: Path) -> int:
     """Cancel what runs of a batch; submitters and items see the file soon."""
     directory = open_batch(path)
     directory.cancel()
-    running = list(_find_running(directory))
+    found = (_find_running(directory, item, directory.judge(item.id)) for item in directory.batch.items)
+    running = [each for each in found if each]
     for each in running:
         stdout.line(harmless_line(str(each)))
     if running:
@@ -519,10 +522,9 @@ def cancel_batch(path: Path) -> int:
     return 0
 
 
-def _find_running(directory: BatchDirectory) -> Iterator[RunningItem]:
-    for item in directory.batch.items:
-        standing = directory.judge(item.id)
-        if not standing.is_done and directory.is_running(item.id):
-            began = directory.read_started(item.id, standing.attempt)  # None if its process has just taken the lock
-            known = (began.pid, began.host, began.started) if began else (None, "", "")
-            yield RunningItem(item.id, standing.attempt, *known)
+def _find_running(directory: BatchDirectory, item: Item, standing: Standing) -> RunningItem | None:
+    if standing.is_done or not directory.is_running(item.id):
+        return None
+    began = directory.read_started(item.id, standing.attempt)  # None if its process has just taken the lock
+    known = (began.pid, began.host, began.started) if began else (None, "", "")
+    return RunningItem(item.id, standing.attempt, *known)
