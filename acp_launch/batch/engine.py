@@ -9,6 +9,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from acp_launch.batch.store import locate_log
 from acp_launch.private import make_private
 
 COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
@@ -44,7 +45,7 @@ async def start_item(directory: Path, item: str, attempt: int, options: Iterable
     Its lifeline ends with this context, and with this process, however it ends. What it says goes to a log beside its
     attempts (`BatchDirectory.log_of`), which is removed if it is empty.
     """
-    log = directory / "items" / item / f"{attempt}.log"
+    log = locate_log(directory, item, attempt)
     make_private(log.parent)
     with ExitStack() as stack:
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # of other submitters too

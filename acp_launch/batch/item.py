@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from acp_launch import __version__, leave
 from acp_launch.batch.model import ErrorFacts, Item, Outcome, Patch, Record
 from acp_launch.batch.outcome import classify, find_reset, read_events, shorten_answer, subtract_earlier
-from acp_launch.batch.store import RESULT, STARTED, BatchDirectory, open_batch
+from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, RESULT, STARTED, STDERR, BatchDirectory, open_batch
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from acp_launch.cli.run import Planner
     from acp_launch.settings.model import Settings
 
-EVENTS, STDERR, ANSWER, PATCH, CHECK = "events.ndjson", "stderr.txt", "answer.md", "patch.diff", "check.txt"
 TREES = "trees"
 NOT_PASSED = 9
 INTERRUPTED = 128 + signal.SIGINT

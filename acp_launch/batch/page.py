@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Result, Summary, name_column, write_rate
-from acp_launch.batch.store import BatchDirectory
+from acp_launch.batch.store import ANSWER, CHECK, PATCH, BatchDirectory
 from acp_launch.console.stderr import harmless
 from acp_launch.problem import count
 from acp_launch.waits import seconds
@@ -189,7 +189,7 @@ def _draw_items(directory: BatchDirectory, results: Sequence[Result]) -> Iterato
 def _draw_texts(directory: BatchDirectory, result: Result) -> str:
     """Draw the texts of the last attempt of an item."""
     place = directory.directory_of(result.item.id, result.attempt)
-    files = (("check", "check.txt"), ("answer", "answer.md"), ("patch", "patch.diff"))
+    files = (("check", CHECK), ("answer", ANSWER), ("patch", PATCH))
     texts = {"prompt": _cut(result.item.prompt.encode(errors="replace"))}
     if error := directory.read_record(result.item.id, result.attempt).error:
         data = None if error.data is None else f"data: {error.data}"

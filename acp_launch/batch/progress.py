@@ -18,7 +18,7 @@ import msgspec
 from acp_launch.batch.figures import LONGEST, explain, write_amount
 from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
-from acp_launch.batch.store import RESULT, BatchDirectory
+from acp_launch.batch.store import EVENTS, RESULT, BatchDirectory
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless_line
 from acp_launch.problem import count
@@ -229,7 +229,7 @@ class Table(Lines):
         """Return the title of the last tool call of a running attempt."""
         id = attempt.item.id
         size, title = self._calls.get(id, (0, ""))
-        file = self._tally.directory.directory_of(id, attempt.number) / "events.ndjson"
+        file = self._tally.directory.directory_of(id, attempt.number) / EVENTS
         try:
             now = file.stat().st_size
         except OSError:

@@ -28,6 +28,7 @@ from acp_launch.regex import regex
 from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
+EVENTS, STDERR, ANSWER, PATCH, CHECK = "events.ndjson", "stderr.txt", "answer.md", "patch.diff", "check.txt"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 # Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
 ID = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -56,7 +57,7 @@ class BatchDirectory:
 
     def log_of(self, id: str, attempt: int) -> Path:
         """Return the file of what `batch item` itself said."""
-        return self.directory_of(id) / f"{attempt}.log"
+        return locate_log(self.path, id, attempt)
 
     def attempts(self, id: str) -> list[int]:
         """List the attempts that have a record, in order."""
@@ -150,6 +151,11 @@ class BatchDirectory:
                 for attempt in self.attempts(item.id):
                     file.write((self.directory_of(item.id, attempt) / RESULT).read_bytes())
         fresh.replace(self.path / RESULTS)
+
+
+def locate_log(directory: Path, id: str, attempt: int) -> Path:
+    """Return `BatchDirectory.log_of` without reading the batch."""
+    return directory / "items" / id / f"{attempt}.log"
 
 
 def open_batch(directory: Path) -> BatchDirectory:

@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from acp_launch import __version__
 from acp_launch.batch.model import Batch, Record
-from acp_launch.batch.store import BatchDirectory
+from acp_launch.batch.store import EVENTS, BatchDirectory
 from acp_launch.cli.stores import saying_waiting
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.private import make_digest
@@ -171,7 +171,7 @@ def _make_spans(directory: BatchDirectory) -> Iterator[ReadableSpan]:
     for record in directory.records():
         began, ended = min(began, record.started), max(ended, record.ended)
         yield _make_attempt(maker, record)
-        yield from _make_tools(maker, record, directory.directory_of(record.item, record.attempt) / "events.ndjson")
+        yield from _make_tools(maker, record, directory.directory_of(record.item, record.attempt) / EVENTS)
     attributes = {"gen_ai.workflow.name": batch.name, "acp_launch.items": len(batch.items)}
     yield maker.make(("invoke_workflow", batch.name), (), (began, ended), attributes)
 

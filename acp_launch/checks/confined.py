@@ -14,6 +14,7 @@ from pathlib import Path
 
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
+from acp_launch.plan.confinement import INSTALL
 from acp_launch.plan.model import Place
 from acp_launch.process.capture import capture
 from acp_launch.waits import stretch
@@ -21,7 +22,6 @@ from acp_launch.waits import stretch
 PLATFORM: str = sys.platform
 NAME = "confinement"
 TRIAL = "acp-launch-trial"  # the name of the shim
-INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 PATIENCE = stretch(10.0)  # seconds
 KERNEL = Path("/proc/sys")
 # Settings of Linux that keep a user from having namespaces: the file, the value that does, and what changes it.

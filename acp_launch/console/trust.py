@@ -134,7 +134,7 @@ def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: s
     if program.inherit_env == "all":
         yield ReportRow("", "gets your whole environment")
     elif program.inherit_env != "minimal" and program.inherit_env:
-        yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env or ())}")
+        yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env)}")
 
 
 def _line(label: str, before: str, words: Sequence[str]) -> ReportRow:

@@ -33,7 +33,7 @@ PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
-INSTALL = "install it: apt-get install bubblewrap, or dnf install bubblewrap"
+INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 # Directories that variables name, which programs expect to exist.
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
 
@@ -62,7 +62,8 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         return plan, [wish.origin.problem(what, "run it on Linux, or without runtime.confined")]
     program = find("bwrap", project=plan.project, path=environ.get("PATH"))
     if isinstance(program, CannotRun):
-        return plan, [wish.origin.problem("bubblewrap, which confines the agent, is not installed", INSTALL)]
+        what = "bubblewrap, which confines the agent, is not installed"
+        return plan, [wish.origin.problem(what, f"install it: {INSTALL}")]
     survey = _Survey(plan, environ, real(program))
     survey.show_named(wish)
     survey.show_system()

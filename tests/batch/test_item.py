@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_launch.batch.item import ANSWER, CHECK, EVENTS, PATCH, STDERR
 from acp_launch.batch.model import (
     CheckCommand,
     Cost,
@@ -26,7 +25,7 @@ from acp_launch.batch.model import (
     Record,
     Retry,
 )
-from acp_launch.batch.store import BatchDirectory
+from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, STDERR, BatchDirectory
 from acp_launch.cli.planning import loaded_profile
 from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration

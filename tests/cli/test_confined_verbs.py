@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.checks import confined
+from acp_launch.plan.confinement import INSTALL
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 from tests.cli.terminal import Terminal, on_terminal
 from tests.confined import needs_box
@@ -242,7 +243,7 @@ def test_doctor_says_how_to_install_bubblewrap(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(confined, "PLATFORM", "linux")
     monkeypatch.setenv("PATH", str(tmp_path))
     check = confined.probe(is_needed=True)
-    assert (check.text, check.fix) == ("not possible: bubblewrap is not installed", confined.INSTALL)
+    assert (check.text, check.fix) == ("not possible: bubblewrap is not installed", INSTALL)
 
 
 def test_doctor_says_that_confinement_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
