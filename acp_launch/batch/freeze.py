@@ -79,10 +79,12 @@ def prepare_file(file: Path, out: Path | None, *, trust: bool) -> int:
     return 0
 
 
-def freeze(file: Path, out: Path | None, *, trust: bool, only: Sequence[str] = ()) -> BatchDirectory:
+def freeze(
+    file: Path, out: Path | None, *, trust: bool, only: Sequence[str] = (), elsewhere: bool = False
+) -> BatchDirectory:
     """Plan a batch, and write it to a directory that holds none; without `out` to a new one of the project.
 
-    It has the items `only`.
+    It has the items `only`. They run `elsewhere`, or here.
 
     Raises:
         LaunchError: as `plan_batch`.
@@ -92,7 +94,7 @@ def freeze(file: Path, out: Path | None, *, trust: bool, only: Sequence[str] = (
     try:
         if out is not None:
             _require_vacant(out)
-        batch = plan_batch(file, trust=trust)
+        batch = plan_batch(file, trust=trust, elsewhere=elsewhere)
         for id in only:
             BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
@@ -116,8 +118,10 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-def plan_batch(file: Path, *, trust: bool) -> Batch:
+def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
     """Check a batch, and plan each profile once as a run does; start and write nothing. `trust` is `--trust`.
+
+    If the items run `elsewhere`, as on a cluster, secrets and logins are looked up there alone.
 
     Raises:
         ProfileError: the file or a profile is wrong.
@@ -132,7 +136,7 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
     found = _examine(file, settings)
     if errors(found.problems) or found.checked.file is None:
         raise ProfileError(found.problems)
-    _require_ready(found, settings, trust=trust)
+    _require_ready(found, settings, trust=trust, elsewhere=elsewhere)
     said = found.checked.file
     return Batch(
         name=write_part(found.file.stem),
@@ -153,13 +157,15 @@ def plan_batch(file: Path, *, trust: bool) -> Batch:
     )
 
 
-def _require_ready(found: Examined, settings: Settings, *, trust: bool) -> None:
+def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewhere: bool) -> None:
     """Make the checks of a run for each profile; what this machine lacks is raised at once for all of them."""
     missing, unknown = list[Problem](), list[NotLoggedIn]()
     for loaded in found.profiles.values():
         resolved = resolve_trusted(loaded, settings, cwd=found.project, typed=found.project, trust=trust)
+        if elsewhere:
+            resolved = structs.replace(resolved, needs=())
         try:
-            ready(resolved, settings, asks_passphrase=False)  # an item has no terminal to ask for it again
+            ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False)  # an item has no terminal
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:

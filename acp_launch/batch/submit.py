@@ -64,10 +64,10 @@ def run_batch(options: RunOptions) -> int:
     """Run a batch, or go on with one; return the exit code."""
     limits, address = check_options(options), _read_engine(options.engine)
     if options.dry_run:
-        for item in _list_due(options):
+        for item in _list_due(options, elsewhere=bool(address)):
             stdout.line(item.id)
         return PASSED
-    directory = _open_directory(options)
+    directory = _open_directory(options, elsewhere=bool(address))
     directory.batch = replace(directory.batch, limits=_override(directory.batch.limits, limits))
     items = _choose_items(directory, options)
     if options.again:
@@ -153,7 +153,7 @@ def _read_engine(engine: str | None) -> str | None:
     return read_address(engine, may_be_insecure=load_settings().batch.insecure_scheduler)
 
 
-def _open_directory(options: RunOptions) -> BatchDirectory:
+def _open_directory(options: RunOptions, *, elsewhere: bool) -> BatchDirectory:
     """Open the directory to go on with, or freeze the file; before a dry run only plan it."""
     if options.resume is not None:
         return open_batch(options.resume)
@@ -161,8 +161,8 @@ def _open_directory(options: RunOptions) -> BatchDirectory:
 
     assert options.file is not None
     if options.dry_run:
-        return BatchDirectory(Path(), plan_batch(options.file, trust=options.trust))
-    return freeze(options.file, options.out, trust=options.trust, only=options.only)
+        return BatchDirectory(Path(), plan_batch(options.file, trust=options.trust, elsewhere=elsewhere))
+    return freeze(options.file, options.out, trust=options.trust, only=options.only, elsewhere=elsewhere)
 
 
 def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
@@ -170,9 +170,9 @@ def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
     return [directory.find_item(id) for id in dict.fromkeys(options.only)] or list(directory.batch.items)
 
 
-def _list_due(options: RunOptions) -> list[Item]:
+def _list_due(options: RunOptions, *, elsewhere: bool) -> list[Item]:
     """List the items that would run."""
-    directory = _open_directory(options)
+    directory = _open_directory(options, elsewhere=elsewhere)
     items = _choose_items(directory, options)
     if options.resume is None:
         return items

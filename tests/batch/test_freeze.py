@@ -202,6 +202,25 @@ def test_a_plan_makes_the_checks_of_a_run(write: Write) -> None:
     assert any("NOT_SET_HERE is not set" in problem for problem in found)
 
 
+def test_secrets_and_logins_of_items_that_run_elsewhere_are_only_named_here(write: Write) -> None:
+    """The hosts of a cluster look them up; what else a profile lacks is told as ever."""
+    remote = "mcp_servers: {r: {type: http, url: https://mcp.example, headers: {A: '${secret:y}'}, oauth: true}}\n"
+    needy = PROFILE.replace("]}", "], env: {A: '${secret:x}'}}") + remote
+    file = write(TASKS.replace("demo", "mine"), mine=needy)
+    assert len(plan_batch(file, trust=True, elsewhere=True).items) == 2
+    assert [problem.split(": ")[1] for problem in problems(file)] == [
+        "agent.env.A",
+        "mcp_servers.r.url",
+        "mcp_servers.r.headers.A",
+    ]
+    absent = needy.replace("type: http", "command: no-such-program-here}, s: {type: http")
+    for wrong in (needy.replace("${secret:x}", "${secret:}"), absent):
+        file = write(TASKS.replace("demo", "mine"), mine=wrong)
+        with pytest.raises((ProfileError, MachineError)) as raised:
+            plan_batch(file, trust=True, elsewhere=True)
+        assert len(raised.value.problems) == 1
+
+
 def test_a_passphrase_is_not_asked_for_since_items_could_not_ask(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "file")
     secret = PROFILE.replace("]}", "], env: {A: '${secret:x}'}}")
