@@ -6,30 +6,37 @@ prompt and secrets are read on the worker's host, and what comes back is an exit
 
 `read_address` and `DaskEngine` are the submitter's; `carry_out` and what it calls run on workers. Those must not raise:
 Dask writes exceptions to its logs and pages.
+
+Dask unpickles what a scheduler and its workers send, in many places; an object of theirs could run commands here. So a
+submitter refuses each class that is unpickled meanwhile (`_refuse_class`): numbers, texts and collections need none.
 """
 
 import asyncio
 import os
 import signal
 import socket
+import sys
+import warnings
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from acp_launch import __version__
 from acp_launch.batch.engine import EngineGone, send_signal, start_item, wait_for_end
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
-from acp_launch.private import create
+from acp_launch.private import create, directory
 from acp_launch.problem import about, ours
 from acp_launch.regex import regex
-from acp_launch.settings.address import LOOPBACK
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from distributed import Future, Security
+    from distributed import Client, Security
 
 ANSWER = stretch(10.0)  # seconds for a scheduler, and for its workers, to answer
 LOOK = 0.4  # seconds between two looks of a worker whether an attempt is cancelled
@@ -53,13 +60,31 @@ def read_address(engine: str, *, may_be_insecure: bool) -> str:
         raise UsageError("--engine dask: Dask is not installed", fix="pip install 'acp-launch[dask]'")
     if not parts:
         return ""
-    scheme, host = parts[1] or "tcp", parts[2].strip("[]")
-    is_safe = scheme in ("tls", "wss") or LOOPBACK.fullmatch(host) is not None
-    if not (is_safe or may_be_insecure):
+    scheme = parts[1] or "tcp"
+    if scheme not in ("tls", "wss") and not may_be_insecure:  # on loopback, too: other users and agents reach it
         what = f"--engine: {address} has no TLS: all that can reach it could run commands on its workers"
         fix = "give tls://HOST:PORT, or allow it in your settings: acp-launch config set batch.insecure_scheduler true"
         raise UsageError(what, fix=fix)
     return f"{scheme}://{parts[2]}:{parts[3]}"
+
+
+class _RefusedError(AttributeError):
+    """Raised for a class that is not unpickled. Dask expects this error of a class that is not installed."""
+
+
+_WARY = set[str]()  # tokens of the engines that talk to another process
+_HARMLESS = ("builtins", "bytes")  # Dask packs errors into these
+
+
+def _refuse_class(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse classes and functions, which a pickle can only name by this event of Python."""
+    if event == "pickle.find_class" and _WARY and arguments != _HARMLESS:
+        raise _RefusedError(f"it holds {arguments[0]}.{arguments[1]}, which is not unpickled")
+
+
+@cache
+def _listen_to_unpickling() -> None:
+    sys.addaudithook(_refuse_class)  # for the rest of this process
 
 
 class DaskEngine:
@@ -74,6 +99,7 @@ class DaskEngine:
         self._stack = AsyncExitStack()
         self._unanswered: set[str] = set()  # items
         self._telling: set[asyncio.Task[None]] = set()
+        self._broken: asyncio.Future[Exception]
 
     async def __aenter__(self) -> Self:
         """Connect to the scheduler, and check its workers.
@@ -104,7 +130,7 @@ class DaskEngine:
             if self._client.status != "running":  # it may try to connect again
                 raise self._explain_loss()
             key = ("acp-launch-item", self._token, item, attempt, number)
-            answer = await self._result_of(self._client.submit(carry_out, *given, key=key, pure=False))
+            answer = await self._result_of(self._client.submit(carry_out, *given, key=key, pure=False).result())
             if answer != BUSY:
                 break
         if isinstance(answer, str):
@@ -116,19 +142,39 @@ class DaskEngine:
         resume = ours("batch", "run", "--resume", str(self._batch.path), "--engine", f"dask:{self._address}")
         return EngineGone(f"the scheduler at {self._address} is gone; start it, then {resume}")
 
-    async def _result_of(self, future: "Future[int | str]") -> int | str:
+    async def _result_of(self, future: Awaitable[object]) -> int | str:
+        """Return what a worker answered: an exit code, or a text."""
         from distributed import CancelledError  # not that of asyncio
-        from distributed.scheduler import KilledWorker
 
+        result = asyncio.ensure_future(future)
         try:
-            return cast(int | str, await cast(Any, future.result()))
+            await asyncio.wait((result, self._broken), return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                raise self._broken.result()
+            answer = result.result()
         except CancelledError:
             raise self._explain_loss() from None
-        except KilledWorker:  # each that began it
-            return 128 + signal.SIGKILL
-        except Exception as error:  # a worker that joined later has no acp-launch
-            faults = "; ".join(await self._find_faults()) or f"a worker raised {type(error).__name__}"
-            raise EngineGone(faults) from None
+        except _RefusedError as error:
+            raise EngineGone(self._describe_refusal(error)) from None
+        except Exception as error:  # of another process; it was not unpickled, so it is a text or bytes
+            if "KilledWorker" in repr(error):  # each that began it
+                return 128 + signal.SIGKILL
+            raise EngineGone(await self._find_reason()) from None
+        finally:
+            result.cancel()
+        if isinstance(answer, str) or (type(answer) is int and 0 <= answer < 256):
+            return answer
+        raise EngineGone(self._describe_refusal(TypeError("it is not an exit code")))
+
+    def _describe_refusal(self, error: Exception) -> str:
+        return f"an answer from the scheduler at {self._address} is refused: {str(error) or type(error).__name__}"
+
+    async def _find_reason(self) -> str:
+        """Find out why a worker raised an error, as one that joined later without acp-launch does."""
+        with suppress(Exception):  # the error that is being explained is told in any case
+            if faults := await self._find_faults():
+                return "; ".join(faults)
+        return f"the scheduler at {self._address} or a worker raised an error; each needs acp-launch {__version__}"
 
     def cancel(self) -> None:
         """See `Engine.cancel`."""
@@ -147,91 +193,117 @@ class DaskEngine:
     async def _set(self, event: str) -> None:
         from distributed import Event
 
-        with suppress(OSError, TimeoutError):
+        with suppress(Exception):  # a scheduler that is gone, or answers wrongly: `submit` tells it
             if self._client.status == "running":
                 await asyncio.wait_for(Event(event, self._client).set(), ANSWER)
 
     async def _open(self) -> None:
         import logging
 
-        from distributed import Client, Security
+        from distributed import Security
 
         logging.disable()  # of Dask, to stderr: what matters is raised
         self._stack.callback(logging.disable, logging.NOTSET)
+        self._stack.enter_context(warnings.catch_warnings(action="ignore"))  # which a scheduler words
         file = self._batch.path / f".{self._token}"
         create(file, (f"{__version__} --trust" if self._trust else __version__).encode())
         self._stack.callback(file.unlink, missing_ok=True)
-        security = Security() if self._address else Security.temporary()
-        if self._address.startswith(("tls", "wss")) and not security.get_connection_args("client")["ssl_context"]:
-            fix = "set distributed.comm.tls: ca-file, client.cert and client.key in ~/.config/dask/distributed.yaml"
-            raise UsageError(f"--engine: Dask has no keys for {self._address}", fix=fix)
-        address = self._address or await self._start_cluster(security)
+        security = Security() if self._address else Security(tls_ca_file=None, require_encryption=False)
+        if self._address:
+            self._require_keys(security)
+            _listen_to_unpickling()
+            _WARY.add(self._token)
+            self._stack.callback(_WARY.discard, self._token)
+        self._broken = asyncio.get_running_loop().create_future()
+        client = _make_client(self._address or await self._start_cluster(security), security, self._broken)
+        self._stack.push_async_callback(_close, client)
         try:
-            client = Client(address, security=security, timeout=ANSWER, asynchronous=True, set_as_default=False)
-            self._stack.push_async_callback(_close, client)
             self._client = await asyncio.wait_for(client, ANSWER)
             faults = await self._find_faults()
         except (OSError, TimeoutError):
             what = f"the scheduler at {self._address} does not answer"
             raise MachineError([about("--engine", what, "check that it runs, and its address and TLS keys")]) from None
+        except Exception as error:
+            fix = "check that it is a scheduler of Dask, and each host that has its keys"
+            raise MachineError([about("--engine", self._describe_refusal(error), fix)]) from None
         if faults:
             raise MachineError([about("--engine", fault) for fault in faults])
 
-    async def _start_cluster(self, security: "Security") -> str:
-        """Start a scheduler in this process, and one worker."""
-        from dask import config
-        from distributed import LocalCluster
+    def _require_keys(self, security: "Security") -> None:
+        """Raise UsageError if Dask has no keys for a scheduler with TLS."""
+        fix = "set distributed.comm.tls: ca-file, client.cert and client.key in ~/.config/dask/distributed.yaml"
+        try:
+            context = security.get_connection_args("client")["ssl_context"]
+        except OSError as error:
+            raise UsageError(f"--engine: Dask cannot read its keys for TLS: {error}", fix=fix) from None
+        if self._address.startswith(("tls", "wss")) and not context:
+            raise UsageError(f"--engine: Dask has no keys for {self._address}", fix=fix)
 
-        # Without pages; and agents must not inherit OMP_NUM_THREADS=1 and a hash seed, which are Dask's defaults.
-        pages = {f"distributed.{kind}.http.routes": list[str]() for kind in ("scheduler", "worker")}
-        environ = {"distributed.nanny.pre-spawn-environ": {"PYTHONHASHSEED": "random"}}
-        self._stack.enter_context(config.set(pages | environ))
-        cluster = LocalCluster(
-            n_workers=1,
-            threads_per_worker=self._jobs,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=security,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else 8787
-            memory_limit=None,
-            silence_logs=50,  # critical
-            preload=[__name__, *config.get("distributed.worker.preload")],
-            asynchronous=True,
-        )
-        self._stack.push_async_callback(_close, cluster)
-        await cluster
-        return cluster.scheduler_address
+    async def _start_cluster(self, security: "Security") -> str:
+        """Start a scheduler and a worker in this process, where no other process reaches them."""
+        from dask import config
+        from distributed import Scheduler, Worker
+
+        scratch = self._stack.enter_context(directory())  # Dask puts it first on `sys.path`
+        routes = {f"distributed.{kind}.http.routes": list[str]() for kind in ("scheduler", "worker")}
+        self._stack.enter_context(config.set({"temporary-directory": str(scratch), **routes}))
+        pages = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # none, but Dask listens all the same
+        given: dict[str, Any] = {"security": security, **pages}
+        scheduler = Scheduler(protocol="inproc://", **given)
+        self._stack.push_async_callback(_close, scheduler)
+        await scheduler
+        worker = Worker(scheduler.address, nthreads=self._jobs, memory_limit=cast(Any, None), **given)
+        self._stack.push_async_callback(_close, worker)
+        await worker
+        rmtree(scratch / "dask-scratch-space")  # not used, and after kill -9 nothing would remove it
+        return scheduler.address
 
     async def _find_faults(self) -> list[str]:
         """Ask all workers whether they can carry out attempts; return a sentence about each that cannot."""
-        answers = await asyncio.wait_for(
-            self._client.run(find_fault, str(self._batch.path), self._token, on_error="return"), ANSWER
-        )
-        return [f"worker {worker} {_describe(answer)}" for worker, answer in sorted(answers.items()) if answer]
+        from distributed.protocol.pickle import dumps
+
+        question = {"op": "run", "function": dumps(find_fault), "args": dumps((str(self._batch.path), self._token))}
+        asking = self._client.scheduler.broadcast(msg=question, on_error="return_pickle")
+        answers: Mapping[str, object] = await asyncio.wait_for(asking, ANSWER)
+        told = ((worker, _describe(answers[worker])) for worker in sorted(answers))
+        return [f"worker {worker} {fault}" for worker, fault in told if fault]
+
+
+def _make_client(address: str, security: "Security", broken: "asyncio.Future[Exception]") -> "Client":
+    """Make a client; `broken` gets the error if what the scheduler sends ends the connection."""
+    from distributed import Client
+
+    class GuardedClient(Client):
+        def subscribe_topic(self, topic: object, handler: object) -> None:
+            """Hear of no events: by default a worker's are printed, or unpickled."""
+
+        async def _handle_report(self) -> None:
+            try:
+                await super()._handle_report()
+            except Exception as error:  # else it goes on as if it were connected
+                broken.set_result(error)
+
+    make: type[Client] = GuardedClient
+    return make(address, security=security, timeout=ANSWER, asynchronous=True, set_as_default=False)
 
 
 async def _close(part: Any) -> None:
-    """Close a client or a cluster within a limit, also if its other side is gone."""
-    with suppress(OSError, TimeoutError):
+    """Close a client, a scheduler or a worker within a limit, also if its other side is gone or hostile."""
+    with suppress(Exception):  # Dask raises here what broke a connection, which has been told
         await asyncio.wait_for(part.close(), LOOK if str(part.status) == "connecting" else ANSWER)
 
 
 def _describe(answer: object) -> str:
-    if isinstance(answer, str):
-        return answer
-    if isinstance(answer, OSError):
-        return "does not answer"
-    return f"cannot import acp-launch {__version__}; install it there"
+    """Describe what keeps a worker from carrying out attempts; empty if nothing does."""
+    match answer:
+        case {"status": "OK", "result": str(fault)}:
+            return fault
+        case bytes() if b"ModuleNotFoundError" in answer or b"AttributeError" in answer:  # a pickled error
+            return f"cannot import acp-launch {__version__}; install it there"
+    return "does not answer"
 
 
 # What follows runs on workers.
-
-
-def dask_setup(worker: object) -> None:
-    """Leave the terminal's process group: Ctrl-C is for the submitter. Dask calls it in a worker of this machine."""
-    os.setsid()
 
 
 def find_fault(directory: str, token: str) -> str:
