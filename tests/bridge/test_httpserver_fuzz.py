@@ -1,13 +1,14 @@
 """Ring 2. Our HTTP server against clients and servers that say anything: no bug shows, and a good client is served."""
 
 import asyncio
+import itertools
 import json
 import random
 from typing import Any
 
 import pytest
 
-from tests.bridge.fronted import META, Behind, Json, Wire, fronted
+from tests.bridge.fronted import KEY, META, Behind, Json, Wire, fronted
 from tests.looped import looped
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -75,4 +76,52 @@ async def test_whatever_is_said_no_bug_shows_and_the_next_client_is_served(seed:
                 wire.close()
         await found.session()
         assert [note for note in found.notes if "bug" in note] == []
+    assert unhandled == []
+
+
+METHODS_OF_HTTP = (
+    "HEAD",
+    "GET",
+    "POST",
+    "DELETE",
+    "PUT",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PROPFIND",
+    "head",
+    "M-SEARCH",
+)
+FRAMES = {
+    "no body": ("", ""),
+    "a body": ("Content-Length: 5\r\n", "12345"),
+    "a part of it": ("Content-Length: 5\r\n", "12"),
+    "chunks": ("Transfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"),
+    "bad chunks": ("Transfer-Encoding: chunked\r\n", "x\r\n"),
+    "an upgrade": ("Connection: upgrade\r\nUpgrade: h2c\r\n", ""),
+    "an expectation": ("Expect: 100-continue\r\nContent-Length: 2\r\n", "{}"),
+    "a second request": ("", "HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("method", METHODS_OF_HTTP)
+@looped
+async def test_each_method_with_each_body_is_answered_and_no_bug_shows(method: str) -> None:
+    """The answer is short and says no, with and without the token: none of these requests is a good one."""
+    unhandled: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+    async with fronted() as found:
+        token = f"Host: 127.0.0.1:{found.http.port}\r\nAuthorization: Bearer {KEY.token}\r\n"
+        kinds = itertools.product(FRAMES.items(), ("1.1", "1.0"), ((KEY.path, token), ("/", "Host: x\r\n")))
+        for (frame, (headers, body)), version, (path, admitted) in kinds:
+            wire = await found.connect()
+            wire.send(f"{method} {path} HTTP/{version}\r\n{admitted}{headers}\r\n{body}".encode())
+            wire.writer.write_eof()
+            said = await wire.ended()
+            assert said.startswith(b"HTTP/1.1 4") or (frame != "no body" and not said), said  # it may be reset
+            assert len(said) < 1000
+            if method == "HEAD":
+                assert said.partition(b"\r\n\r\n")[2] == b""
+        await found.session()
+    assert [note for note in found.notes if "bug" in note] == []
     assert unhandled == []

@@ -321,6 +321,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._head: Head | None = None
+        self._is_bodiless = False  # the answer to HEAD
         self._name = ""  # of the MCP server that the request is for
         self._body: list[bytes] = []
         self._length = 0
@@ -381,7 +382,7 @@ class HttpConnection(asyncio.Protocol):
     def answer(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         kind = [("content-type", JSON)] if body else []
         self._begin(status, [*kind, *headers, ("content-length", str(len(body)))])
-        if body:
+        if body and not self._is_bodiless:
             self.write(body)
         self.end()
 
@@ -419,6 +420,13 @@ class HttpConnection(asyncio.Protocol):
     def _advance(self) -> None:
         """Take what has come of the next request."""
         try:
+            self._take_events()
+        except Exception as error:  # the other connections go on
+            self._server.mishaps.add("an HTTP request of the agent", error)
+            self.abort()
+
+    def _take_events(self) -> None:
+        try:
             while self._transport is not None and not self._transport.is_closing() and not self._is_answering:
                 event = self._wire.next_event()
                 if event in (h11.NEED_DATA, h11.PAUSED):
@@ -428,9 +436,6 @@ class HttpConnection(asyncio.Protocol):
             self._turn_away(error.error_status_hint or 400, "it is not valid HTTP")
         except RequestRefused as why:
             self._turn_away(why.status, str(why), *why.headers)
-        except Exception as error:  # the other connections go on
-            self._server.mishaps.add("an HTTP request of the agent", error)
-            self.abort()
 
     def _take(self, event: Any) -> None:
         if isinstance(event, h11.Request):
@@ -446,6 +451,7 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def _admit(self, request: h11.Request) -> None:
+        self._is_bodiless = request.method == b"HEAD"
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
         self._name = self._server.gate.admit(head)
