@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -449,11 +450,15 @@ def _write_toad(name: str, entry: Entry) -> str:
 
 
 def _quote_for_shell(text: str) -> str:
-    """Quote a text; characters that cannot be seen are escapes."""
-    if text.isprintable():
-        return shlex.quote(text)
-    escaped = re.sub(r"[\\']", r"\\\g<0>", text)
-    return "$'" + "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped) + "'"
+    """Quote a text for each POSIX shell. Characters that cannot be seen, but the line break, become octal escapes."""
+    pieces = ["".join(run) for _, run in groupby(text, lambda one: one == "\n" or one.isprintable())]
+    return "".join(map(_quote_piece, pieces)) or "''"
+
+
+def _quote_piece(piece: str) -> str:
+    if piece.replace("\n", "").isprintable():
+        return shlex.quote(piece)
+    return "\"$(printf '" + "".join(f"\\{byte:03o}" for byte in piece.encode()) + "')\""
 
 
 # CodeCompanion sends `authenticate` to each agent that offers a login, unless its preset has an `auth` handler that

@@ -78,8 +78,15 @@ def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
     return _without_interpreter(file, path) or file
 
 
+def _command(*words: str | Path) -> str:
+    """Build a command for a fix, quoted for a shell."""
+    import shlex  # only needed when something is wrong
+
+    return shlex.join(map(str, words))
+
+
 def _not_executable(file: Path) -> CannotRun:
-    return CannotRun(f'"{file}" is not executable', f"chmod +x {file}")
+    return CannotRun(f'"{file}" is not executable', _command("chmod", "+x", file))
 
 
 def _not_found(command: str, folders: int) -> CannotRun:
@@ -100,7 +107,9 @@ def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
     if not words:
         return None
     if line.endswith(b"\r"):
-        return CannotRun(f'"{file}" has Windows line ends, so its "#!" line names no program', f"dos2unix {file}")
+        return CannotRun(
+            f'"{file}" has Windows line ends, so its "#!" line names no program', _command("dos2unix", file)
+        )
     if not Path(words[0]).exists():
         what = f'"{file}" needs {words[0]}, which does not exist'
         return CannotRun(what, f"install {Path(words[0]).name}, or correct the first line of the script")
@@ -144,11 +153,11 @@ def usable(text: str, *, base: Path) -> Path | CannotRun:
 
 def _checked_directory(directory: Path) -> Path | CannotRun:
     if not directory.exists():
-        return CannotRun(f'the directory "{directory}" does not exist', f"mkdir -p {directory}")
+        return CannotRun(f'the directory "{directory}" does not exist', _command("mkdir", "-p", directory))
     if not directory.is_dir():
         return CannotRun(f'"{directory}" is not a directory', "name a directory")
     if not os.access(directory, os.R_OK | os.X_OK):
-        return CannotRun(f'cannot enter the directory "{directory}"', f"chmod u+rx {directory}")
+        return CannotRun(f'cannot enter the directory "{directory}"', _command("chmod", "u+rx", directory))
     return directory
 
 

@@ -444,7 +444,9 @@ def _client_secret(path: KeyPath, text: str) -> Iterator[Fault]:
     except BadReference:  # `check` reports it
         return
     if any(isinstance(part, str) and part for part in parts) or not parts:
-        name = f"{path[1]}/client-secret"
+        from acp_launch.profile.leaks import slug  # only needed for a mistake
+
+        name = f"{slug(str(path[1])) or 'server'}/client-secret"
         fix = f'acp-launch secret set {name}, then write "${{secret:{name}}}" here'
         yield Fault(path, LITERAL, fix)
 

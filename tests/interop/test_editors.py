@@ -1,6 +1,10 @@
 """The command by which an editor runs a profile: as each editor writes it, and recognised when it comes back."""
 
+import os
 import shlex
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from acp_launch.interop.drafts import collect_drafts
 from acp_launch.interop.formats import parse
 from acp_launch.interop.tools import PRINTED, TOOLS, served_profile
 from acp_launch.interop.write import compare, export_whole, insert_entries, standalone_text
+from tests.patience import PATIENCE
 
 COMMAND = ["/opt/my tools/acp-launch", "serve", "review"]
 ODD = "/a'b\\c\"d\u202e\n${x}/p.yaml"
@@ -75,6 +80,31 @@ def test_toad_gets_a_line_for_the_shell_that_names_the_agent() -> None:
     toad, acp, option, name, command, here = shlex.split(text("toad", plain))
     assert (toad, acp, option, name, here) == ("toad", "acp", "--title", "review", ".")
     assert shlex.split(command) == ["/opt/acp-launch", "serve", plain]
+
+
+SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh", "ksh") if shutil.which(shell)]
+HOSTILE = [
+    "$(touch made)`touch made`",
+    "a'b\"c;d&e|f#g",
+    "-x ~ * ?[a] !1 {a,b} \\",
+    "\u202ea\nb\x1b[31m\r\n\ta \xa0\x7f\n",
+]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("odd", HOSTILE)
+def test_each_posix_shell_reads_the_line_for_toad_as_text(shell: str, odd: str, tmp_path: Path) -> None:
+    """A repository chooses the names of a profile and its file. Toad gives its fourth word to a shell again."""
+    line = standalone_text(export_whole(odd, PRINTED["toad"], ["/opt/acp-launch", "serve", odd]), PRINTED["toad"])
+    assert all(mark.isprintable() or mark == "\n" for mark in line)
+    print_words = "for word do printf '%s\\0' \"$word\"; done\n"
+    (tmp_path / "toad").write_text(f"#!/bin/sh\n{print_words}eval 'set --' \"$4\"\n{print_words}")
+    (tmp_path / "toad").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
+    ran = subprocess.run([shell], input=line.encode(), cwd=tmp_path, env=environ, capture_output=True, timeout=PATIENCE)
+    given = ran.stdout.decode().split("\0")
+    assert (given[:3], given[4:-1]) == (["acp", "--title", odd], [".", "/opt/acp-launch", "serve", odd]), ran
+    assert [file.name for file in tmp_path.iterdir()] == ["toad"]
 
 
 def test_neovim_gets_lua_for_its_three_plugins() -> None:

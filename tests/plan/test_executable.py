@@ -1,12 +1,13 @@
 """A command is found as the child will find it, or the reason it could not start is said (ours)."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.executable import CannotRun, find, usable
 
 
 @pytest.fixture
@@ -115,6 +116,18 @@ def test_a_directory_is_no_program(folder: Path) -> None:
 def test_a_file_without_the_executable_bit_says_so(command: str, folder: Path) -> None:
     file = program(folder / "bin" / "tool", mode=0o644)
     assert looked_up(command, folder) == CannotRun(f'"{file}" is not executable', f"chmod +x {file}")
+
+
+def test_a_command_of_a_fix_is_read_by_a_shell_as_text(folder: Path) -> None:
+    """A repository names its files and directories."""
+    odd = folder / "a $(touch b); c'd"
+    missing = usable(odd.name, base=folder)
+    assert isinstance(missing, CannotRun)
+    assert shlex.split(missing.fix) == ["mkdir", "-p", str(odd)]
+    file = program(odd / "tool", mode=0o644)
+    closed = looked_up(str(file), folder)
+    assert isinstance(closed, CannotRun)
+    assert shlex.split(closed.fix) == ["chmod", "+x", str(file)]
 
 
 def test_a_script_whose_interpreter_is_gone_says_which(folder: Path) -> None:

@@ -923,6 +923,14 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
     ]
 
 
+def test_a_command_to_store_a_client_secret_names_it_so_that_a_shell_reads_text() -> None:
+    """A repository chooses the names of its servers."""
+    server = "{type: http, url: https://x, oauth: {client_id: a, client_secret: b}}"
+    *_, told = complaints(f'version: 1\nagent: {{command: x}}\nmcp_servers: {{"$(touch x) y": {server}}}\n')
+    fix = 'acp-launch secret set touch-x-y/client-secret, then write "${secret:touch-x-y/client-secret}" here'
+    assert told.partition("fix: ")[2] == fix
+
+
 def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
     found = checked(with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}"))
     assert found.profile is not None
