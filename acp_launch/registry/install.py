@@ -15,9 +15,8 @@ import tarfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -36,7 +35,7 @@ ARCHIVE = 1024**3  # bytes
 DOWNLOAD = 30 * 60.0  # seconds for it
 PATIENCE = 3600.0  # seconds for another process that installs the same agent
 LARGEST = 4 * 1024**3  # bytes of all files of an archive
-MEMBERS = 200_000
+MAX_MEMBERS = 50_000  # files, directories and links of an archive
 TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _ENVIRONMENT_NAME = regex(ENVIRONMENT_NAME)
@@ -44,7 +43,6 @@ _DAMAGED = (  # what the two libraries raise
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, LookupError, RuntimeError),
     *(FileExistsError, NotADirectoryError, IsADirectoryError),  # a name twice
 )
-M = TypeVar("M")
 
 
 def this_platform() -> str:
@@ -193,7 +191,8 @@ def unpack(archive: Path, into: Path, *, is_zip: bool) -> None:
                 _unpack_zip(opened, into)
         else:
             with tarfile.open(archive) as tar:
-                tar.extractall(into, _require_bounds((each, each.size) for each in tar), filter=_check_member)
+                _require_bounds(each.size for each in tar)
+                tar.extractall(into, filter=_check_member)
     except tarfile.FilterError as refused:
         raise Unsafe(f"is refused: {str(refused)[:200]}") from None
     except _DAMAGED as error:
@@ -211,18 +210,23 @@ def _check_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
 
 
 def _unpack_zip(opened: zipfile.ZipFile, into: Path) -> None:
-    for each in _require_bounds((each, each.file_size) for each in opened.infolist()):
+    _require_bounds(each.file_size for each in opened.infolist())
+    for each in opened.infolist():
         mode = each.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise Unsafe(f'holds a link, a device or a pipe: "{each.filename[:200]}"')
         os.chmod(opened.extract(each, into), 0o755 if each.is_dir() or mode & 0o111 else 0o644)  # noqa: PTH101 - a text
 
 
-def _require_bounds(members: Iterable[tuple[M, int]]) -> Iterator[M]:
-    """Yield the members, which come with their sizes."""
+def _require_bounds(sizes: Iterable[int]) -> None:
+    """Refuse an archive with members of these sizes, before anything of it is unpacked, if they are too many or large.
+
+    It does not look at the rest then.
+    """
     total = 0
-    for number, (member, size) in enumerate(members, 1):
+    for number, size in enumerate(sizes, 1):
         total += size
-        if number > MEMBERS or total > LARGEST:
-            raise Unsafe(f"holds more than {MEMBERS:,} files, or {LARGEST // 1024**3} GiB")
-        yield member
+        if number > MAX_MEMBERS:
+            raise Unsafe(f"holds more than {MAX_MEMBERS:,} files and directories, the most that is unpacked")
+        if total > LARGEST:
+            raise Unsafe(f"holds more than {LARGEST / 1024**3:g} GiB, the most that is unpacked")

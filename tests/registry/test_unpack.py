@@ -159,16 +159,23 @@ def test_no_arrangement_of_links_lets_a_file_out(
         assert Path(os.path.realpath(root / name)).is_relative_to(os.path.realpath(root))
 
 
-def test_an_archive_is_bounded_in_size_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = gzip.compress(tar(("a", FILE, b"x" * 600), ("b", FILE, b"x" * 600)))
-    monkeypatch.setattr(module, "LARGEST", 1000)
-    with pytest.raises(Unsafe, match="more than"):
-        unpacked(tmp_path / "1", content)
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_an_archive_is_bounded_in_size_and_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_zip: bool
+) -> None:
+    """Nothing is unpacked of one that is too large."""
+    members = [("a", b"x" * 600), ("b", b"x" * 600), ("c", b"x" * 600)]
+    plain = tar(*((name, FILE, content) for name, content in members))
+    content = zipped(*((name, 0, content) for name, content in members)) if is_zip else gzip.compress(plain)
+    monkeypatch.setattr(module, "LARGEST", 1700)
+    with pytest.raises(Unsafe, match=r"holds more than 1\..* GiB, the most that is unpacked"):
+        unpacked(tmp_path / "1", content, is_zip=is_zip)
     monkeypatch.setattr(module, "LARGEST", 2000)
-    unpacked(tmp_path / "2", content)
-    monkeypatch.setattr(module, "MEMBERS", 1)
-    with pytest.raises(Unsafe, match="more than 1 files"):
-        unpacked(tmp_path / "3", content)
+    unpacked(tmp_path / "2", content, is_zip=is_zip)
+    monkeypatch.setattr(module, "MAX_MEMBERS", 2)
+    with pytest.raises(Unsafe, match="holds more than 2 files and directories, the most that is unpacked"):
+        unpacked(tmp_path / "3", content, is_zip=is_zip)
+    assert [[*(tmp_path / number / "around" / "root").iterdir()] for number in "13"] == [[], []]
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".tar.bz2", ".zip"])
