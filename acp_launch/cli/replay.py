@@ -39,7 +39,10 @@ class Replay(NamedTuple):
 
     def carry_out(self) -> int:
         """Play the trace; return the status with which its agent died, or 0."""
-        return Player(self.file, read_script(self.file)).play()
+        try:
+            return Player(self.file, read_script(self.file)).play()
+        except RecursionError:
+            raise _unfit(str(self.file), "a message is nested too deeply to be repeated") from None
 
 
 # The trace.
@@ -75,7 +78,7 @@ def read_script(file: Path) -> Script:
     if not steps:
         raise _unfit(str(file), "it has no message of an agent")
     hows = [str(entry.get("how")) for _, entry in entries if entry.get("type") == "exit"]
-    return Script(steps, int(*re.findall(r"^exited with status (\d+)$", hows[-1] if hows else "")))
+    return Script(steps, int(*re.findall(r"^exited with status (\d{1,3})$", hows[-1] if hows else "")))
 
 
 def _read_entries(file: Path) -> Iterator[tuple[int, Message]]:
@@ -106,13 +109,14 @@ def _decode(written: bytes) -> Message:
 
 def _read_step(file: Path, line: int, entry: Message) -> Step:
     is_expected, message, place = entry.get("from") != "agent", entry.get("message"), f"{file}:{line}"
-    if entry.get("size") and is_expected:
+    if entry.get("size") and is_expected and isinstance(entry.get("method", ""), str):
         return Step(line, True, {name: entry[name] for name in ("id", "method") if name in entry}, is_cut=True)
     if entry.get("size"):
-        raise _unfit(place, f"a message of the agent is cut in the trace ({entry['size']:,} bytes)")
-    if not isinstance(message, dict):  # junk, or a list
+        size = f"{entry['size']:,}" if isinstance(entry["size"], int) else "unknown"
+        raise _unfit(place, f"a message is cut in the trace ({size} bytes)")
+    if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):  # junk, or a list
         if is_expected:
-            raise _unfit(place, "a message of the client that is not JSON")
+            raise _unfit(place, "a message of the client that is not JSON-RPC")
         return Step(line, False, {}, text=str(entry.get("text") or json.dumps(message)))
     if not is_expected and message.get("method") in ACTING and MASK in json.dumps(message):
         raise _unfit(place, f"{message['method']} has a masked secret ({MASK}), so it cannot be repeated")
@@ -239,7 +243,7 @@ class Player:
 
     def _make_line(self, step: Step) -> bytes:
         if step.text:
-            return step.text.encode() + b"\n"
+            return step.text.encode(errors="replace") + b"\n"
         message: Message = self._comparison.translate(step.message)
         id = _show(message.get("id"))
         if "id" in message and "method" in message:

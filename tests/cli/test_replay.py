@@ -151,9 +151,9 @@ UNFIT = {
     "the trace is cut: its run was killed, is still running, or could not write it": [head(), START],
     "it has 2 lives of its agent (lines 2, 3); one can be played": [head(), START, START, END],
     "it has no message of an agent": [head(), {"type": "start", "server": "s"}, said("server", {}, server="s"), END],
-    ":2: a message of the agent is cut in the trace (2,000,000 bytes)": [head(), said("agent", size=2_000_000), END],
+    ":2: a message is cut in the trace (2,000,000 bytes)": [head(), said("agent", size=2_000_000), END],
     ":2: fs/write_text_file has a masked secret (***), so it cannot be repeated": [head(), said("agent", WRITE), END],
-    ":2: a message of the client that is not JSON": [head(), said("acp-launch", text="x"), END],
+    ":2: a message of the client that is not JSON-RPC": [head(), said("acp-launch", text="x"), END],
 }
 
 
