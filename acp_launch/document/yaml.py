@@ -6,7 +6,6 @@ once as can be found. Untrusted text costs bounded time and memory, because its 
 nodes after alias expansion are limited.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -86,6 +85,7 @@ MAX_NODES = 10_000
 MAX_DEPTH = 64  # our formats need 5 and 3
 # Characters that YAML forbids. One set of them all would take ten times as long to compile.
 _UNREADABLE = regex("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
+_UNFIT = regex("\0|[\ud800-\udfff]")  # which an escape may make
 _TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
 _TEXT = {"!", "tag:yaml.org,2002:str"}
 _COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
@@ -243,10 +243,11 @@ class _Builder:
 
     def _scalar(self, event: Any) -> Node:
         self._check_tag(event, _TYPED | _TEXT)
-        plain = event.implicit[0] or event.tag in _TYPED
-        value = scalar(event.value) if plain else event.value
-        if bad := re.search("[\0\ud800-\udfff]", event.value):
+        plain, text = event.implicit[0] or event.tag in _TYPED, event.value
+        if bad := _UNFIT.search(text):
             self._problem(event, f"no program can receive the character U+{ord(bad.group()):04X}", "remove the escape")
+            text = _UNFIT.sub("\ufffd", text)  # so that what looks for further problems can use it
+        value = scalar(text) if plain else text
         start = event.start_mark
         lead = self.text.find(event.value, start.index, event.end_mark.index) - start.index
         same_line = lead >= 0 and "\n" not in self.text[start.index : start.index + lead]

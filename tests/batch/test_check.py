@@ -57,6 +57,16 @@ def test_an_item_is_a_task_with_a_profile_a_row_of_the_matrix_and_a_sample() -> 
     assert list(found.profiles) == ["claude", "./fast.yaml"]
 
 
+@pytest.mark.parametrize(
+    "limits", ['timeout: "\\ud83d"', '"\\ud83d": 1', 'accounts: {"\\ud83d": {profiles: ["\\ud83d"]}}']
+)
+def test_half_a_surrogate_pair_is_a_problem_with_its_place(limits: str) -> None:
+    told = problems(f"{HEAD}{TASK}limits: {{{limits}}}\n")
+    assert any("no program can receive the character U+D83D | remove the escape" in each for each in told)
+    assert all(each.startswith("batch.yaml:4:") for each in told)
+    "".join(told).encode()
+
+
 def test_what_is_excluded_is_no_item() -> None:
     text = "version: 1\nprofiles: [claude, codex]\nmatrix: {model: [opus, mini], n: [1, 2]}\n" + TASK
     left = items(text + "exclude: [{profile: codex, model: opus}, {model: mini, n: 1}]\n")

@@ -170,6 +170,15 @@ def test_yaml_holds_the_characters_it_allows_and_no_other(allowed: str, refused:
         ]
 
 
+@pytest.mark.parametrize("escape", ["\\0", "\\ud83d", "\\udfff", "\\U0000d800"])
+def test_a_text_that_no_program_can_receive_reaches_no_further_check(escape: str) -> None:
+    """So what looks for more problems need not mind: it can be written, encoded and looked up as any text."""
+    document, problems = parse(f'a: ["x{escape}y"]\n"k{escape}": b\nc: c\n', "f.yaml")
+    assert document is not None
+    assert document.root == {"a": ["x\ufffdy"], "k\ufffd": "b", "c": "c"}
+    assert [(problem.line, problem.column) for problem in problems] == [(1, 5), (2, 1)]
+
+
 def test_problems_before_a_syntax_error_are_reported_too() -> None:
     assert [problem.split("\n")[0] for problem in complaints("a: 1\na: 2\nb: [")] == [
         'f.yaml:2:1: the key "a" appears twice; the first is on line 1',

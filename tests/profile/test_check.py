@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -887,6 +888,34 @@ def test_any_mapping_is_a_profile_or_has_problems_with_places(root: dict[str, ob
     found = Checked(*check(document))
     assert (found.profile is None) == bool(errors(found.problems))
     assert all(problem.line == 1 and problem.column >= 1 and problem.path for problem in found.problems)
+
+
+def spoil_each(value: object, spoiled: str) -> Iterator[object]:
+    """Yield the value with each of its keys and texts, one after the other, spoiled."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield {spoiled if name == key else name: each for name, each in value.items()}
+            yield from ({**value, key: each} for each in spoil_each(inner, spoiled))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from ([*value[:index], each, *value[index + 1 :]] for each in spoil_each(inner, spoiled))
+    else:
+        yield spoiled
+
+
+@pytest.mark.parametrize("spoiled", ["\ud83d", "a\udfff", "\0"])
+def test_a_text_that_no_program_can_receive_is_a_problem_wherever_it_stands(spoiled: str) -> None:
+    good, _ = parse(GOOD, "f.yaml")
+    assert good is not None
+    for root in spoil_each(good.root, spoiled):
+        document, problems = parse(json.dumps(root), "f.yaml")
+        if document is None:
+            assert root == spoiled
+            continue
+        _, more = check(document)
+        told = [str(problem) for problem in (*problems, *more)]
+        assert "no program can receive the character U+" in told[0]
+        "".join(told).encode()
 
 
 def test_a_fault_in_an_anchored_value_is_reported_where_it_is_written() -> None:

@@ -209,6 +209,17 @@ def test_a_variable_can_complete_what_the_file_says() -> None:
     assert chosen is not None and chosen.secrets == SecretSettings(store="command", command=("pass", "{name}"))
 
 
+@pytest.mark.parametrize(
+    "text", ['registry: "\\ud83d"', 'secrets: {"\\ud83d": 1}', 'notify_command: ["x\\ud83d"]', '"\\ud83d": 1']
+)
+def test_half_a_surrogate_pair_is_a_problem_with_its_place(text: str) -> None:
+    _, problems = choices(text, "config.yaml", {})
+    told = [str(problem) for problem in problems]
+    assert told[0].startswith("config.yaml:1:")
+    assert "no program can receive the character U+D83D" in told[0]
+    "".join(told).encode()
+
+
 def test_what_the_file_lacks_is_not_guessed_while_it_cannot_be_read() -> None:
     assert complaints("secrets: {command: [x", SECRETS__STORE="command") == [
         'c.yaml:1:20: not valid YAML: this "[" list is not closed, or a comma is missing\n    fix: close it with "]"'
