@@ -105,6 +105,8 @@ def freeze(
     except UnicodeEncodeError as error:
         raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
     except OSError as error:
+        if not (error.filename or out):  # the current directory is gone
+            raise
         what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
         raise StateError(what, fix="give another directory: --out DIR") from None
     return BatchDirectory(path, batch)

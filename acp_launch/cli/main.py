@@ -71,6 +71,9 @@ def _report(error: BaseException) -> int:
     if failure := exhausted(cause):
         show_error(failure)
         return failure.exit_code
+    if isinstance(error, FileNotFoundError) and error.filename is None and (gone := _find_directory_gone()):
+        show_error(gone)
+        return gone.exit_code
     if isinstance(error, OSError) and error.filename is None:
         return _stdout_is_full(error)  # only a descriptor we were given has no name
     raise error
@@ -140,6 +143,17 @@ def _missing_streams() -> bool:
             stream = os.fdopen(descriptor, mode, closefd=False)
             setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
     return stdout_is_closed
+
+
+def _find_directory_gone() -> LaunchError | None:
+    """Return the error of a current directory that was removed, from which a path was to begin."""
+    from acp_launch.profile.discover import here
+
+    try:
+        here()
+    except LaunchError as gone:
+        return gone
+    return None
 
 
 def _stdout_is_full(error: OSError) -> int:

@@ -458,7 +458,7 @@ def _quote_for_shell(text: str) -> str:
 def _quote_piece(piece: str) -> str:
     if piece.replace("\n", "").isprintable():
         return shlex.quote(piece)
-    return "\"$(printf '" + "".join(f"\\{byte:03o}" for byte in piece.encode()) + "')\""
+    return "\"$(printf '" + "".join(f"\\{byte:03o}" for byte in piece.encode(errors="surrogateescape")) + "')\""
 
 
 # CodeCompanion sends `authenticate` to each agent that offers a login, unless its preset has an `auth` handler that

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import acp_launch
-from acp_launch.errors import UsageError
+from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import Problem, about, did_you_mean, ours
 from acp_launch.settings.model import Settings
 
@@ -92,12 +92,12 @@ def here() -> Path:
     """Return the current directory.
 
     Raises:
-        UsageError: it no longer exists.
+        StateError: it no longer exists.
     """
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
+        raise StateError("the directory you are in no longer exists", fix="cd somewhere else") from None
 
 
 def find(name: str, *, start: Path, settings: Settings) -> Found:

@@ -1,6 +1,7 @@
 """The verbs about profiles: answers on stdout, the rest on stderr, and exit codes (docs/scripting.md)."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from acp_launch.cli.app import app
 from acp_launch.errors import MachineError, ProfileError, UsageError
 from acp_launch.profile.discover import built_in
 from acp_launch.profile.schema import text as schema_text
+from tests.cli.launcher import Launcher
+from tests.patience import PATIENCE
 
 GOOD = "version: 1\ndescription: Good one\nagent:\n  command: ${python}\n  env: {KEY: '${secret:k}', B: v-a-l-u-e}\n"
 BAD = "version: 1\nagent: {comand: x}\n"
@@ -247,15 +250,21 @@ def test_a_schema_that_cannot_be_written_is_a_usage_error(project: Path) -> None
     assert answer.raised.message == "cannot write no/such/dir.json: No such file or directory"
 
 
-def test_a_directory_that_is_gone_is_said_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = project / "gone"
-    gone.mkdir()
-    with monkeypatch.context() as patched:
-        patched.chdir(gone)
-        gone.rmdir()
-        answer = Answer("list")
-    assert isinstance(answer.raised, UsageError)
-    assert answer.raised.message == "the directory you are in no longer exists"
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("list", "run demo hello", "plan demo", "init x --agent claude", "import x --from claude"),
+        *("batch run b.yaml", "batch check b.yaml", "batch status d", "batch item d i", "batch run --resume d"),
+        "batch report d",
+    ],
+)
+def test_a_current_directory_that_is_gone_is_said_so(launch: Launcher, words: str) -> None:
+    """A machine that cannot: exit 3, whichever step asks for the directory first."""
+    command = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    argv = ["sh", "-c", command, "sh", sys.executable, "-P", "-m", "acp_launch", *words.split()]
+    ended = subprocess.run(argv, cwd=launch.project, env=launch.env, capture_output=True, text=True, timeout=PATIENCE)
+    told = "acp-launch: the directory you are in no longer exists\n    fix: cd somewhere else\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", told)
 
 
 TOKEN = "ghp_" + "a1B2" * 9
