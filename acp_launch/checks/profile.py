@@ -20,7 +20,7 @@ from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, ServerPlan, Stdi
 from acp_launch.plan.resolve import process, reduce_to, resolve
 from acp_launch.problem import Problem, count, errors, ours
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Loaded, inspect
+from acp_launch.profile.load import Loaded, inspect_all
 from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.regex import regex
 from acp_launch.secret import lookup
@@ -101,9 +101,8 @@ def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
     A bad profile that another one shadows is only a warning, since no command can name it.
     """
     good: list[str] = []
-    for found in everything:
-        faults = errors(inspect(found, cache=cache)[1])
-        if faults:
+    for found, _, problems in inspect_all(everything, cache=cache):
+        if faults := errors(problems):
             yield _bad(found, faults)
         elif found.shadowed_by is None:
             good.append(found.name)

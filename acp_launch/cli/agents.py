@@ -116,10 +116,9 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
         UsageError: the user does not agree, or cannot be asked.
     """
     from acp_launch.cli.planning import require_agreement
-    from acp_launch.profile.load import inspect
+    from acp_launch.profile.load import inspect_all
 
-    for found in usable_profiles(settings):
-        loaded, _ = inspect(found, cache=settings.cache)
+    for found, loaded, _ in inspect_all(usable_profiles(settings), cache=settings.cache):
         named = loaded.profile.agent.registry if loaded else None
         there = _list_fitting(settings, _reference(named)) if named else ()
         if there and all(made in going for made in there):

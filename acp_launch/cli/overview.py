@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.errors import LaunchError
-from acp_launch.problem import count, errors, ours
+from acp_launch.problem import Problem, count, errors, ours
 
 if TYPE_CHECKING:
     from acp_launch.host.place import HostNote
@@ -53,10 +53,11 @@ def show() -> int:
     from acp_launch.console.stderr import harmless
     from acp_launch.host.place import any_host, hosts
     from acp_launch.profile.discover import here, project_of
+    from acp_launch.profile.load import inspect_all
 
     settings, project = load_settings(), project_of(here())
     own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
-    profiles = [_examine(each, settings) for each in own[:MOST]]
+    profiles = [_examine(*each, settings) for each in inspect_all(own[:MOST], cache=settings.cache)]
     missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
     rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]
     rows += _group("profiles", _profile_rows(profiles, len(own) - MOST))
@@ -83,11 +84,9 @@ def _group(label: str, rows: Sequence[Row]) -> Iterator[Row]:
         yield ("" if number else label, *row)
 
 
-def _examine(found: "Found", settings: "Settings") -> ProfileRow:
-    from acp_launch.profile.load import inspect
+def _examine(found: "Found", loaded: "Loaded | None", problems: Sequence[Problem], settings: "Settings") -> ProfileRow:
     from acp_launch.profile.trust import trust_state
 
-    loaded, problems = inspect(found, cache=settings.cache)
     if loaded is None:
         return ProfileRow(found, None, count(len(errors(problems)), "problem"))
     return ProfileRow(found, loaded, TRUST[trust_state(loaded, settings).how])

@@ -140,11 +140,9 @@ def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]"
 def list_(as_json: Json = False) -> None:
     """List the profiles available here, shadowed and broken ones too."""
     from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect
+    from acp_launch.profile.load import inspect_all
 
-    settings = load_settings()
-    entries = [(found, *inspect(found, cache=settings.cache)) for found in _find(())]
-    profiles.show_list(entries, as_json=as_json)
+    profiles.show_list(inspect_all(_find(()), cache=load_settings().cache), as_json=as_json)
 
 
 def show(

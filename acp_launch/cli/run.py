@@ -337,7 +337,7 @@ def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence
 
 def _profile(settings: "Settings") -> str:
     from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect
+    from acp_launch.profile.load import inspect_all
 
     found = usable_profiles(settings)
     of_project = [each for each in found if each.origin == "project"]
@@ -346,7 +346,7 @@ def _profile(settings: "Settings") -> str:
         return of_project[0].name
     others = ("user",) if of_project else ("user", "built-in")
     offered = [*of_project, *(each for each in found if each.origin in others)]
-    entries = [(each, *inspect(each, cache=settings.cache)) for each in offered]
+    entries = inspect_all(offered, cache=settings.cache)
     if not can_pick():
         profiles.show_list(entries, as_json=False)
         raise UsageError("no profile is given", fix=f"name one: {ours('run', offered[0].name, 'PROMPT')}")

@@ -202,11 +202,10 @@ def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.profile.load import inspect, load, shown
+    from acp_launch.profile.load import inspect_all, load, shown
 
     found = [load(find_profile(name, settings), cache=settings.cache) for name in profiles]
-    for each in () if profiles else usable_profiles(settings):
-        loaded, _ = inspect(each, cache=settings.cache)
+    for each, loaded, _ in inspect_all(() if profiles else usable_profiles(settings), cache=settings.cache):
         if loaded is not None:
             found.append(loaded)
         else:

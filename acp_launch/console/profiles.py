@@ -5,11 +5,11 @@ from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.stderr import harmless_line, say
+from acp_launch.console.stderr import YELLOW, harmless_line, say, tell
 from acp_launch.document.nodes import Plain, Positions
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Loaded, shown
+from acp_launch.profile.load import Loaded, is_unread, shown
 from acp_launch.protocol import acp
 from acp_launch.secret.value import Outcome
 
@@ -59,9 +59,12 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     """Print one line per profile: its name, its origin, its description."""
     if as_json:
         stdout.put_json({"profiles": [_as_json(*entry) for entry in entries]})
-        return
-    for line in stdout.columns(list(rows(entries))):
+    for line in () if as_json else stdout.columns(list(rows(entries))):
         stdout.line(line)
+    if unread := sum(is_unread(problems) for *_, problems in entries):
+        tell(
+            f"profiles of this project that were not read, as they are too many or too large: {unread:,}", style=YELLOW
+        )
 
 
 def rows(entries: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ text of a file.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +65,7 @@ HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")
 LOCK = "lock.yaml"  # of a project, and not a profile
 OVERLAY = ".local"  # ends the stem of a file that overlays the profile beside it
+MAX_NAMED = 50  # profiles in a message
 PARENT = "_"  # begins the name of a file that is only a parent of other profiles
 Origin = Literal["path", "project", "user", "built-in"]
 
@@ -175,6 +176,12 @@ def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
     return sorted({each.stem for directory, _ in reached for each in _profiles(directory) if each != file})
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Join the names of profiles for a message; a project may have thousands."""
+    more = f", or {len(names) - MAX_NAMED:,} more that acp-launch list shows" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
 def _project_of(file: Path) -> Path:
     return file.parent.parent if file.parent.name == HOLDER else file.parent
 
@@ -267,5 +274,7 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     if " " in name:  # a prompt without a profile before it
         fix = f"the profile comes first: {ours('run', 'demo', name)}"
         return UsageError(f'no profile named "{name}"', fix=fix)
-    fix = f"use one of {', '.join(names)}; or give a file by its path: ./{name}.yaml" if names else "give a file's path"
+    fix = (
+        f"use one of {join_names(names)}; or give a file by its path: ./{name}.yaml" if names else "give a file's path"
+    )
     return UsageError(f'no profile named "{name}"{hint}', fix=fix, detail=looked)

@@ -19,7 +19,7 @@ from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import Plain, Positions, Table, shorten
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, about, did_you_mean, errors, likeliest
+from acp_launch.problem import Problem, about, did_you_mean, errors, likeliest, ours
 from acp_launch.profile import discover
 from acp_launch.profile.discover import PARENT, Found, Origin, read, shown
 from acp_launch.profile.layers import EXTENDS, Extends, Layer, LayerSet, ParsedLayer, ordered
@@ -30,7 +30,12 @@ from acp_launch.profile.values import LITERAL
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.waits import reading
 
-__all__ = ["Loaded", "examine", "inspect", "load", "read", "shown"]
+__all__ = ["Loaded", "examine", "inspect", "inspect_all", "load", "read", "shown"]
+
+
+MAX_PARSED = 500  # profiles of a project that a list parses, in four seconds
+MAX_PARSED_TEXT = 2 * 1024 * 1024  # characters of them, with all that they extend, in three
+UNREAD = "it was not read, as the profiles of this project are too many or too large for a list"
 
 
 class Loaded(Struct, frozen=True):
@@ -71,6 +76,27 @@ def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
     return seen.loaded, seen.problems
 
 
+def inspect_all(
+    everything: Iterable[Found], *, cache: Path | None = None
+) -> list[tuple[Found, Loaded | None, tuple[Problem, ...]]]:
+    """Inspect the profiles of a list. Of a project's, which anyone may have written, it parses no more than the limits
+    allow (`MAX_PARSED`, `MAX_PARSED_TEXT`); the problem of each other one that is not cached says so."""
+    entries = []
+    files = characters = 0
+    for found in everything:
+        parses = found.origin != "project" or (files < MAX_PARSED and characters < MAX_PARSED_TEXT)
+        seen = _inspection(found, cache, parses=parses)
+        if found.origin == "project" and parses and not seen.is_recalled:
+            files, characters = files + 1, characters + sum(len(part.layer.text) for part in seen.parts)
+        entries.append((found, seen.loaded, seen.problems))
+    return entries
+
+
+def is_unread(problems: Sequence[Problem]) -> bool:
+    """Whether these are the problems of a profile that `inspect_all` has not read."""
+    return [each.message for each in problems] == [UNREAD]
+
+
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """Load for `validate`: text that looks like a credential is a problem too, even if the profile is usable. In a file
     that is only a parent of others, a missing key is not a problem."""
@@ -97,12 +123,16 @@ class Inspection(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     parts: tuple[ParsedLayer, ...] = ()
     leaks: tuple[Problem, ...] | None = None
+    is_recalled: bool = False
 
 
-def _inspection(found: Found, cache: Path | None) -> Inspection:
+def _inspection(found: Found, cache: Path | None, *, parses: bool = True) -> Inspection:
     if cache is not None and _is_foreign(cache, found.project):
         cache = None  # the project could have written the entry
-    seen = (recall(cache, found) if cache is not None else None) or _parse(found, cache)
+    seen = recall(cache, found) if cache is not None else None
+    if seen is None and not parses:
+        return Inspection(problems=(about(shown(found.file), UNREAD, ours("validate", found.called)),))
+    seen = seen or _parse(found, cache)
     lock, problems = read_lock(found)
     if problems:
         return with_(seen, loaded=None, problems=(*seen.problems, *problems))
@@ -206,7 +236,7 @@ def _restore(found: Found, answer: Any) -> Inspection:
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
     profile, positions = build(Profile, merged), Positions(table)
     loaded = Loaded(found, profile, positions, shown(found.file), (), layers, merged, gathered.vacant)
-    return Inspection(loaded, (), tuple(map(ParsedLayer, layers)), leaks)
+    return Inspection(loaded, (), tuple(map(ParsedLayer, layers)), leaks, is_recalled=True)
 
 
 # The files of a profile in merge order: its parents, itself, and the user's overlay. `gather` reads them.
@@ -359,7 +389,7 @@ class _Walk(Struct):
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)
         nearest = likeliest(name, names)
-        known = f"use one of {', '.join(names)}; or ./NAME.yaml for a file beside this one"
+        known = f"use one of {discover.join_names(names)}; or ./NAME.yaml for a file beside this one"
         fix = f"write {nearest}" if nearest else known
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}', fix
 

@@ -250,6 +250,27 @@ def test_a_schema_that_cannot_be_written_is_a_usage_error(project: Path) -> None
     assert answer.raised.message == "cannot write no/such/dir.json: No such file or directory"
 
 
+def test_a_list_says_how_many_profiles_were_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_launch.profile.load.MAX_PARSED", 1)
+    for name in ("a", "b", "c"):
+        (project / ".acp-launch" / f"{name}.yaml").write_text(BAD)
+    for options in ((), ("--json",)):
+        answer = Answer("list", *options)
+        told = "profiles of this project that were not read, as they are too many or too large: 3"
+        assert (answer.code, answer.err) == (0, f"acp-launch: {told}\n")
+        assert "good" in answer.out
+
+
+def test_a_name_that_a_project_of_thousands_lacks_is_told_in_short(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        (project / ".acp-launch" / f"p{number:02}.yaml").touch()
+    answer = Answer("show", "nope")
+    assert isinstance(answer.raised, UsageError)
+    assert "p43, or 16 more that acp-launch list shows; or give" in answer.raised.fix
+
+
 @pytest.mark.parametrize(
     "words",
     [

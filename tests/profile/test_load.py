@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.document.nodes import MAX_SIZE, Place
 from acp_launch.errors import ProfileError
+from acp_launch.profile import load as module
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import examine, inspect, load, recall, shown
+from acp_launch.profile.load import examine, inspect, inspect_all, is_unread, load, recall, shown
 from tests.patience import PATIENCE
 
 
@@ -92,6 +94,49 @@ def test_inspecting_answers_instead_of_raising(tmp_path: Path) -> None:
     loaded, problems = inspect(at(tmp_path / "no.yaml"))
     assert loaded is None
     assert [problem.message for problem in problems] == ["no such file"]
+
+
+def make_profiles(directory: Path, number: int, comment: str = "") -> list[Found]:
+    """Profiles of a project: the first half is good."""
+    directory.mkdir()
+    found = list[Found]()
+    for index in range(number):
+        file = directory / f"p{index}.yaml"
+        key = "command" if index < number // 2 else "comand"
+        file.write_text(f"version: 1\nagent: {{{key}: x}}\n{comment}")
+        found.append(Found(file.stem, file, directory, "project"))
+    return found
+
+
+def unread(found: list[Found], cache: Path | None = None) -> list[str]:
+    return [each.name for each, loaded, problems in inspect_all(found, cache=cache) if is_unread(problems)]
+
+
+def test_a_list_parses_so_many_profiles_of_a_project_and_all_that_are_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone may have thousands. The user's own and the built-in ones are read in any case."""
+    monkeypatch.setattr(module, "MAX_PARSED", 4)
+    found, own = make_profiles(tmp_path / "a", 8), make_profiles(tmp_path / "own", 8)
+    theirs = [replace(each, origin="user") for each in own]
+    cache = tmp_path / "cache"
+    assert unread([*found, *theirs], cache) == ["p4", "p5", "p6", "p7"]
+    assert unread([*found, *theirs], cache) == []  # those that were good are not parsed again
+    assert unread(make_profiles(tmp_path / "b", 4), cache) == []
+    (_, loaded, problems) = inspect_all(found)[4]
+    assert loaded is None
+    (problem,) = problems
+    assert problem.message == "it was not read, as the profiles of this project are too many or too large for a list"
+    assert (problem.file, problem.fix) == (str(tmp_path / "a" / "p4.yaml"), "acp-launch validate p4")
+
+
+def test_a_list_parses_so_much_text_of_a_project_with_all_that_its_profiles_extend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_PARSED_TEXT", 2500)
+    found = make_profiles(tmp_path / "a", 8, comment="extends: ./_large.yaml\n")
+    (tmp_path / "a" / "_large.yaml").write_text(f"version: 1\n# {'x' * 1000}\n")
+    assert unread(found) == ["p3", "p4", "p5", "p6", "p7"]
 
 
 def test_files_below_the_working_directory_are_named_relative_to_it(
