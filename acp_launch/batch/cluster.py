@@ -1,8 +1,9 @@
 """
 The Dask engine: attempts are carried out by workers of a cluster, each by `batch item` on the worker's host.
 
-Workers get a directory, an id and an attempt number, a token of this submitter, and an account with its jobs. Profile,
-prompt and secrets are read on the worker's host, and what comes back is an exit code; all else is in the directory.
+Workers get a directory, an id and an attempt number, a token of this submitter, an account with its jobs, and options.
+Profile, prompt and secrets are read on the worker's host, and what comes back is an exit code; all else is in the
+directory.
 
 `read_address` and `DaskEngine` are the submitter's; `carry_out` and what it calls run on workers. Those must not raise:
 Dask writes exceptions to its logs and pages.
@@ -17,7 +18,7 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -124,7 +125,8 @@ class DaskEngine:
     async def submit(self, item: str, attempt: int, account: str | None) -> int:
         """See `Engine.submit`. An attempt whose worker dies begins again on another one."""
         jobs = self._batch.batch.limits.accounts[account].jobs if account else None
-        given = (str(self._batch.path), item, attempt, self._token, account if jobs else None, jobs or 0)
+        options = ("--trust",) if self._trust else ()
+        given = (str(self._batch.path), item, attempt, self._token, account if jobs else None, jobs or 0, options)
         self._unanswered.add(item)
         for number in count():
             if self._client.status != "running":  # it may try to connect again
@@ -200,17 +202,14 @@ class DaskEngine:
     async def _open(self) -> None:
         import logging
 
-        from distributed import Security
-
         logging.disable()  # of Dask, to stderr: what matters is raised
         self._stack.callback(logging.disable, logging.NOTSET)
         self._stack.enter_context(warnings.catch_warnings(action="ignore"))  # which a scheduler words
         file = self._batch.path / f".{self._token}"
-        create(file, (f"{__version__} --trust" if self._trust else __version__).encode())
+        create(file, __version__.encode())
         self._stack.callback(file.unlink, missing_ok=True)
-        security = Security() if self._address else Security(tls_ca_file=None, require_encryption=False)
+        security = self._read_keys()
         if self._address:
-            self._require_keys(security)
             _listen_to_unpickling()
             _WARY.add(self._token)
             self._stack.callback(_WARY.discard, self._token)
@@ -229,15 +228,25 @@ class DaskEngine:
         if faults:
             raise MachineError([about("--engine", fault) for fault in faults])
 
-    def _require_keys(self, security: "Security") -> None:
-        """Raise UsageError if Dask has no keys for a scheduler with TLS."""
+    def _read_keys(self) -> "Security":
+        """Read Dask's keys for TLS; a cluster of this process needs none.
+
+        Raises:
+            UsageError: they are wrong, or missing for a scheduler with TLS.
+        """
+        from distributed import Security
+
+        if not self._address:
+            return Security(tls_ca_file=None, require_encryption=False)
         fix = "set distributed.comm.tls: ca-file, client.cert and client.key in ~/.config/dask/distributed.yaml"
         try:
+            security = Security()
             context = security.get_connection_args("client")["ssl_context"]
-        except OSError as error:
-            raise UsageError(f"--engine: Dask cannot read its keys for TLS: {error}", fix=fix) from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--engine: Dask cannot use its keys for TLS: {error}", fix=fix) from None
         if self._address.startswith(("tls", "wss")) and not context:
             raise UsageError(f"--engine: Dask has no keys for {self._address}", fix=fix)
+        return security
 
     async def _start_cluster(self, security: "Security") -> str:
         """Start a scheduler and a worker in this process, where no other process reaches them."""
@@ -309,20 +318,17 @@ def _describe(answer: object) -> str:
 def find_fault(directory: str, token: str) -> str:
     """Say what keeps this host from carrying out attempts of a submitter; empty if nothing does."""
     try:
-        version = _read_order(directory, token)[0]
-    except OSError:
+        version = Path(directory, f".{token}").read_text()
+    except (OSError, ValueError):
         return f"on {socket.gethostname()} does not see {directory}; all hosts must, at the same path"
     if version == __version__:
         return ""
     return f"on {socket.gethostname()} has acp-launch {__version__}; the submitter has {version}"
 
 
-def _read_order(directory: str, token: str) -> list[str]:
-    """Read what a submitter says of all its attempts: its version, and an option of `batch item`."""
-    return Path(directory, f".{token}").read_text().split()
-
-
-async def carry_out(directory: str, item: str, attempt: int, token: str, account: str | None, jobs: int) -> int | str:
+async def carry_out(
+    directory: str, item: str, attempt: int, token: str, account: str | None, jobs: int, options: Sequence[str]
+) -> int | str:
     """Carry out an attempt; return the exit code of `batch item`, BUSY, or what is wrong with this worker."""
     from distributed import Event, Semaphore, get_worker
 
@@ -336,7 +342,7 @@ async def carry_out(directory: str, item: str, attempt: int, token: str, account
         if room and not await room.acquire(ROOM):
             return BUSY
         try:
-            return await _run_item(directory, item, attempt, token)
+            return await _run_item(directory, item, attempt, token, options)
         finally:
             if room:
                 await room.release()
@@ -345,11 +351,11 @@ async def carry_out(directory: str, item: str, attempt: int, token: str, account
         return f"{name} on {socket.gethostname()} could not carry out {item}: {why}"
 
 
-async def _run_item(directory: str, item: str, attempt: int, token: str) -> int:
+async def _run_item(directory: str, item: str, attempt: int, token: str, options: Sequence[str]) -> int:
     """Run `batch item`; tell it by SIGINT that it is cancelled, and again that it has to end at once."""
     from distributed import Event
 
-    async with start_item(Path(directory), item, attempt, _read_order(directory, token)[1:]) as child:
+    async with start_item(Path(directory), item, attempt, options) as child:
         ended = asyncio.ensure_future(wait_for_end(child))
         with suppress(OSError):  # the scheduler is gone
             for name in (CANCEL, NOW):

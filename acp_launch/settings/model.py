@@ -66,7 +66,7 @@ class BatchSettings(Shape, frozen=True, kw_only=True):
     """How batches are carried out."""
 
     insecure_scheduler: bool = False
-    """Whether `--engine dask:ADDRESS` may be a scheduler of another host without TLS."""
+    """Whether `--engine dask:ADDRESS` may be a scheduler without TLS."""
 
 
 class Choices(Shape, frozen=True, kw_only=True):

@@ -122,8 +122,10 @@ class Nowhere:
 def main() -> int:
     from acp_launch.batch.store import open_batch
 
-    _, _, directory, id, _, number, _, descriptor = sys.argv[1:]
+    _, _, directory, id, _, number, *trust, _, descriptor = sys.argv[1:]
     batch, attempt, lifeline = open_batch(Path(directory)), int(number), int(descriptor)
+    for option in trust:
+        (batch.path / f"given{option}").touch()
     print(batch.find_item(id).prompt, os.environ.get("ACP_LAUNCH_SECRET_X"), flush=True)
     os.set_blocking(lifeline, False)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -455,6 +455,23 @@ async def test_an_account_has_room_for_its_jobs_in_a_cluster_of_this_machine(
         assert await asyncio.gather(*tasks) == [0] * 3
 
 
+@dask
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", [True, False])
+@looped
+async def test_trust_is_given_to_each_item_and_not_read_from_the_directory(
+    batch: BatchDirectory, monkeypatch: pytest.MonkeyPatch, trust: bool
+) -> None:
+    """An agent may be able to write there."""
+    monkeypatch.setattr(engine_module, "COMMAND", (sys.executable, standin.__file__))
+    (batch.path / "go").touch()
+    async with DaskEngine(batch, "", 1, trust=trust) as engine:
+        (note,) = batch.path.glob(".acp-launch-*")
+        assert note.read_text() == __version__
+        assert await engine.submit("t0.p", 1, None) == 0
+    assert (batch.path / "given--trust").exists() == trust
+
+
 HOSTILE_MODULE = "import os; os.mkdir(os.environ['HOSTILE_MARK'])"
 MODULES = ("multiprocessing", "distributed", "dask", "tlz", "yaml", "msgpack", "tornado", "psutil", "ssl", "_ctypes")
 
@@ -548,6 +565,26 @@ async def test_keys_for_tls_that_dask_does_not_have_are_named(batch: BatchDirect
             pytest.fail("it was taken")
     assert raised.value.message == "--engine: Dask has no keys for tls://127.0.0.1:1"
     assert "distributed.comm.tls" in raised.value.fix
+
+
+@dask
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tls.ca-file": "/missing", "tls.client.cert": "/missing"},
+        {"tls.min-version": 7},
+        {"tls.ca-file": __file__, "tls.client.cert": __file__},
+    ],
+)
+@looped
+async def test_keys_for_tls_that_dask_cannot_use_are_told(batch: BatchDirectory, settings: dict[str, object]) -> None:
+    with (
+        configure({f"distributed.comm.{name}": value for name, value in settings.items()}),
+        pytest.raises(UsageError) as raised,
+    ):
+        async with DaskEngine(batch, "tls://127.0.0.1:1", 2):
+            pytest.fail("it was taken")
+    assert raised.value.message.startswith("--engine: Dask cannot use its keys for TLS: ")
 
 
 @dask
