@@ -334,7 +334,10 @@ def test_a_file_that_cannot_be_read_is_named(write: Write, name: str) -> None:
 
 def test_a_name_that_no_file_can_have_is_a_problem(write: Write) -> None:
     found = problems(write('version: 1\nprofiles: [demo]\ntasks: "\\0"\n'))
-    assert found[-1] == "nightly.yaml:3:8: tasks: cannot read \0 | give a file that can be read"
+    assert found == [
+        "nightly.yaml:3:8: no program can receive the character U+0000 | remove the escape",
+        "nightly.yaml:3:8: tasks: no such file: \ufffd | correct the path",
+    ]
 
 
 def test_check_prints_problems_or_counts(launch: Launcher) -> None:
