@@ -159,7 +159,7 @@ async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[
             guard.look()
             await asyncio.sleep(to_beat(now(), every if prepare.IS_LINUX else EVERY_PORTABLY))
 
-    with hear_guards(guard.guards):
+    with hear_guards(guard.guards, guard.hear):
         informing = asyncio.create_task(look())
         try:
             yield
@@ -171,8 +171,8 @@ async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[
 
 
 @contextmanager
-def hear_guards(guards: "Guards | None") -> Iterator[None]:
-    """Read the reports of the guards as soon as they come."""
+def hear_guards(guards: "Guards | None", hear: Callable[[], None] | None = None) -> Iterator[None]:
+    """Read the reports of the guards as soon as they come, by `hear` if it is given."""
     if guards is None:
         yield
         return
@@ -180,7 +180,7 @@ def hear_guards(guards: "Guards | None") -> Iterator[None]:
 
     def listen(post: "GuardProcess") -> None:
         descriptor = post.line.fileno()
-        loop.add_reader(descriptor, guards.drain)
+        loop.add_reader(descriptor, hear or guards.drain)
         post.forget = partial(loop.remove_reader, descriptor)
 
     for post in guards.living:

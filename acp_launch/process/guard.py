@@ -2,10 +2,11 @@
 The launcher's side of its two guards (guardian.py), which stand between us and everything that we start.
 
 They are forked before anything of a launch is started, asked to start each child, and dismissed when all children have
-ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. After the death of both,
-we are the parent of their children, and the next look forks two others: what is started from then on is theirs. Of the
-earlier children these know what carries the launch's mark or is in its control group. Free of asyncio; launch/loop.py
-listens to them while the event loop runs.
+ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. One that was killed is
+replaced: the other one forks it below itself, and after the death of both we fork two. What is started from then on is
+theirs. Earlier children may have come to us by then, and the guards know of those what the record says, what carries
+the launch's mark, and what is in its control group. Free of asyncio; launch/loop.py listens to them while the event
+loop runs.
 """
 
 import _socket
@@ -20,7 +21,7 @@ from pathlib import Path
 from acp_launch import leave
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
-from acp_launch.process.guardian import ENDING, GuardLine, Launcher, become
+from acp_launch.process.guardian import ENDING, GuardLine, Launcher, become, wait
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
@@ -32,6 +33,11 @@ KILL = stretch(2.5)  # seconds for the guards to kill everything; it takes milli
 FAREWELL = stretch(2.0)  # seconds for a guard to end when asked; it takes less than one millisecond
 ANSWER = stretch(10.0)  # seconds for a guard to start a process; it takes less than one millisecond
 NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was stopped
+GUARDS = 2
+_KILLED = (  # by how many are left
+    ("both of its guards were killed", "two others guard this run now"),
+    ("one of its guards was killed", "another one has taken its place"),
+)
 
 
 class GuardProcess:
@@ -65,16 +71,28 @@ class Guards:
         return [post for post in self.posts if not post.is_dead]
 
     def fork_again(self) -> bool:
-        """Fork two others in the place of those that were killed; False if none can be forked."""
+        """Fork others in the place of those that were killed; False if none can be forked."""
         with self._lock:
             try:
-                with _without_signals() as mask:
-                    self.posts, self._upper = _fork(mask)
+                if self.living:
+                    new = [self._fork_below(self.living[0])]
+                else:
+                    with _without_signals() as mask:
+                        new, self._upper = _fork(mask)
             except OSError:
                 return False
-            for post in self.posts:
+            self.posts = [*new, *self.posts]
+            for post in new:
                 self.listen(post)
             return True
+
+    def _fork_below(self, guard: GuardProcess) -> GuardProcess:
+        """Let a guard fork another one, which is the lower one then. If it cannot, the line of that one is over."""
+        line, its = _socket.socketpair()  # not inheritable
+        guard.line.say(("fork",), [its.fileno()])
+        self._await(guard, lambda: not guard.line.owes)
+        its.close()
+        return GuardProcess(GuardLine(line))
 
     def pids(self) -> list[int]:
         return [post.process.pid for post in self.living if post.process]
@@ -113,10 +131,9 @@ class Guards:
         deadline = time.monotonic() + within
         with self._lock:
             while spawned.status is None and self.living and (left := deadline - time.monotonic()) > 0:
-                post = self.living[0]  # the other one becomes its parent only after the death of this one
-                if not post.line.wait(min(left, NUDGE)):
+                if not wait([post.line for post in self.living], min(left, NUDGE)):
                     self.wake()
-                self._listen(post)
+                self.drain()
 
     def tell(self, value: object) -> None:
         """Send a message that has no answer to both."""
@@ -136,8 +153,7 @@ class Guards:
         """Return the living guards, after waiting for their pids."""
         with self._lock:
             for post in self.living:
-                while post.process is None and not post.is_dead and post.line.wait(ANSWER):
-                    self._listen(post)
+                self._await(post)
         return [post.process for post in self.living if post.process is not None]
 
     def dismiss(self) -> None:
@@ -175,20 +191,23 @@ class Guards:
             end_all_now()
 
     def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
-        """Send a request and wait for the answer; None if the guard has died.
-
-        A guard that does not answer is killed.
-        """
+        """Send a request and wait for the answer; None if the guard has died."""
         post.line.say(request, streams)
+        self._await(post, lambda: bool(self._answers))
+        return self._answers.pop() if self._answers else None
+
+    def _await(self, post: GuardProcess, is_done: Callable[[], bool] | None = None) -> None:
+        """Listen to a guard until `is_done`, or its pid is known, or it has died. One that takes too long is killed."""
         deadline = time.monotonic() + ANSWER
-        while not self._answers and not post.is_dead:
+        while not post.is_dead and not (is_done() if is_done else post.process):
             if not post.line.wait(NUDGE):
                 self.wake()
-            if post.process is not None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
+                if post.process is None:
+                    return
                 send(post.process, signal.SIGKILL)
             post.line.flush()
             self._listen(post)
-        return self._answers.pop() if self._answers else None
 
     def _listen(self, post: GuardProcess) -> None:
         for value in post.line.heard():
@@ -211,20 +230,25 @@ class Guards:
                 self.why = f"a guard failed: {why}"
 
     def _bury(self, post: GuardProcess) -> None:
-        """Ensure that a dying guard is dead, so that its children have come to the other one, or to us."""
+        """Ensure that a dying guard is dead, so that its children have come to the one above it, or to us."""
         self._close(post)
         block_until_gone([post.process] if post.process else [], within=FAREWELL)
         self._reap()
-        if not self.living:
-            spawn.inherit()
+        spawn.inherit(is_all=not self.living)
 
     def _reap(self) -> None:
-        """Fetch the status of the guards that are our children: the upper one,
-        and the lower one after the upper one's death."""
+        """Fetch the status of the guards that are our children: the upper one, and those that were below it after its
+        death."""
         for post in self.posts:
             if post.is_dead and post.process is not None:
                 with suppress(ChildProcessError):
                     os.waitpid(post.process.pid, os.WNOHANG)
+        table = prepare.table()
+        self.posts = [
+            post
+            for post in self.posts
+            if not post.is_dead or (post.process is not None and table.read(post.process.pid) == post.process)
+        ]
 
     @staticmethod
     def _close(post: GuardProcess) -> None:
@@ -275,7 +299,8 @@ class Guard:
         self._record = record
         self._note = note
         self._seen: set[Process] = set()
-        self._has_noted = False
+        self._recorded: set[Process] = set()  # guards
+        self._noted: set[str] = set()
 
     def start(self) -> None:
         """Fork the guards. What is spawned from now on is their child, and in the record."""
@@ -293,13 +318,19 @@ class Guard:
         if self.guards is not None:
             self.guards.wake()
             self.guards.drain()
-            if not self.guards.living:
-                self._start_again(self.guards)
+            self._replace(self.guards)
         spawn.settle_lost()
         now = set(descendants(prepare.table()))
         for process in now - self._seen:
             self._record.seen(process)
         self._seen = now
+
+    def hear(self) -> None:
+        """Take the reports of the guards, and replace a dead one at once, unless it failed by itself."""
+        if self.guards is not None:
+            self.guards.drain()
+            if not self.guards.why:
+                self._replace(self.guards)
 
     def dismiss(self) -> None:
         """Let the guards end, because everything else has ended."""
@@ -307,17 +338,25 @@ class Guard:
             spawn.observers.remove(self._record)
         dismiss_guards()
 
-    def _start_again(self, guards: Guards) -> None:
-        why = guards.why or "both of its guards were killed"
-        if not guards.fork_again():
-            self._say_without(why)
+    def _replace(self, guards: Guards) -> None:
+        left = len(guards.living)
+        if left == GUARDS:
             return
-        self._record_guards(guards)
-        self._say_once(f"{why}; two others guard this run now")
+        killed, then = _KILLED[left]
+        why, guards.why = guards.why or killed, ""
+        if guards.fork_again():
+            self._record_guards(guards)
+        if len(guards.living) == GUARDS:
+            self._say_once(f"{why}; {then}")
+        elif not guards.living:
+            self._say_without(why)
 
     def _record_guards(self, guards: Guards) -> None:
+        """Record the guards that are not in the record yet, and tell them of it."""
         for guard in reversed(guards.known()):
-            self._record.guard(guard)
+            if guard not in self._recorded:
+                self._recorded.add(guard)
+                self._record.guard(guard)
         if self._record.path is not None:
             guards.tell(("record", os.fspath(self._record.path)))
 
@@ -325,8 +364,8 @@ class Guard:
         self._say_once(f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch")
 
     def _say_once(self, text: str) -> None:
-        if not self._has_noted:
-            self._has_noted = True
+        if text not in self._noted:
+            self._noted.add(text)
             self._note(text)
 
 

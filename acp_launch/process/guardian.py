@@ -6,20 +6,22 @@ Two guards stand between the launcher and what it starts, each a child subreaper
     launcher → upper guard → lower guard → agent, servers → their descendants
 
 So a process below them that loses its parents becomes a child of the lower guard, whatever environment it removed,
-however young it is and however often it changes its pid. If the lower guard dies, all of that falls to the upper one,
-which then starts new processes; if both die, to the launcher. Only if all three are killed at the same instant,
-processes are left, and only without a control group (cgroup.py) some of them cannot be found.
+however young it is and however often it changes its pid. If a guard dies, its children fall to the one above it, or to
+the launcher, and the living one forks another below itself, which starts new processes from then on. If both die, the
+launcher forks two others. What is above a guard then, it knows by the launch's record. Only if all three are killed at
+the same instant, processes are left, and only without a control group (cgroup.py) some of them cannot be found.
 
-A guard is forked from the launcher before there are threads, an event loop or secrets from a store; one that takes the
-place of a killed one, later, is a copy of the launcher with all of its memory. It empties its environment, which may
-hold others, keeps no descriptor except its end of the line, holds the environment of a child only while starting it,
-and cannot be inspected (Linux). Without a
-subreaper (macOS) orphans go to launchd, and only what `LaunchProcesses` finds is ended.
+A guard is forked from the launcher before there are threads, an event loop or secrets from a store, or from the other
+guard; one that takes the place of two killed ones, later, is a copy of the launcher with all of its memory. It empties
+its environment, which may hold others, keeps no descriptor except its end of the line, holds the environment of a child
+only while starting it, and cannot be inspected (Linux). Without a subreaper (macOS) orphans go to launchd, and only
+what `LaunchProcesses` finds is ended.
 
 The messages on the line (`GuardLine`), from the launcher:
 
     ("start", argv, env, cwd, leads)   start this with the three descriptors that came along; `leads` a session, or a
                                        group in the launcher's session
+    ("fork",)                          fork another guard below this one; its end of its line came along
     ("record", path)                   the launch's record, to be removed when nothing is left
     ("done",)                          the launcher has ended everything itself
 
@@ -53,7 +55,8 @@ from msgspec import Struct
 
 from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
-from acp_launch.process.pidfd import NO_PIDFD, block_until_gone
+from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, living
+from acp_launch.process.records import read
 from acp_launch.process.spawn import forget_environment, hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
@@ -123,9 +126,7 @@ class GuardLine:
 
     def wait(self, seconds: float) -> bool:
         """Wait until something arrives, or owed data can be sent; False if neither happened in time."""
-        poll = select.poll()
-        poll.register(self._end.fileno(), select.POLLIN | (select.POLLOUT if self._owed else 0))
-        return bool(poll.poll(max(0.0, seconds) * 1000))
+        return wait([self], seconds)
 
     def close(self) -> None:
         self.is_over = True
@@ -159,6 +160,14 @@ class GuardLine:
         return bool(chunk)
 
 
+def wait(lines: Iterable[GuardLine], seconds: float) -> bool:
+    """Wait until something arrives on one of the lines, or owed data can be sent; False if neither happened in time."""
+    poll = select.poll()
+    for line in lines:
+        poll.register(line.fileno(), select.POLLIN | (select.POLLOUT if line.owes else 0))
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
 # The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
 # dead too.
 #
@@ -168,6 +177,7 @@ class GuardLine:
 
 
 POLITE = 1.0  # seconds after TERM
+MIN_POLITE_SECONDS = 0.25  # after TERM for what the lower guard has not found in the time that it took
 BOUND = stretch(10.0)  # seconds for everything; only uninterruptible processes take as long
 ROUND = 0.25  # seconds for the processes of one round to die
 LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs about 20 µs for each process
@@ -352,17 +362,18 @@ class Guardian:
         defaults: list[int],
         upper: Process | None = None,
         lower: Process | None = None,
+        record: Path | None = None,
     ) -> None:
         """Prepare a guard. `defaults` are the signals to restore in its children.
 
-        The other guard is given, as `upper` or `lower`.
+        The other guard is given, as `upper` or `lower`; `record` is the launch's, if that is known.
         """
         self._line = line
         self._launcher = launcher
         self._upper, self._lower = upper, lower
         self._started: set[int] = set()
         self._tells_all = False  # report every dead child, because the lower guard's children have come to us
-        self._record: Path | None = None
+        self._record = record
         self._is_done = False
         self._is_hurried = False
         self._defaults = defaults
@@ -370,10 +381,11 @@ class Guardian:
     def run(self) -> NoReturn:
         """Guard until the launcher is done or dead, then end what is left."""
         try:
+            wakeup = self._wakeup()
             self._line.say(("here", os.getpid()))
             if self._upper is not None and self._launcher.cgroup is not None:
                 self._launcher.cgroup.enter()
-            self._watch()
+            self._watch(wakeup)
             if not self._is_done:
                 self._end()
         except Exception as error:
@@ -381,9 +393,9 @@ class Guardian:
         finally:
             os._exit(0)
 
-    def _watch(self) -> None:
+    def _watch(self, wakeup: int) -> None:
         """Wait until the launcher is done or dead."""
-        poll, death, wakeup = select.poll(), self._launcher.pidfd, self._wakeup()
+        poll, death = select.poll(), self._launcher.pidfd
         for descriptor in {death, wakeup} - {NO_PIDFD}:
             poll.register(descriptor, select.POLLIN)
         while not (self._is_done or self._is_hurried or self._line.is_over):
@@ -402,11 +414,31 @@ class Guardian:
         match value:
             case ("start", argv, env, cwd, leads):
                 self._line.say(self._start(argv, env, cwd, leads=leads))
+            case ("fork",):
+                self._fork()
             case ("record", path):
                 self._record = Path(path)
             case ("done",):
                 self._reap()  # or the last ones would be left to the launcher
                 self._is_done = True
+
+    def _fork(self) -> None:
+        """Fork another guard below this one, which becomes the upper one."""
+        line = GuardLine(_socket.socket(fileno=self._line.descriptors.popleft()))
+        ours = prepare.table().read(os.getpid())
+        try:
+            pid = os.fork()
+        except OSError:
+            line.close()  # which tells the launcher
+            return
+        if not pid:
+            keep_only({line.fileno(), self._launcher.pidfd})
+            _settle(f"acp_launch-guard {os.getppid()}")
+            Guardian(line, self._launcher, defaults=self._defaults, upper=ours, record=self._record).run()
+        line.close()
+        self._lower = prepare.table().read(pid)
+        if self._launcher.cgroup is not None:
+            self._launcher.cgroup.leave()  # the lower one is in it
 
     def _start(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, *, leads: bool) -> tuple[object, ...]:
         streams = [self._line.descriptors.popleft() for _ in range(3)]
@@ -473,17 +505,20 @@ class Guardian:
 
     def _end(self) -> None:
         """End what the launcher has left. The lower guard does it, and the upper one ends the rest."""
-        cgroup = self._launcher.cgroup
+        began, cgroup = time.monotonic(), self._launcher.cgroup
         if self._lower is not None:
             _let_finish(self._lower)
-        elif cgroup is not None:
+        if cgroup is not None:
             cgroup.leave()
         if self._upper is not None:
             send(self._upper, signal.SIGCONT)  # in case it was stopped
-        remains = LaunchProcesses((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
-        _, survivors = end(remains, polite=0 if self._is_hurried else POLITE)
-        if survivors:
-            return  # the record stays, for `reap`
+        recorded = None if self._record is None else read(self._record)
+        known = recorded.known if recorded else ()  # what has come to the launcher, with a guard that died
+        remains = LaunchProcesses(known, self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
+        polite = max(MIN_POLITE_SECONDS, POLITE - (time.monotonic() - began))
+        _, survivors = end(remains, polite=0 if self._is_hurried else polite)
+        if survivors or (self._upper is not None and living([self._upper])):
+            return  # the record stays, for `reap` or for the upper guard
         if cgroup is not None:
             cgroup.remove()
         if self._record is not None:

@@ -70,8 +70,8 @@ def launch_state(launch: RecordedLaunch) -> LaunchState:
 
 def launch_processes(launch: RecordedLaunch) -> LaunchProcesses:
     """Return what is left of a dead launch."""
-    known = {process.identity for process in (*launch.children, *launch.seen)}
-    return LaunchProcesses(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
+    group = cgroup.recorded(launch.cgroup, launch.id)
+    return LaunchProcesses(launch.known, launch.id, launch.launcher.started, cgroup=group)
 
 
 def clear(state: Path) -> list[ClearedLaunch]:

@@ -5,7 +5,7 @@ One line an event, written in one write and never changed, so the file can be re
 end is ignored. Fields are separated by tabs:
 
     launch ID PID STARTED BOOT NAMESPACE VERB PROFILE
-    guard PID STARTED                   the upper one, the lower one
+    guard PID STARTED                   the upper one, the lower one, and those that took their places
     cwd PATH                            the directory it works in
     cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
@@ -159,7 +159,7 @@ class Connection(Struct, frozen=True):
 
 
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
-    """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
+    """The content of a record. `children` have a name and have not ended; `guards` are all, killed ones too.
 
     `boxed` are confined. `ended` are the latest processes of children that have none at the moment.
     """
@@ -179,6 +179,11 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     connections: tuple[Connection, ...] = ()
     cgroup: str = ""
     cwd: str = ""
+
+    @property
+    def known(self) -> set[tuple[int, float]]:
+        """Return the identities of its processes that may still live."""
+        return {process.identity for process in (*self.children, *self.seen)}
 
 
 def files(state: Path) -> list[Path]:

@@ -199,10 +199,12 @@ def settle(pid: int, status: int) -> None:
             spawned.settle(status)
 
 
-def inherit() -> None:
-    """Take over the children of the guards after the last guard has died."""
-    for spawned in list(_known.values()):
-        if spawned.is_fostered:
+def inherit(*, is_all: bool = True) -> None:
+    """Take over the children of guards that have died: those that have come to us, or all after the last guard."""
+    table = prepare.table()
+    for spawned in [each for each in _known.values() if each.is_fostered]:
+        seen = None if is_all else table.read(spawned.pid)
+        if is_all or (seen is not None and seen == spawned.process and seen.parent == os.getpid()):
             spawned.is_fostered = False
             spawned.tell()
 

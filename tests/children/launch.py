@@ -2,8 +2,9 @@
 A launch in small, in a process of its own: `launch.py STATE ARGV...`, each ARGV in JSON, is started under a guard.
 
 Says as JSON on stdout what it is, and what is noted. A line on stdin: `look` lists descendants at once, and is
-answered, as is `spawn ARGV`, which starts another child; `end` ends everything as a run does. With NO_CGROUP in the
-environment the launch has no control group, as on most machines.
+answered, as is `spawn ARGV`, which starts another child, and `guards`, which names the living ones, the lower one
+first; `end` ends everything as a run does. With NO_CGROUP in the environment the launch has no control group, as on
+most machines.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ async def run(guard: Guard) -> None:
             verb, _, argv = line.partition(" ")
             if verb == "spawn":
                 say(start(argv).pid)
+            elif verb == "guards":
+                assert guard.guards is not None
+                say([process.pid for process in guard.guards.known()])
             else:
                 guard.look()
                 say("looked")

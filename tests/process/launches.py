@@ -23,7 +23,7 @@ class Running:
     """tests/children/launch.py."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
+        self.process, self._unread = process, b""
         said = self.hears()
         self.pid: int = said["pid"]
         self.lower, self.upper = said["guards"]
@@ -33,13 +33,26 @@ class Running:
     def hears(self) -> Any:
         """What it says next."""
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        assert ready, "it said nothing"
-        return json.loads(self.process.stdout.readline())
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+            assert ready, "it said nothing"
+            chunk = os.read(self.process.stdout.fileno(), 65536)
+            assert chunk, "it has ended"
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return json.loads(line)
 
-    def look(self) -> None:
+    def look(self) -> list[str]:
+        """What is noted until it has looked."""
         self.tell("look")
-        assert self.hears() == "looked"
+        return list(iter(self.hears, "looked"))
+
+    def guards(self) -> list[int]:
+        """The living guards, the lower one first."""
+        self.tell("guards")
+        while isinstance(said := self.hears(), str):
+            pass  # it was noted before
+        return list(said)
 
     def start(self, argv: list[str]) -> int:
         """The pid of another child."""
@@ -58,9 +71,10 @@ class Running:
 
     def kill_with_guards(self) -> None:
         """None of the three sees another die."""
-        with gone(self.upper), gone(self.lower):
+        lower, upper = self.guards()
+        with gone(upper), gone(lower):
             for number in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in (self.upper, self.lower, self.process.pid):
+                for pid in (upper, lower, self.process.pid):
                     os.kill(pid, number)
             self.process.wait(PATIENCE)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import json
 import os
 import select
 import shutil
@@ -10,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -455,15 +455,17 @@ def test_a_status_that_a_guard_took_along_is_given_up(guard: Guard) -> None:
     end_now(lost)
 
 
+ALL = "both of its guards were killed; two others guard this run now"
+ONE = "one of its guards was killed; another one has taken its place"
+
+
 def test_guards_that_were_killed_are_started_again_which_is_said_once(
     guard: Guard, said: list[str], alive: Liveness
 ) -> None:
     guard.start()
     children = []
     for _ in range(2):
-        for process in processes(guard):
-            os.kill(process.pid, signal.SIGKILL)
-            block_until_gone([process], within=PATIENCE)
+        kill(*processes(guard))
         for fostered in (False, True):  # before and after the look that starts them again
             children.append(spawn.spawn(program("polite"), env=alive.env, cwd=Path("/")))
             alive.hear("polite")
@@ -472,25 +474,108 @@ def test_guards_that_were_killed_are_started_again_which_is_said_once(
     for child in children:
         end_now(child)
         assert child.poll() == signal.SIGKILL
-    assert said == ["both of its guards were killed; two others guard this run now"]
+    assert said == [ALL]
 
 
-def test_what_was_started_before_and_after_the_guards_were_killed_ends_with_the_launcher(
-    tmp_path: Path, alive: Liveness
+def kill(*guards: Process) -> None:
+    for process in guards:
+        os.kill(process.pid, signal.SIGKILL)
+        block_until_gone([process], within=PATIENCE)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["lower", "upper"])
+def test_one_guard_that_was_killed_is_started_again_below_the_other(
+    number: int, guard: Guard, said: list[str], alive: Liveness, tmp_path: Path
 ) -> None:
-    with launched(tmp_path, alive, program("deaf", "stubborn")) as running:
-        alive.hear("stubborn")
-        for pid in (running.lower, running.upper):
+    """Whatever was started before, between and after is told of, and ended; also by those that take their places."""
+    guard._record.begin("run", "p")
+    guard.start()
+    children = []
+    for _ in range(3):
+        children.append(spawn.spawn(program("polite"), env=alive.env, cwd=Path("/")))
+        alive.hear("polite")
+        before = processes(guard)
+        kill(before[number])
+        guard.look()
+        lower, upper = processes(guard)
+        assert upper == before[1 - number]
+        assert lower not in before
+        seen = prepare.table().read(lower.pid)
+        assert seen is not None
+        assert seen.parent == upper.pid
+        children.append(spawn.spawn(program("polite"), env=alive.env, cwd=Path("/")))
+        alive.hear("polite")
+        assert children[-1].is_fostered
+    (launch,) = read_all(tmp_path)
+    assert [known.pid for known in launch.guards][-1] == lower.pid
+    for child in children[::2]:
+        os.kill(child.pid, signal.SIGTERM)  # the status is told by the guard that is its parent now, or by us
+        block_until_gone([child.process], within=PATIENCE)
+        guard.look()
+    for child in children:
+        end_now(child)
+    assert [child.status is None for child in children] == [False] * 6
+    assert said == [ONE]
+    guard._record.remove()
+
+
+KILLS = [
+    ["both", "look"],
+    ["lower", "look", "upper"],
+    ["upper", "look", "lower"],
+    ["lower", "look", "lower", "look", "lower"],
+    ["upper", "look", "upper", "look", "upper"],
+    ["both", "look", "both", "look"],
+    ["both", "look", "upper"],
+    ["upper", "look", "both", "look", "lower"],
+]
+UNSEEN = [tree for name, tree in TREES.items() if name.startswith("with a daemon that changes its pid")]
+SEEN = [tree for tree in TREES.values() if tree not in UNSEEN]
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("kills", KILLS, ids=" ".join)
+def test_whatever_was_seen_ends_with_the_launcher_whichever_guards_came_and_went(
+    kills: list[str], tmp_path: Path, alive: Liveness
+) -> None:
+    """Also a daemon without a mark that none of the present guards has ever had below itself."""
+    with launched(tmp_path, alive, *(program(*argv) for argv, _ in SEEN)) as running:
+        alive.hear(*(name for _, heard in SEEN for name in heard))
+        running.look()
+        for killed in kills:
+            if killed == "look":
+                running.look()
+                running.start(program("scrubber"))
+                alive.hear("scrubber", "scrubbed")
+                running.look()
+            else:
+                lower, upper = running.guards()
+                for pid in {"lower": [lower], "upper": [upper], "both": [lower, upper]}[killed]:
+                    with gone(pid):
+                        os.kill(pid, signal.SIGKILL)
+        with ExitStack() as guards:
+            for pid in running.guards():
+                guards.enter_context(gone(pid))
+            running.kill()
+        alive.assert_all_dead()
+        assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("survivor", ["", "lower", "upper"])
+def test_what_guards_that_came_later_leave_is_found_by_the_record(
+    survivor: str, tmp_path: Path, alive: Liveness
+) -> None:
+    with launched(tmp_path, alive, program("scrubber")) as running:
+        alive.hear("scrubber", "scrubbed")
+        for pid in {running.lower, running.upper} - {getattr(running, survivor, 0)}:
             with gone(pid):
                 os.kill(pid, signal.SIGKILL)
-        running.tell("look")
-        assert running.hears() == "both of its guards were killed; two others guard this run now"
-        assert running.process.stdout is not None
-        assert json.loads(running.process.stdout.readline()) == "looked"  # it may have come with the line before
-        running.start(program("hopper", "0.15"))
-        alive.hear("hopper", "hopping")
-        running.kill()
+        assert running.look() == [ONE if survivor else ALL]
+        running.kill_with_guards()
+        (ended,) = clear(tmp_path)
+        assert ended.survivors == ()
         alive.assert_all_dead()
+        assert files(tmp_path) == []
 
 
 def test_a_machine_on_which_no_guard_can_be_forked_is_said_and_the_run_goes_on(
@@ -519,7 +604,7 @@ def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
         post.line.say(("start", [], {}, b"/", True))  # no descriptors came along
         block_until_gone([post.process], within=PATIENCE)
         guard.look()
-    assert said == ["a guard failed: IndexError: pop from an empty deque; two others guard this run now"]
+    assert said == ["a guard failed: IndexError: pop from an empty deque; another one has taken its place"]
 
 
 def test_an_environment_of_megabytes_arrives_whole(guard: Guard, tmp_path: Path) -> None:
