@@ -279,9 +279,10 @@ class Introduction(Struct):
 class ConversationState:
     """The state of one conversation.
 
-    `policy` is None if every tool is allowed. `directories` are the session's, for `roots/list`. `process` is the name
-    of the server's process, such as `github#2`. `call` is `timeouts.call` in seconds. With `gives_roots` the server is
-    told that it may ask for roots. `presentations` are those of a lazy server. `knowledge` is of the server's era.
+    `server` is its name for the agent, `process` that of its process: `github#2`. `policy` is None if every tool
+    is allowed. `directories` are the session's, for `roots/list`. `call` is `timeouts.call` in seconds. With
+    `gives_roots` the server is told that it may ask for roots. `presentations` are those of a lazy server. `knowledge`
+    is of the server's era.
     """
 
     def __init__(
@@ -505,7 +506,7 @@ class Restorer:
         def take(message: Envelope, line: bytes) -> None:
             if message.error is not UNSET:
                 said = jsonrpc.fault(message.error).message
-                self._state.observer.note(f"{self._state.server} refused {method} after its restart: {said}")
+                self._state.observer.note(f"{self._state.process} refused {method} after its restart: {said}")
 
         return take
 

@@ -268,7 +268,7 @@ class ServerSide:
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; the side that waits for its result is told."""
         state = self._state
-        state.mishaps.add(f"the MCP server {state.server}", error)
+        state.mishaps.add(f"the MCP server {state.process}", error)
         message = jsonrpc.decode(line)
         if message is None or message.id is UNSET:
             return

@@ -16,14 +16,17 @@ server knows only one client:
 - the server's log level is the most verbose that a session has asked for, and each gets what its own level admits
 - what the server asks goes to the session with the newest open call, else to the first that declared to answer it.
   Of several launches it goes to the one with open calls, if no other has any
+- once there were several launches, a message that does not say whose it is (a log message, one that is not known here)
+  goes to the launch with open requests, if no other has any, else to none; changes of lists go to all
 - a session that ends cancels its requests, and what it held is given up
 
 Sessions begin with a handshake: MCP 2026-07-28, which has none, is refused.
 """
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, Struct, field
@@ -55,6 +58,7 @@ from acp_launch.protocol.splice import replaced, with_id
 from acp_launch.protocol.written import written
 from acp_launch.waits import stretch
 
+STAND_IN = f"acp-launch-{os.urandom(8).hex()}".encode()  # the server's name in errors, until each launch gets its own
 CALLS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 NEEDS = {  # method of a request of the server → the capability of a client that answers it
     "sampling/createMessage": "sampling",
@@ -97,6 +101,7 @@ class Multiplexer:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._sessions: dict[int, _Session] = {}
+        self._met: set[str] = set()  # launches that have or had a session
         self._joined = 0
         self._requests = NumberedRequests()
         self._questions: dict[bytes, tuple[int, Raw]] = {}  # the server's requests: which session has them
@@ -110,6 +115,7 @@ class Multiplexer:
         """Add a session, and return its number."""
         self._joined += 1
         self._sessions[self._joined] = _Session(launch)
+        self._met.add(launch)
         return self._joined
 
     def owes(self, session: int) -> bool:
@@ -151,13 +157,14 @@ class Multiplexer:
 
     def _gives_up(self, session: int) -> None:
         """Take a launch's word that the server hangs; a server that works for another launch does not."""
-        if not self._launches() - {self._sessions[session].launch}:
+        if not self._launches(CALLS) - {self._sessions[session].launch}:
             self._ports.give_up()
 
-    def _launches(self) -> set[str]:
-        """Return the launches with open calls."""
-        calling = {asked.owner for asked in self._requests.open.values() if asked.method in CALLS}
-        return {self._sessions[number].launch for number in calling if number in self._sessions}
+    def _launches(self, methods: Container[str] | None = None) -> set[str]:
+        """Return the launches with open requests, of these methods if any are given."""
+        open = self._requests.open.values()
+        asking = {asked.owner for asked in open if methods is None or asked.method in methods}
+        return {self._sessions[number].launch for number in asking if number in self._sessions}
 
     def _answers(self, session: int, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -313,7 +320,7 @@ class Multiplexer:
     @property
     def _is_unclear(self) -> bool:
         """Whether it is unclear which launch the server asks; all have the same roots."""
-        return any(each.launch for each in self._sessions.values()) and len(self._launches()) != 1
+        return any(each.launch for each in self._sessions.values()) and len(self._launches(CALLS)) != 1
 
     def _addressee(self, method: str) -> int | None:
         """Return the session that a request of the server is for: it is about a call of that session, if there is
@@ -343,9 +350,12 @@ class Multiplexer:
         there = [number for number, session in self._sessions.items() if session.is_open]
         if method == UPDATED:
             uri = str(params.get("uri"))  # of a resource, or of a part of one
-            parents = (each for address, each in self._subscribed.items() if uri.startswith(address))
+            parents = (each for address, each in self._subscribed.items() if _is_part(uri, address))
             subscribers = self._subscribed.get(uri) or set().union(*parents)
             return [number for number in there if number in subscribers]
+        if len(self._met) > 1 and not method.endswith("/list_changed"):
+            asking = self._launches()
+            there = [number for number in there if {self._sessions[number].launch} == asking]
         if method == LOG and params.get("level") in LEVELS:
             weight = LEVELS.index(params["level"])
             return [number for number in there if weight >= self._least(self._sessions[number])]
@@ -358,19 +368,28 @@ class Multiplexer:
         return LEVELS.index(session.level or (USUAL if self._level else LEVELS[0]))
 
 
+def _is_part(uri: str, address: str) -> bool:
+    """Whether `uri` is below `address`, and does not just begin with the same letters."""
+    return uri.startswith(address) and (address.endswith("/") or uri[len(address)] in "/?#")
+
+
 # The sessions at work. One that does not read its messages makes the server wait only as long as it is alone. With
-# others there, they are held for it within bounds, and then it is closed.
+# others there, they are held for it within bounds. Then its answers are refused, and after as much of anything else it
+# is closed.
 
 
 HELD = 16 * 1024 * 1024  # bytes for a session that does not read
+NOT_READ = -32012  # the code of the error in place of an answer that is not held
 LINGER = stretch(0.5)  # seconds for answers to a session that has closed its side
 
 
 class _Member(LinkUser):
     """One session."""
 
-    def __init__(self, number: int, shim: ShimConnection, shared: "SharedLink") -> None:
+    def __init__(self, number: int, shim: ShimConnection, called: str, shared: "SharedLink") -> None:
         self.number, self.shim = number, shim
+        self.called = written(called)[1:-1]  # the server's name for its launch, as JSON
+        self.unread = 0  # bytes besides answers that are held beyond the bound
         self.link: Link | None = None  # None once it is to be closed
         self.parting: asyncio.TimerHandle | None = None
         self._shared = shared
@@ -415,10 +434,13 @@ class SharedLink:
         self._is_paused = self._is_flushing = self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
-    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None) -> LinkUser:
-        """Begin another session, and return what takes its lines; its descriptors, and `link`, are ours from now on."""
+    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None, called: str = "") -> LinkUser:
+        """Begin another session, and return what takes its lines; its descriptors, and `link`, are ours from now on.
+
+        `called` is the server's name for its launch.
+        """
         number = self._multiplexer.joins(launch)
-        member = self._members[number] = _Member(number, shim, self)
+        member = self._members[number] = _Member(number, shim, called, self)
         if link is not None:
             link.serve(member)
         member.link = link or Link(shim.source, shim.sink, member, max_line=self._max_line)
@@ -509,16 +531,14 @@ class SharedLink:
 
     def to_session(self, session: int, line: bytes) -> None:
         member = self._members.get(session)
-        link = None if member is None else member.link
-        if member is None or link is None:
+        if member is None or member.link is None:
             return
-        if link.held > HELD:
-            member.link = None
-            link.close()
-            self._note(f"a session of {self._name} is closed: it does not read what the server sends")
-            self._loop.call_soon(self.leave, session)
-            return
-        link.send(line)
+        if STAND_IN in line:
+            line = line.replace(STAND_IN, member.called)
+        if member.link.held > HELD:
+            line = self._refuse(member, member.link, line)
+        if member.link is not None:
+            member.link.send(line)
 
     def give_up(self) -> None:
         self._loop.call_soon(self._wedged, "no longer answers, as a launch says that uses it")
@@ -543,11 +563,29 @@ class SharedLink:
 
     def resume_member(self, member: _Member) -> None:
         """Read a session again that has taken what was held for it."""
+        member.unread = 0
         if member.link is not None and not self._is_paused:
             member.link.resume()
         self.user.room()
 
     # Private.
+
+    def _refuse(self, member: _Member, link: Link, line: bytes) -> bytes:
+        """Return an error in place of an answer that is not held, or close a session that does not read anything else.
+
+        A session that reads at all is not closed for the size of its answers.
+        """
+        message = jsonrpc.decode(line)
+        if message is not None and message.method is UNSET and message.id is not UNSET:
+            why = f"an answer of {len(line):,} bytes was not passed on: {link.held:,} bytes before it are not read yet"
+            return jsonrpc.error(message.id, NOT_READ, why)
+        member.unread += len(line)
+        if member.unread > HELD:
+            member.link = None
+            link.close()
+            self._note(f"a session of {self._name} is closed: it does not read what the server sends")
+            self._loop.call_soon(self.leave, member.number)
+        return line
 
     def _flush(self) -> None:
         if self._is_flushing:

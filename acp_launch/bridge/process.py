@@ -219,7 +219,7 @@ class ServerProcess(LinkUser):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         if change.by_hand:
             self._exchange.end_session()
-        told = lost(change, self.plan.name)
+        told = lost(change, self._exchange.state.server)
         told = replace(told, why=self.retired or told.why, stderr=() if self.retired else told.stderr)
         self._exchange.lost(told, for_good=for_good, unsent=unsent)
         if change.state == "asleep":
@@ -341,7 +341,7 @@ class ServerProcess(LinkUser):
         from acp_launch.mcp.adapter import EraAdapter  # few servers need it
 
         state = self._exchange.state
-        self.adapter = EraAdapter(self.plan.name, self, state.knowledge)
+        self.adapter = EraAdapter(state.server, self, state.knowledge)
         self._was_careful, state.is_careful = state.is_careful, True  # no line may pass by it
         return self.adapter
 

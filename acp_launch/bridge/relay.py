@@ -65,7 +65,8 @@ class Relay(LinkUser):
     """One conversation at work; `left` is set when the agent has gone.
 
     `presentations` are those of a lazy server, which is asleep until it is needed if they are known. A shared server
-    has one relay for all sessions of the agent. With `trace` each message is written to a trace.
+    has one relay for all sessions of the agent. With `trace` each message is written to a trace. Errors name the server
+    as it is `known_as`, by default by its name.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Relay(LinkUser):
         max_line: int,
         presentations: "Presentations | None" = None,
         trace: "MessageTrace | None" = None,
+        known_as: str = "",
     ) -> None:
         self.left = asyncio.Event()
         self.is_claimed = False  # a shared server never is
@@ -93,7 +95,7 @@ class Relay(LinkUser):
         self._is_expected = False
         self._loop = asyncio.get_running_loop()
         state = ConversationState(
-            plan.name,
+            known_as or plan.name,
             self,
             observer,
             policy(plan),
@@ -129,10 +131,10 @@ class Relay(LinkUser):
         self.is_claimed = True
         self._connect(Link(shim.source, shim.sink, self, self._way(), max_line=self._max_line), shim)
 
-    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None) -> LinkUser:
+    def join(self, shim: ShimConnection, launch: str = "", link: Link | None = None, called: str = "") -> LinkUser:
         """Begin another session of a shared server, and return what takes its lines; `link` is its link, if it has one.
 
-        `launch` is the id of the launch that it belongs to, in the server host.
+        In the server host `launch` is the id of the launch that it belongs to, which has `called` the server so.
         """
         from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
@@ -141,7 +143,7 @@ class Relay(LinkUser):
                 self.name, self, self._way(), self._observer.note, self.wedged, max_line=self._max_line
             )
             self._connect(self._shared, None)
-        return self._shared.join(shim, launch, link)
+        return self._shared.join(shim, launch, link, called)
 
     def _way(self) -> QuickWay:
         return QuickWay(self.exchange.from_agent.passes, self.to_server)

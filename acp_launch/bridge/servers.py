@@ -55,7 +55,8 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
 
     `cache` is the directory of acp-launch's caches, if lazy servers may use it. `credentials` are those of
     remote servers, by name; `called` is the profile's name in commands. `share` makes the program of a server that
-    launches share. `seat` is the directory for sockets that a confined agent sees.
+    launches share. `seat` is the directory for sockets that a confined agent sees. Errors name each server as it is
+    `known_as`, by default by its name.
     """
 
     secrets: Mapping[str, Secret]
@@ -68,6 +69,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     called: str = ""
     share: "ShareServer | None" = None
     seat: Path | None = None
+    known_as: str = ""
 
 
 class Servers:
@@ -252,7 +254,7 @@ class Servers:
             self._presentations[plan.name] = _presentations(plan, needs.cache)
         known = self._presentations.get(plan.name)
         trace = None if needs.trace is None else needs.trace.conversation(name)
-        relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace)
+        relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace, known_as=needs.known_as)
         relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":

@@ -23,7 +23,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
-from acp_launch.bridge.multiplexer import STATELESS
+from acp_launch.bridge.multiplexer import STAND_IN, STATELESS
 from acp_launch.bridge.relay import Relay
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
@@ -143,7 +143,7 @@ class ServerHost:
         self._directory = state / "log" / "shared"  # `logs` takes those of a launch from here
         self._logs = ServerLogs(self._directory, PROFILE)
         self._log = LogFile(self._directory, PROFILE)
-        needs = ServerNeeds(secrets={}, directories=(), max_line=max_line, hurry=hurry)
+        needs = ServerNeeds(secrets={}, directories=(), max_line=max_line, hurry=hurry, known_as=STAND_IN.decode())
         self._servers = Servers((), needs, self, tasks)
         self._processes: list[HostedProcess] = []
         self._ending: set[asyncio.Task[None]] = set()
@@ -186,7 +186,7 @@ class ServerHost:
         process.roots, process.is_introduced, line.is_session = roots, True, True
         if process is not line.process:
             self._use(process, line)
-        process.relay.join(line.shim, launch=line.request.launch, link=line.link).receive(hello)
+        process.relay.join(line.shim, line.request.launch, line.link, line.server.name).receive(hello)
 
     def pong(self, line: LaunchLine, answer: bytes) -> None:
         """Answer the ping of a launch once the process has answered ours."""

@@ -170,15 +170,108 @@ def test_every_launch_may_say_the_roots_as_all_have_the_same() -> None:
     assert [*sides.session_hears(one), *sides.session_hears(two)] == [ask(1, "roots/list")]
 
 
-def test_log_messages_go_to_the_launches_that_asked_for_them() -> None:
+def test_a_launch_that_is_alone_gets_the_log_messages_that_it_asked_for() -> None:
     sides = Sides()
-    one, two = sides.opened("a"), sides.opened("b")
+    one = sides.opened("a")
     said = tell(SAID, level="error", data="x")
     sides.hears(said)
-    assert (sides.session_hears(one), sides.session_hears(two)) == ([], [])
-    sides.says(two, ask(1, "logging/setLevel", level="warning"))
+    assert sides.session_hears(one) == []
+    sides.says(one, ask(1, "logging/setLevel", level="warning"))
     sides.hears(said, tell(SAID, level="info", data="y"))
-    assert (sides.session_hears(one), sides.session_hears(two)) == ([], [said])
+    assert sides.session_hears(one) == [said]
+
+
+# Messages of a server that do not say which session they are about.
+UNADDRESSED = [
+    tell(SAID, level="error", data="x"),
+    tell(SAID, level="loud", data="x"),
+    tell("notifications/elicitation/complete", elicitationId="e"),
+    tell("notifications/tasks/status", taskId="t", status="completed"),
+    tell("x/unknown"),
+]
+
+
+@pytest.mark.parametrize("said", UNADDRESSED, ids=str)
+def test_a_message_of_which_nothing_says_whose_it_is_goes_to_the_launch_that_alone_waits_for_the_server(
+    said: Json,
+) -> None:
+    sides = Sides()
+    one, again, two = sides.opened("a"), sides.opened("a"), sides.opened("b")
+    for session in (one, again, two):
+        sides.says(session, ask(1, "logging/setLevel", level="debug"))
+    for number in [each["id"] for each in sides.server_hears()]:
+        sides.hears(answer(number, {}))
+    for session in (one, again, two):
+        sides.session_hears(session)
+
+    def heard() -> list[int]:
+        sides.hears(said)
+        return [session for session in (one, again, two) if sides.session_hears(session) == [said]]
+
+    assert heard() == []
+    sides.says(one, call(2))
+    (called,) = sides.server_hears()
+    assert heard() == [one, again]
+    sides.says(two, ask(3, "tools/list"))
+    (listed,) = sides.server_hears()
+    assert heard() == []
+    sides.hears(answer(called["id"], {}))
+    sides.session_hears(one)
+    assert heard() == [two]
+    sides.hears(answer(listed["id"], {}))
+    sides.session_hears(two)
+    sides.multiplexer.leaves(two)
+    assert heard() == [], "it may be about what the other one has left behind"
+
+
+def test_launches_with_different_levels_get_their_own() -> None:
+    sides = Sides()
+    levels = {"a": "debug", "b": "error"}
+    sessions = {launch: sides.opened(launch) for launch in levels}
+    for launch, session in sessions.items():
+        sides.says(session, ask(1, "logging/setLevel", level=levels[launch]))
+    (asked,) = sides.server_hears()
+    assert asked["params"] == {"level": "debug"}
+    sides.hears(answer(asked["id"], {}))
+    for launch, session in sessions.items():
+        sides.says(session, call(2))
+        number = sides.server_hears()[-1]["id"]
+        said = [tell(SAID, level=level, data=launch) for level in ("debug", "error")]
+        sides.hears(*said, answer(number, {}))
+        heard = [each["params"] for each in sides.session_hears(session) if "params" in each]
+        assert [each["level"] for each in heard] == (["debug", "error"] if launch == "a" else ["error"])
+        assert {each["data"] for each in heard} == {launch}
+
+
+@pytest.mark.parametrize("launches", ["", "ab"])
+def test_updates_are_told_to_those_that_subscribed_to_the_resource_or_to_what_it_is_part_of(launches: str) -> None:
+    sides = Sides()
+    addresses = ["x://one", "x://one-more", "x://other/"]
+    sessions = {uri: sides.opened(launches[number % 2 : number % 2 + 1]) for number, uri in enumerate(addresses)}
+    for uri, session in sessions.items():
+        sides.says(session, ask(1, "resources/subscribe", uri=uri))
+    for uri, told in {
+        "x://one": ["x://one"],
+        "x://one/part": ["x://one"],
+        "x://one#part": ["x://one"],
+        "x://one-more": ["x://one-more"],
+        "x://one-more?part": ["x://one-more"],
+        "x://one-more-yet": [],
+        "x://other/part": ["x://other/"],
+        "x://other": [],
+        "x://": [],
+    }.items():
+        sides.hears(tell(UPDATED, uri=uri))
+        heard = {each: sides.session_hears(session) for each, session in sessions.items()}
+        assert heard == {each: [tell(UPDATED, uri=uri)] if each in told else [] for each in addresses}
+
+
+def test_changes_of_lists_are_told_to_all_launches() -> None:
+    sides = Sides()
+    one, two = sides.opened("a"), sides.opened("b")
+    changed = tell("notifications/tools/list_changed")
+    sides.hears(changed)
+    assert sides.session_hears(one) == sides.session_hears(two) == [changed]
 
 
 @pytest.mark.parametrize(("launch", "is_over"), [("a", False), ("b", True)])

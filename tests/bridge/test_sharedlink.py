@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from acp_launch.bridge import multiplexer
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
+from acp_launch.plan.model import Value
 from tests.bridge.talker import INITIALIZE, INITIALIZED, ask, line
-from tests.bridge.test_servers import Told, plan
+from tests.bridge.test_servers import SERVER, Told, plan
 from tests.looped import looped
 from tests.patience import PATIENCE
 
@@ -83,6 +84,34 @@ async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() 
             assert told.notes == ["a session of polite is closed: it does not read what the server sends"]
             assert await other.call("add", a=1, b=2) == "3"
             for each in (deaf, other):
+                each.close()
+
+
+@looped
+async def test_answers_that_are_too_much_for_a_slow_session_are_refused_with_their_size_and_it_goes_on() -> None:
+    """One is delivered whatever its size; those behind it only as far as there is room."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiplexer, "HELD", 1 << 20)
+        told = Noted()
+        program = Value((str(SERVER.with_name("bigmouth.py")),), SHARED.args[0].origin)
+        big = replace(SHARED, args=(*SHARED.args[:-1], program))
+        async with asyncio.timeout(PATIENCE), running([big], needs(), told) as inner:
+            slow, other = await Client(inner.servers).open(), await Client(inner.servers).open()
+            slow._writer.transport.pause_reading()  # type: ignore[attr-defined]
+            talks = [{"name": "talk", "arguments": {"bytes": size}} for size in (3 << 20, 2 << 20, 10)]
+            slow.say(*(ask(number, "tools/call", **talk) for number, talk in enumerate(talks)))
+            assert await other.call("add", a=1, b=2) == "3"  # by now the three have been read
+            assert await other.call("log", level="error", text="x" * 1000) == "logged"  # after their answers
+            slow._writer.transport.resume_reading()  # type: ignore[attr-defined]
+            first, second, third, said = [await slow.read() for _ in range(4)]
+            assert first["result"]["content"] == [{"type": "text", "text": "m" * (3 << 20)}]
+            whole = len(json.dumps(first)) - (1 << 20)
+            assert [each["error"]["code"] for each in (second, third)] == [-32012] * 2
+            assert second["error"]["message"].startswith(f"an answer of {whole:,} bytes was not passed on: ")
+            assert said["params"]["data"] == "x" * 1000
+            assert await slow.call("talk", bytes=3 << 20) == "m" * (3 << 20)
+            assert told.notes == []
+            for each in (slow, other):
                 each.close()
 
 

@@ -66,11 +66,8 @@ def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> No
         one, two = first.agent, second.agent
         assert one.call("polite", "pid") == two.call("polite", "pid")
         one.ask("polite", "resources/subscribe", uri="test://one")
-        one.ask("polite", "logging/setLevel", level="info")
         assert two.call("polite", "touch", uri="test://one") == "touched"
-        assert two.call("polite", "log", level="error", text="hello") == "logged"
         one.expect("polite", "notifications/resources/updated")
-        one.expect("polite", "notifications/message")
         assert two.do("heard", "polite") == []
         assert {use.label for each in read_shared(host(stage)) for use in each.uses} == {"run p"}
         assert second.end().code == 0
@@ -78,6 +75,57 @@ def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> No
         done = first.end()
     assert done.code == 0, done.err
     assert len(stage.roll.heard("polite")) == 1
+
+
+def test_launches_hear_of_their_own_resources_and_calls_alone(stage: Stage) -> None:
+    with play(stage) as first, play(stage) as second:
+        one, two = first.agent, second.agent
+        for agent, uri, level in ((one, "test://one", "debug"), (two, "test://one-of-two", "error")):
+            agent.ask("polite", "resources/subscribe", uri=uri)
+            agent.ask("polite", "logging/setLevel", level=level)
+        assert two.call("polite", "state")["level"] == "debug"
+        for agent, uri in ((one, "test://one"), (two, "test://one-of-two")):
+            agent.call("polite", "touch", uri=uri)
+            agent.call("polite", "log", level="debug", text=f"of {uri}")
+            agent.call("polite", "log", level="error", text=f"worse, of {uri}")
+        heard = [[json.loads(line["line"])["params"] for line in agent.do("heard", "polite")] for agent in (one, two)]
+        assert heard == [
+            [
+                {"uri": "test://one"},
+                {"level": "debug", "data": "of test://one"},
+                {"level": "error", "data": "worse, of test://one"},
+            ],
+            [{"uri": "test://one-of-two"}, {"level": "error", "data": "worse, of test://one-of-two"}],
+        ]
+        assert (first.end().code, second.end().code) == (0, 0)
+
+
+def test_an_error_names_the_server_as_the_launch_calls_it(stage: Stage) -> None:
+    """Also one for a call in flight, which another launch has crashed, and for good."""
+    once: Json = {"restart": {**AT_ONCE, "max": 1}}
+    with play(stage, "crasher", **once) as first:
+        entry = stage.servers(**shared(stage, "crasher", **once))["crasher"]
+        stage.launch.profile("mcp_client", mcp_servers={"mine.2": entry})
+        words = "run", "p", "obey", "--output", "json"
+        with (
+            stage.launch.start(*words, apart=True, LIVENESS=stage.roll.port) as running,
+            stage.enter(running) as second,
+        ):
+            one, two = first.agent, second.agent
+            assert one.call("crasher", "pid") == two.call("mine.2", "pid")
+            for _ in range(2):
+                two.start("mine.2", "wait", path=stage.fifo("never"))
+                stage.roll.hear("crasher").says("waiting")
+                mine = one.refused("crasher", "crash")
+                (its,) = [answer["error"] for answer in two.awaits()]
+                for error, name, other in ((mine, "crasher", "mine.2"), (its, "mine.2", "crasher")):
+                    assert error["message"].startswith(f'MCP server "{name}" ')
+                    assert error["data"]["server"] == name
+                    assert f'"{other}"' not in error["message"]
+            ended = [first.end(), second.end()]
+    assert [done.code for done in ended] == [0, 0]
+    for file in (stage.launch.state / "log").rglob("*.log"):
+        assert b"acp-launch-" not in file.read_bytes()
 
 
 def test_a_crash_is_told_to_each_launch_and_the_sessions_go_on(stage: Stage) -> None:
