@@ -382,7 +382,8 @@ def _shared_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterato
     if verbose:
         roots = ", the session's directories" if server.roots == "session" else ""
         yield f"             the same are command, arguments, directory{roots}, protocol, restart, timeouts.start,"
-        yield f"             and the variables {', '.join(server.compared) or 'none'}"
+        others = [name for name in sorted(server.env) if name not in server.compared]
+        yield f"             and all variables{' but ' if others else ''}{', '.join(others)}"
     yield f"  idle       it ends {idle} after the last launch has left it{_at(plan, (*path, 'idle'))}"
 
 

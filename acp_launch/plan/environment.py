@@ -83,15 +83,24 @@ def search_path(environ: Mapping[str, str], inherit: Inherit, *own: Mapping[str,
     return inherited(path, inherit).get("PATH")
 
 
-_TELLING = regex(r"PATH|HOME|LANG|LANGUAGE|LC_.*|.*_PROXY", re.IGNORECASE)
+# What differs from one terminal, login or shell to the next, and says nothing of what a server works with.
+_TERMINAL_VARIABLES = regex(
+    r"_|PWD|OLDPWD|SHLVL|PS[0-4]|PROMPT(_.*)?|R?PROMPT|HIST(FILE|SIZE|FILESIZE|CONTROL|IGNORE)|LINES|COLUMNS|LS_COLORS"
+    r"|LESS(OPEN|CLOSE)?|MAIL|DIRENV_.*|STARSHIP_.*|__MISE_.*|TMPDIR|TMP|TEMP|ACP_LAUNCH_ID"
+    r"|TERM|TERM_.*|TERM(INFO|INFO_DIRS|CAP|INAL_EMULATOR)|COLORTERM|COLORFGBG|LC_TERMINAL(_VERSION)?|WINDOWID|WINDOW|STY"
+    r"|(TMUX|ZELLIJ)(_.*)?|(VTE|KITTY|WEZTERM|ALACRITTY|ITERM|GHOSTTY|KONSOLE|GNOME_TERMINAL|VSCODE)_.*"
+    r"|WT_(SESSION|PROFILE_ID)|ZED_TERM|INSIDE_EMACS|NVIM(_.*)?|VIM(RUNTIME)?|MYVIMRC|GPG_TTY|SSH_(TTY|CONNECTION|CLIENT|AGENT_PID)"
+    r"|XDG_(?!.*_HOME).*|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|SESSION_MANAGER|DESKTOP_(SESSION|STARTUP_ID)|GIO_LAUNCHED_.*"
+    r"|INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|MANAGERPID"
+)
 
 
 def list_compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
     """Return the names of variables that make a server another one, if it is shared by launches: those that the profile
-    sets or names, what programs, files, languages and networks are found by, and credentials."""
+    sets or names, and all others but those of a terminal, a login or a shell."""
     named = {} if isinstance(inherit, str) else inherited(dict.fromkeys(env, ""), inherit)
     return tuple(
         name
         for name, value in sorted(env.items())
-        if value.origin != INHERITED or name in named or _TELLING.fullmatch(name) or is_withheld(name, value.display())
+        if value.origin != INHERITED or name in named or not _TERMINAL_VARIABLES.fullmatch(name)
     )

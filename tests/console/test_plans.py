@@ -413,14 +413,14 @@ def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:
         "  shared     one process for all your launches with this server in this directory; with cwd in those of any"
         "  p.yaml:4:39",
         same.format(""),
-        "             and the variables LANG, PATH",
+        "             and all variables but TERM",
         "  shared     one process for all your launches with this server  p.yaml:5:40",
         same.format(""),
-        "             and the variables LANG, PATH, TOKEN",
+        "             and all variables but TERM",
         "  shared     one process for all your launches with this server in this directory; with cwd in those of any"
         "  p.yaml:6:42",
         same.format(", the session's directories"),
-        "             and the variables AWS_PROFILE, LANG",
+        "             and all variables",
     ]
     assert [line.strip() for line in lines if "  idle  " in line] == [
         "idle       it ends 2m after the last launch has left it",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,86 @@ def server(plan: StdioPlan | None = None, token: str = TOKEN, *directories: str)
 BASE = planned()
 
 
-@pytest.mark.parametrize("name", ["TERM", "COLORTERM", "XDG_SESSION_ID", "DISPLAY", "TMPDIR", "ACP_LAUNCH_ID"])
+PASSING = [
+    "_",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "PS1",
+    "PROMPT_COMMAND",
+    "HISTFILE",
+    "LINES",
+    "COLUMNS",
+    "LS_COLORS",
+    "DIRENV_DIFF",
+    "STARSHIP_SESSION_KEY",
+    "TERM",
+    "COLORTERM",
+    "TERM_PROGRAM",
+    "TERM_SESSION_ID",
+    "TERMINFO",
+    "LC_TERMINAL",
+    "VTE_VERSION",
+    "KITTY_WINDOW_ID",
+    "WINDOWID",
+    "TMUX",
+    "TMUX_PANE",
+    "STY",
+    "ZELLIJ",
+    "VSCODE_IPC_HOOK_CLI",
+    "INSIDE_EMACS",
+    "NVIM",
+    "GPG_TTY",
+    "SSH_TTY",
+    "SSH_CONNECTION",
+    "SSH_CLIENT",
+    "XDG_SESSION_ID",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "SESSION_MANAGER",
+    "DESKTOP_STARTUP_ID",
+    "INVOCATION_ID",
+    "TMPDIR",
+    "ACP_LAUNCH_ID",
+]
+TELLING = [
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "KUBECONFIG",
+    "DATABASE_URL",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "PGHOST",
+    "GOOGLE_CLOUD_PROJECT",
+    "NODE_ENV",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "XDG_CONFIG_HOME",
+    "SSH_AUTH_SOCK",
+    "TZ",
+    "GITHUB_TOKEN",
+    "TERMINUS_TOKEN",
+    "PWDB",
+    "DISPLAY_NAME",
+    "HOST",
+    "MY_TERM",
+    "PS",
+    "PSQL_HOST",
+    "TERMS",
+    "LESSON",
+    "USER",
+    "SSL_CERT_FILE",
+]
+
+
+@pytest.mark.parametrize("name", PASSING)
 @pytest.mark.parametrize("inherit", ["minimal", "all"])
 def test_variables_of_a_terminal_do_not_keep_launches_apart(name: str, inherit: Inherit) -> None:
-    here, there = server(planned(inherit)), server(planned(inherit, {**SHELL, name: "another"}))
+    for before in ({}, {name: "one"}):
+        here, there = (server(planned(inherit, {**SHELL, **each})) for each in (before, {name: "another"}))
+        assert sameness(here) == sameness(there)
     assert sameness(here) == sameness(there)
     assert differences(here, there) == []
 
@@ -125,9 +202,24 @@ def test_variables_that_the_profile_names_keep_them_apart(inherit: Inherit) -> N
     assert differences(*(server(planned(inherit, shell)) for shell in shells)) == ["variable AWS_PROFILE"]
 
 
-def test_credentials_of_a_shell_keep_them_apart() -> None:
-    shells: list[dict[str, str]] = [{**SHELL, "GITHUB_TOKEN": name} for name in ("mine", "the bot's")]
-    assert differences(*(server(planned("all", shell)) for shell in shells)) == ["variable GITHUB_TOKEN"]
+@pytest.mark.parametrize("name", TELLING)
+def test_all_other_variables_of_a_shell_keep_them_apart_by_name(name: str) -> None:
+    """Also one that only one of the two has; its value is not shown."""
+    shells: list[dict[str, str]] = [{**SHELL, name: "canary-1"}, {**SHELL, name: "canary-2"}, SHELL]
+    for one, two in combinations(shells, 2):
+        assert differences(*(server(planned("all", shell)) for shell in (one, two))) == [f"variable {name}"]
+
+
+@pytest.mark.parametrize("name", ["DOCKER_HOST", "DOCKER_CONTEXT", "SSL_CERT_FILE", "XDG_CONFIG_HOME"])
+def test_so_do_the_few_that_a_server_inherits_by_default(name: str) -> None:
+    shells: list[dict[str, str]] = [{**SHELL, name: each} for each in ("/one", "/two")]
+    assert differences(*(server(planned("minimal", shell)) for shell in shells)) == [f"variable {name}"]
+
+
+@pytest.mark.parametrize("name", ["TERM", "DISPLAY"])
+def test_a_variable_of_a_terminal_counts_if_the_profile_names_it(name: str) -> None:
+    shells: list[dict[str, str]] = [{**SHELL, name: each} for each in ("one", "two")]
+    assert differences(*(server(planned([name], shell)) for shell in shells)) == [f"variable {name}"]
 
 
 def test_the_host_gets_what_a_server_needs() -> None:
