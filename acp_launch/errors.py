@@ -12,7 +12,8 @@ LaunchError                 unexpected                                        1
 ├── Exhausted               no files, threads or processes left               3
 ├── SessionError            the named session cannot be opened                3
 ├── AgentError              the agent did not start, or died                  4
-│   └── AgentRefused          it answered a request with an error
+│   ├── AgentRefused          it answered a request with an error
+│   └── Upgraded              acp-launch on disk is not the running one any more
 ├── ProtocolError           a peer broke the protocol                         5
 │   ├── LocalProtocolError    acp-launch did: a bug here
 │   └── RemoteProtocolError   the agent or a server did: report it there
@@ -131,6 +132,10 @@ class AgentError(LaunchError):
     """Raised when the agent does not start, or dies."""
 
     exit_code = 4
+
+
+class Upgraded(AgentError):  # noqa: N818
+    """Raised when something cannot be started because acp-launch was replaced while this process runs."""
 
 
 class _Refused(LaunchError):  # noqa: N818 - it reads as what happened

@@ -60,7 +60,8 @@ def check_greeting(line: bytes, token: str, names: Container[str]) -> tuple[str,
     if word != _WORD:
         raise GreetingRefused("its first line is not a shim's greeting")
     if version != _VERSION:
-        raise GreetingRefused(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
+        what = f"its shim speaks version {_shown(version)}, this acp-launch version 2"
+        raise GreetingRefused(f"{what}; if acp-launch was upgraded, start the launch again")
     if not (separator and compare_digest(given, token.encode())):
         raise GreetingRefused("its token is not the one of this launch")
     name = asked.decode(errors="replace")

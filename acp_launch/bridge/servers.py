@@ -243,8 +243,17 @@ class Servers:
             limits = [limit for plan in self._plans.values() for limit in (plan.timeouts.call, plan.idle)]
             every = max(0.02, min([TICK, *(limit / 4 for limit in limits if limit is not None)]))
             await asyncio.sleep(to_beat(now(), every))
+            self._load_modules()
             for relay in self._relays:
                 relay.tick()
+
+    def _load_modules(self) -> None:
+        """Load what the servers of a launch that goes on may need later, as acp-launch may be upgraded meanwhile."""
+        with suppress(ImportError):  # it has just been
+            from acp_launch.protocol import splice  # noqa: F401
+
+            if any(plan.share == "launch" for plan in self._plans.values()):
+                from acp_launch.bridge import multiplexer  # noqa: F401
 
     def _ahead(self, plan: ServerPlan) -> Relay:
         name = free_name(plan.name, {each.name for each in self._relays}, "#")

@@ -46,10 +46,10 @@ class JsonCache(Struct, frozen=True):
 
     def keep(self, file: Path, key: object, answer: object) -> None:
         """Store the answer, if the directory is writable."""
-        content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer}, enc_hook=_plain)
         entry = self._entry(file)
         fresh = entry.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):  # a cache that cannot be written only costs time
+        with suppress(OSError):  # a cache that cannot be written, as while the modules are replaced, only costs time
+            content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer}, enc_hook=_plain)
             entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 fresh.touch(mode=0o600)
@@ -78,7 +78,7 @@ def _modules(code: tuple[str, ...]) -> tuple[int, int]:
     """Count the modules and find when the newest was written; fixed at the first call in this process."""
     package = Path(acp_launch.__file__).parent
     modules = [module for pattern in (*code, "document/*.py") for module in package.glob(pattern)]
-    return len(modules), max(module.stat().st_mtime_ns for module in modules)
+    return len(modules), max((module.stat().st_mtime_ns for module in modules), default=0)
 
 
 def _plain(value: object) -> float | int:

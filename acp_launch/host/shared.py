@@ -22,8 +22,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+import acp_launch
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
-from acp_launch.errors import AgentError, StateError
+from acp_launch.errors import AgentError, StateError, Upgraded
 from acp_launch.host.door import PATIENCE, excuse
 from acp_launch.host.place import find_server_host, hold_place, server_host_state
 from acp_launch.host.wire import WELCOME
@@ -227,6 +228,7 @@ async def _reach(state: Path) -> socket.socket:
     """Connect to the server host, and start it if there is none; of launches that find none, one starts it.
 
     Raises:
+        Upgraded: it would be of another version than this launch.
         AgentError: it cannot be reached.
     """
     now = asyncio.get_running_loop().time
@@ -237,11 +239,13 @@ async def _reach(state: Path) -> socket.socket:
                 is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
             except StateError as error:
                 raise AgentError(error.message, fix=error.fix) from None
-            if is_ours and now() >= again:
+            if is_ours and now() >= again and _is_installed():
                 again = now() + AGAIN
                 if why := _start():
                     raise AgentError(f"the server host could not be started: {why}")
             if now() > begun + LONGEST:
+                if is_ours and not _is_installed():
+                    raise _upgraded("acp-launch was removed")
                 note = find_server_host(state)
                 what = f"cannot be reached (pid {note.pid})" if note else f"did not start within {LONGEST:g} s"
                 raise AgentError(f"the server host {what}", fix=ours("down", "--servers", "--force") if note else "")
@@ -274,6 +278,27 @@ async def _knock(state: Path) -> socket.socket | None:
         pass
     line.close()
     return None
+
+
+def _is_installed() -> bool:
+    """Return whether acp-launch is there to be started; for a moment of its upgrade it is not.
+
+    Raises:
+        Upgraded: it is of another version.
+    """
+    try:
+        text = Path(acp_launch.__file__).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    found = regex(r'__version__ = "(.+)"').search(text)
+    if found and found[1] != acp_launch.__version__:
+        raise _upgraded(f"acp-launch was upgraded from {acp_launch.__version__} to {found[1]}")
+    return found is not None and os.access(sys.executable, os.X_OK)
+
+
+def _upgraded(how: str) -> Upgraded:
+    what = f"cannot be started: {how} while this launch runs"
+    return Upgraded(what, fix="start the launch again for its shared servers")
 
 
 def _start() -> str:

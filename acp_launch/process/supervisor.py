@@ -30,7 +30,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from acp_launch.errors import AgentError
+from acp_launch.errors import AgentError, Upgraded
 from acp_launch.process import lifecycle
 from acp_launch.process.child import GRACE, first_of
 from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
@@ -281,6 +281,9 @@ class Supervisor:
             try:
                 begun = self._program.begin(restarts=self.restarts, log=self._log)
                 child = await stack.enter_async_context(begun)
+            except Upgraded as error:
+                self._lose(lifecycle.Ended(how=error.message, reason=error.fix, follows="never"))
+                return
             except AgentError as error:
                 self._lose(lifecycle.Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
                 return

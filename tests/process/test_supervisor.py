@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from rich.pretty import pretty_repr
 
 from acp_launch.document.scalars import Duration
+from acp_launch.errors import Upgraded
 from acp_launch.process import prepare
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
@@ -122,6 +125,28 @@ async def test_a_program_that_cannot_be_started_is_tried_three_times_and_says_wh
         reason=f"{command} could not be started: its interpreter, or the loader it was built for, does not exist; "
         "install a build for this system",
     )
+
+
+@supervised
+async def test_a_program_that_cannot_be_started_since_an_upgrade_is_not_tried_again() -> None:
+    class Old:
+        name, may_fetch = "github", False
+
+        def begin(self, *, restarts: int, log: Callable[[bytes], None] | None) -> AbstractAsyncContextManager[Child]:
+            raise Upgraded("cannot be started: acp-launch was upgraded", fix="start the launch again")
+
+    watched = Watched(Old())
+    async with watched.running():
+        await watched.until("lost: failed")
+        assert watched.last == Change(
+            server="github",
+            state="failed",
+            budget=2,
+            after=watched.last.after,
+            exit="cannot be started: acp-launch was upgraded",
+            reason="start the launch again",
+        )
+    assert watched.story == ["failed", "lost: failed"]
 
 
 @supervised
