@@ -223,7 +223,12 @@ _FILLING = _words(
 _BARE = {"token", "secret", "password", "passwd", "key", "apikey", "credentials"}
 _FILLER = regex(r"[xX]{3,}|\*{3,}|[._-]*\.{3}|…|[-_xX*.…]{3,}")
 _FILLED = regex(r"x{4}|\*{3}|\.{3}|…|example|placeholder|your|1234567890|0123456789|abcdefghij", re.IGNORECASE)
-_BRACKETED = regex(r"<[A-Za-z][\w .:-]{0,40}>|\[[A-Za-z][A-Za-z _-]{0,40}\]|\{\{[\w .-]{1,40}\}\}")
+_BRACKETED = regex(
+    r"<[A-Za-z][\w .:-]{0,60}>|\[[A-Za-z][A-Za-z _-]{0,40}\]|\{\{[\w .-]{1,40}\}\}|\{[A-Za-z][\w .-]{0,40}\}"
+)
+# What to do about it, in words alone: `your-search-api-key-here`, `REPLACE_WITH_NEO4J_PASSWORD`.
+_INSTRUCTION = regex(r"(?:[a-z]+ ){0,3}your .*|.* here|(?:change|replace|fill) (?:me|it|this|with|in) .*")
+_LETTERS = regex(r"[a-z]{1,30}(?:\d[a-z]{0,9})?")
 _SHELL = regex(r"\$[A-Za-z_]\w{0,60}|%[A-Za-z_]\w{0,60}%")
 
 
@@ -271,7 +276,12 @@ def is_placeholder(literal: str) -> bool:
         return False
     if any(pattern.fullmatch(literal) for pattern in (_FILLER, _BRACKETED, _SHELL)) or literal.lower() in _BARE:
         return True
-    return is_filling(literal)
+    return is_filling(literal) or _instructs(literal)
+
+
+def _instructs(literal: str) -> bool:
+    words = re.split("[-_ ]+", literal.lower())
+    return all(map(_LETTERS.fullmatch, words)) and _INSTRUCTION.fullmatch(" ".join(words)) is not None
 
 
 def is_filling(rest: str) -> bool:
@@ -300,6 +310,8 @@ REFERENCE = regex(
     )\}""",
     re.IGNORECASE | re.VERBOSE,
 )
+# The text `${NAME}`, which the program replaces. Within a longer word it is part of a credential.
+PROGRAMS = regex(r"(?<![\w}$])\$+\$\{[A-Za-z_]\w{0,80}\}(?![\w{])")
 _USER = regex(r"://(?P<user>[^\s/?#@:\"']*):(?P<password>[^\s/?#@\"']+)@")
 _SCHEME = regex(r"\s*(?P<scheme>bearer|basic|token|apikey)\s+", re.IGNORECASE)
 _ASSIGNING = regex(
@@ -309,7 +321,10 @@ _ASSIGNING = regex(
     )["']?""",
     re.VERBOSE,
 )
-_ASSIGNED = regex(r"(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+", re.IGNORECASE)
+_ASSIGNED = regex(
+    r"(?:(?:bearer|basic|token)\s+)?(?:<[\w .:-]{1,60}>|\{[\w{}.-]{1,60}\}|\[[\w .-]{1,60}\]|[^\s\"'&;,}\]])+",
+    re.IGNORECASE,
+)
 _NAME_BEFORE = regex(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value
 _BEARER = regex(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
 _LONG = regex(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
@@ -353,13 +368,13 @@ def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
     )
     identified = _IDENTIFIES.search(name) is not None
     nameless = (found for found in _nameless(text) if not (identified and found.certainty == "random"))
-    return _apart((*_called(_opened(text), name), *nameless, *defaults))
+    return apart((*_called(_opened(text), name), *nameless, *defaults))
 
 
 def issued(text: str) -> tuple[Sighting, ...]:
     """Return what is certain without context, in a file not read before: known shapes, and passwords in urls."""
     passwords = (found for found in _in_urls(text) if "${" not in text[found.start : found.end])
-    found = _apart((*_shaped(text), *passwords))
+    found = apart((*_shaped(text), *passwords))
     certain = (one for one in found if one.certainty == "certain")
     return tuple(
         one for one in certain if one.what != "a private key" or _KEY_LINE.search(text, one.start, one.start + 400)
@@ -384,10 +399,10 @@ def _opened(text: str) -> str:
         default = match["default"] or ""
         return GONE * (len(match[0]) - len(default) - 1) + default + GONE
 
-    return REFERENCE.sub(gone, text)
+    return REFERENCE.sub(gone, PROGRAMS.sub(lambda match: GONE * len(match[0]), text))
 
 
-def _apart(found: Iterable[Sighting]) -> tuple[Sighting, ...]:
+def apart(found: Iterable[Sighting]) -> tuple[Sighting, ...]:
     """Of overlapping sightings, keep the most certain. Placeholders count as certain."""
     order: dict[Certainty, int] = {"certain": 0, "placeholder": 0, "likely": 1, "random": 2}
     kept: list[Sighting] = []

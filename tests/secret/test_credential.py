@@ -196,8 +196,13 @@ def test_most_random_words_are_found(alphabet: str, share: float, length: int) -
 PLACEHOLDERS = [
     *(("TOKEN", text) for text in ("changeme", "CHANGE_ME", "<token>", "<YOUR_TOKEN>", "your-token-here", "xxxxxxxx")),
     *(("API_KEY", text) for text in ("TODO", "REPLACE_ME", "...", "***", "your_api_key", "{{api_key}}", "$API_KEY")),
+    *(("API_KEY", text) for text in ("your-brave-api-key-here", "YOUR_NEO4J_PASSWORD", "change-me-in-production")),
+    *(("API_KEY", text) for text in ("put_your_s3_key", "{secret}", "<your github token with scope repo>")),
     ("Authorization", "Bearer <token>"),
     ("", "--token=changeme"),
+    ("", "https://example.com/mcp?api_key={apiKey}&x=y"),
+    ("", "TOKEN=[YOUR_KEY]"),
+    ("", "--token=<your github token> --verbose"),
     ("", "postgres://postgres:postgres@localhost/db"),
     ("", "https://me:<password>@example.com"),
     *(("", start + "xxxxxxxxxxxx") for start in ("ghp_", "sk-", "sk-ant-", "xoxb-", "AIza")),
@@ -353,6 +358,16 @@ def test_a_token_is_no_secrets_name_and_an_escaped_reference_no_reference() -> N
     assert the_only(f"$${{{token}}}").what == "a GitHub token"
 
 
+def test_a_variable_for_the_program_is_no_credential_and_braces_within_one_are_part_of_it() -> None:
+    for text in ("$${TOKEN}", "Bearer $${TOKEN}", "$$${TOKEN}"):
+        assert sightings(text, "API_TOKEN") == ()
+    for text in ("Authorization:$${AUTH_HEADER}", "--token=$${TOKEN}", "https://me:$${TOKEN}@example.com"):
+        assert sightings(text) == ()
+    assert the_only("--password=qT7$${wZ4}nK8b") == Sighting(11, 25, "a password", "likely", "password")
+    assert the_only("qT7$${wZ4}nK8b", "DB_PASSWORD").end == 14
+    assert the_only("your-9-long-passphrases", "DB_PASSWORD").certainty == "likely"
+
+
 def test_a_message_is_masked_where_it_quotes_a_credential() -> None:
     token = "ghp_" + body(36)
     assert masked(f'expected a mapping, found the text "{token}"') == 'expected a mapping, found the text "***"'
@@ -418,7 +433,9 @@ def test_no_text_breaks_it_and_what_is_seen_lies_within_and_apart(text: str, nam
 
 
 @pytest.mark.sample(1, 3)
-@pytest.mark.parametrize("unit", ["eyJ-", "token=", "://a:b", "${env:A:-", "xoxb-", "--token ", "a0B", " "])
+@pytest.mark.parametrize(
+    "unit", ["eyJ-", "token=", "://a:b", "${env:A:-", "xoxb-", "--token ", "a0B", " ", "token=<a "]
+)
 def test_a_large_text_costs_linear_time(unit: str) -> None:
     """Not by the clock: the suite's own time-out is what the square of half a million would meet."""
     assert len(sightings((unit * 400_000)[: 1 << 19], "PASSWORD")) <= 1
