@@ -8,10 +8,11 @@ value of the wrong type, is left out with a note, never guessed. `translate` tur
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,7 +20,18 @@ from msgspec import Struct
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read, served_profile
+from acp_launch.interop.tools import (
+    TOOLS,
+    Dialect,
+    Host,
+    Source,
+    Tool,
+    is_server,
+    places,
+    read,
+    served_profile,
+    settings_parts,
+)
 from acp_launch.profile.values import header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import issued
@@ -28,6 +40,7 @@ from acp_launch.secret.value import is_private
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
+_PATH = regex(r"[/~.\\]|[A-Za-z]:|[^\s\"']*[$%{]")  # may contain blanks, as may a variable
 _UNPRINTABLE = regex("[\0\ud800-\udfff]")
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
@@ -64,6 +77,7 @@ class ToolEntry:
     left: list[tuple[str, str]] = field(default_factory=list)
     disabled: bool = False
     unfit: str = ""
+    filled_in: Collection[str] = ()  # variables in arguments that the program itself replaces
 
     def leave(self, key: str, why: str = "has no counterpart in a profile") -> None:
         self.left.append((key, why))
@@ -82,31 +96,44 @@ class ToolEntry:
             raise Untranslatable("is not a string")
         if _UNPRINTABLE.search(value):
             raise Untranslatable("holds characters that no program can receive")
-        return translate(value, self.tool.dialect_of(key), self.stored)
+        return translate(value, self.tool.dialect_of(key), self.stored, self.filled_in if key == "args" else ())
 
 
 Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is written, its value
 
 
 def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: Transport = "") -> None:
-    """Read `command`, `cwd` or `url`, whose key may imply the transport."""
+    """Read `cwd` or `url`, whose key may imply the transport."""
     entry.transport = entry.transport or transport
     setattr(entry, name, entry.text(value))
 
 
 def _command(entry: ToolEntry, key: str, value: Any) -> None:
-    if isinstance(value, list):
-        _args(entry, key, value)
-        entry.command, entry.args = (entry.args[0], entry.args[1:]) if entry.args else ("", [])
-    else:
-        _attribute(entry, key, value, name="command")
+    """Read a command: a list of words, or a text that may be a whole command line."""
+    words = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and (entry.tool.name == "acpx" or not _PATH.match(value)):
+        words = _split(value)
+    entry.command, *first = [entry.text(word) for word in words] or [""]
+    entry.args = [*first, *entry.args]
+
+
+def _split(line: str) -> list[str]:
+    """Cut a command line into words as a shell does.
+
+    Raises:
+        Untranslatable: a quote is not closed.
+    """
+    try:
+        return shlex.split(line) if re.search(r"\S\s+\S", line) else [line]
+    except ValueError:
+        raise Untranslatable("has a quote that is not closed") from None
 
 
 def _args(entry: ToolEntry, key: str, value: Any) -> None:
     """Read arguments; without one of them it would be another command."""
     if not isinstance(value, list):
         raise Untranslatable("is not a list of strings")
-    entry.args = [entry.text(item) for item in value]
+    entry.args += [entry.text(item, "args") for item in value]
 
 
 def _env(entry: ToolEntry, key: str, value: Any) -> None:
@@ -166,7 +193,7 @@ def _transport(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def _switch(entry: ToolEntry, key: str, value: Any, *, off: bool) -> None:
-    entry.disabled = entry.disabled or value is off
+    entry.disabled = entry.disabled or str(value).lower() == str(off).lower()
 
 
 def _read_required(entry: ToolEntry, key: str, value: Any) -> None:
@@ -179,21 +206,32 @@ def _read_required(entry: ToolEntry, key: str, value: Any) -> None:
 def _timeout(entry: ToolEntry, key: str, value: Any, *, what: str, unit: float = 0) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     seconds = value * (unit or entry.tool.unit) if is_number else 0
-    if 0.001 <= seconds <= 24 * 3600:
+    if 1 <= seconds <= 24 * 3600:
         entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
+    elif 0 < seconds < 1:  # some tools count in seconds, and entries are copied from tool to tool
+        meant = f"; if seconds were meant, write timeouts: {{{what}: {Duration(value)}}}" if seconds < value else ""
+        entry.leave(key, f"is {seconds * 1000:g} ms, which every answer would miss{meant}")
     else:
-        entry.leave(key, "is not a length of time")
+        entry.leave(key, "is longer than a day" if seconds > 0 else "is not a length of time")
 
 
 def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:
-    if value == []:
+    if value in ([], ["*"] if what == "allow" else []):
         return  # no restriction
     listed = value if isinstance(value, list) else [None]
     names = [name for name in listed if isinstance(name, str) and name.strip()]
     if len(names) == len(listed):
-        entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
+        globs = [name if name == "*" else re.sub(r"([*?\[])", r"[\1]", name) for name in names]
+        entry.more.setdefault("tools", {}).setdefault(what, []).extend(globs)
     else:  # the whole entry is refused: without its restriction the server would offer more tools than the user wants
         raise Untranslatable("must be a list of names")
+
+
+def _tools_if_listed(entry: ToolEntry, key: str, value: Any) -> None:
+    if isinstance(value, list):
+        _tools(entry, key, value, what="allow")
+    else:
+        entry.leave(key)
 
 
 def _names(value: Any) -> list[str]:
@@ -232,6 +270,11 @@ def _leave(entry: ToolEntry, key: str, value: Any, *, why: str) -> None:
     entry.leave(key, why)
 
 
+def _approve(entry: ToolEntry, key: str, value: Any) -> None:
+    if value:
+        entry.leave(key, "allows tools in advance; here a rule of permissions does: acp-launch help permissions")
+
+
 _USUAL: Mapping[str, Reader] = {
     "command": _command,
     "args": _args,
@@ -241,8 +284,19 @@ _USUAL: Mapping[str, Reader] = {
     "headers": _headers,
     # A client is registered for one tool.
     "oauth": partial(_leave, why="is a login of that tool; write oauth: true for your own"),
+    # Names that only one tool has; entries are copied from tool to tool.
+    "serverUrl": partial(_attribute, name="url"),
+    "httpUrl": partial(_attribute, name="url", transport="http"),
+    "tools": _tools_if_listed,
+    "includeTools": partial(_tools, what="allow"),
+    "excludeTools": partial(_tools, what="deny"),
+    "disabledTools": partial(_tools, what="deny"),
+    "alwaysAllow": _approve,
+    "autoApprove": _approve,
+    "trust": _approve,
     "type": _transport,
     "transport": _transport,
+    "transportType": _transport,
     "disabled": partial(_switch, off=True),
     "enabled": partial(_switch, off=False),
     "name": _skip,
@@ -273,21 +327,41 @@ _NO_PROGRAM = ("builtin", "platform", "frontend", "inline_python")  # goose's ow
 def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
     """Yield every server and agent of a file in order; of two scopes with the same name, the nearer one."""
     nearer: set[tuple[Kind, str]] = set()
-    inputs = _inputs(root) if tool.name == "vscode" else frozenset[str]()
+    inputs = frozenset(id for part in _parts(tool, root) for id in _inputs(part) if tool.name == "vscode")
+    off = _switched_off(root) if tool.name in ("gemini", "qwen") else frozenset[str]()
     for kind, holder in _holders(tool, root, project):
         found = [(name, value) for name, value in _entries_of(holder) if (kind, name) not in nearer]
         nearer |= {(kind, name) for name, _ in found}
         for name, value in found:
-            entry = ToolEntry(name, kind, tool, inputs)
+            entry = ToolEntry(name, kind, tool, inputs, disabled=name in off)
             _read(entry, value)
             yield entry
 
 
+def _parts(tool: Tool, root: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the mappings of a file that may hold servers. A plugin of Claude Code may have them at the top."""
+    if not isinstance(root, Mapping):
+        return ()
+    if tool.name == "claude" and not {"mcpServers", "projects"} & root.keys():
+        return ({"mcpServers": {name: value for name, value in root.items() if is_server(value)}},)
+    return (root, *(settings_parts(root) if tool.name == "vscode" else ()))
+
+
 def _inputs(root: Any) -> frozenset[str]:
-    listed = root.get("inputs") if isinstance(root, Mapping) else None
+    listed = root.get("inputs")
     known = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     ids = (one.get("id") for one in known if one.get("type") == "promptString")
     return frozenset(id for id in ids if isinstance(id, str) and re.fullmatch(r"[\w. -]{1,80}", id, re.ASCII))
+
+
+def _switched_off(root: Any) -> Container[str]:
+    """Name the servers that Gemini CLI does not start, whatever their entries say."""
+    mcp = root.get("mcp") if isinstance(root, Mapping) else None
+    servers, rules = (root.get("mcpServers"), mcp) if isinstance(mcp, Mapping) else ((), {})
+    allowed, excluded = rules.get("allowed"), rules.get("excluded")
+    names = {str(name) for name in servers or ()}
+    off = names.intersection(map(str, excluded)) if isinstance(excluded, list) else set[str]()
+    return off | names.difference(map(str, allowed)) if isinstance(allowed, list) else off
 
 
 def _holders(tool: Tool, root: Any, project: str) -> Iterator[tuple[Kind, Any]]:
@@ -297,7 +371,7 @@ def _holders(tool: Tool, root: Any, project: str) -> Iterator[tuple[Kind, Any]]:
         of_here = projects.get(project)
         yield "server", of_here.get("mcpServers") if isinstance(of_here, Mapping) else None
     if tool.servers:
-        yield "server", root.get(tool.servers)
+        yield from (("server", part.get(tool.servers)) for part in _parts(tool, root))
     if tool.agents:
         yield "agent", root.get(tool.agents)
 
@@ -318,9 +392,11 @@ def _read(entry: ToolEntry, value: Any) -> None:
     readers = _readers(entry.tool)
     if entry.tool.name == "goose":
         entry.stored = _names(value.get("env_keys"))
+    entry.filled_in = _filled_in(value)
     for key, inner in value.items():
         if str(key) not in readers:
-            entry.leave(str(key))
+            if inner not in (None, "", [], {}):
+                entry.leave(str(key))
         elif inner is not None:
             try:
                 readers[str(key)](entry, str(key), inner)
@@ -329,7 +405,28 @@ def _read(entry: ToolEntry, value: Any) -> None:
     _complete(entry)
 
 
+def _filled_in(value: Mapping[Any, Any]) -> Collection[str]:
+    """Name the entry's own variables that its program, mcp-remote or a shell, replaces in its arguments."""
+    env, args = value.get("env"), value.get("args")
+    if not isinstance(env, Mapping) or not isinstance(args, list):
+        return ()
+    programs = [PurePath(str(word)).name for word in (value.get("command"), *args)]
+    if programs[0] not in ("sh", "bash", "zsh") and not any(name.startswith("mcp-remote") for name in programs):
+        return ()
+    return {str(name) for name, text in env.items() if text not in (f"${{{name}}}", f"${name}")}
+
+
+def _leave_windows(entry: ToolEntry) -> None:
+    """Start a program directly that an entry starts as Windows needs it: `cmd /c npx`, `npx.cmd`."""
+    switches = [word.lower() for word in entry.args[:4]]
+    if PureWindowsPath(entry.command).stem.lower() == "cmd" and "/c" in switches:
+        words = entry.args[switches.index("/c") + 1 :]
+        entry.command, *entry.args = (_split(words[0]) if len(words) == 1 else words) or [""]
+    entry.command = re.sub(r"(?i)^([\w-]+)\.(?:cmd|bat|exe)$", r"\1", entry.command)
+
+
 def _complete(entry: ToolEntry) -> None:
+    _leave_windows(entry)
     entry.unfit = entry.unfit or _fault(entry)
     if entry.url and entry.transport not in ("http", "sse"):
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
@@ -362,29 +459,39 @@ def _fault(entry: ToolEntry) -> str:
 
 # References of the tools, by dialect. All other text is literal; a `${` in it is written `$${`.
 #
-#     shell    ${VAR} ${VAR:-default}                                 Claude Code
-#     dollar   $VAR ${VAR} ${VAR:-default}                            Gemini CLI, and goose in headers
-#     code     ${env:VAR} ${input:id} ${workspaceFolder} ${userHome}  VS Code, Cursor
-#     braces   {env:VAR} {file:path}                                  opencode
-#     none     everything is text                                     Claude Desktop, Codex, Zed, JetBrains, acpx, goose
+#     shell     ${VAR} ${VAR:-default}                             Claude Code, Kiro
+#     dollar    $VAR ${VAR} ${VAR:-default}                        Gemini CLI, Qwen Code, Copilot CLI; headers in goose
+#     commands  the same, and $(command)                           Crush
+#     code      ${env:VAR} ${input:id} ${workspaceFolder} ${userHome}  VS Code, Cursor, Cline, Roo Code, Windsurf
+#     braces    {env:VAR} {file:path}                              opencode
+#     none      everything is text                                 Claude Desktop, Codex, Zed, JetBrains, acpx, goose
 _SHELL = r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
+_DOLLAR = _SHELL + r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
 _PATTERNS: Mapping[Dialect, re.Pattern[str]] = {
     "none": regex(r"(?!)"),
     "shell": regex(_SHELL),
-    "dollar": regex(_SHELL + r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"),
+    "dollar": regex(_DOLLAR),
+    "commands": regex(_DOLLAR + r"|\$(?P<command>\()"),
     "code": regex(r"\$\{(?P<inside>[^{}]*)\}"),
     "braces": regex(r"\{(?P<kind>env|file):(?P<what>[^{}]*)\}"),
 }
 _FOLDERS = {"workspaceFolder": "${project}", "workspaceRoot": "${project}", "userHome": "${home}"}
 _MARKS = {"pathSeparator": "/", "/": "/"}
+# What editors replace; all other text in braces stays as it is, for the program.
+EDITOR_VARIABLE = (
+    r"(?:config|command|input|env|workspaceFolder|relativeFile|extensionInstallFolder):[^{}]*|cwd|file\w*|relativeFile\w*"
+    r"|workspace\w+|userHome|pathSeparator|/|lineNumber|columnNumber|selectedText|exec(?:Path|InstallFolder)"
+    r"|defaultBuildTask"
+)
 
 
 class Untranslatable(ValueError):  # noqa: N818 - it reads as what it is
     """Raised for a reference without a counterpart; the message continues a sentence that begins with its place."""
 
 
-def translate(text: str, dialect: Dialect, stored: Container[str] = ()) -> str:
-    """Translate a tool's references. `stored` are names in its own store; each becomes `${secret:NAME}`.
+def translate(text: str, dialect: Dialect, stored: Container[str] = (), filled_in: Container[str] = ()) -> str:
+    """Translate a tool's references. `stored` are names in its own store; each becomes `${secret:NAME}`. Variables of
+    `filled_in` stay text.
 
     Raises:
         Untranslatable: part of it has no counterpart.
@@ -392,8 +499,8 @@ def translate(text: str, dialect: Dialect, stored: Container[str] = ()) -> str:
     written, done = "", 0
     for found in _PATTERNS[dialect].finditer(text):
         written += _literal(text[done : found.start()])
-        reference = _reference(found, stored)
-        if written.endswith("$") and reference.startswith("$"):
+        reference = _literal(found[0]) if found.groupdict().get("name") in filled_in else _reference(found, stored)
+        if written.endswith("$") and reference.startswith("${"):
             raise Untranslatable('has a "$" right before a variable')
         written += reference
         done = found.end()
@@ -408,11 +515,15 @@ def _reference(found: re.Match[str], stored: Container[str]) -> str:
     parts = found.groupdict()
     if parts.get("inside") is not None:
         return _editor_reference(found["inside"], stored)
+    if parts.get("command"):
+        raise Untranslatable("runs a command")
     if parts.get("kind") == "file":
         raise Untranslatable("is read from a file")
     if parts.get("kind") == "env":
         return _variable(found["what"])
     name = parts.get("name") or parts.get("bare") or ""
+    if name == "CLAUDE_PROJECT_DIR":
+        return "${project}"
     return f"${{secret:{name}}}" if name in stored else _variable(name, parts.get("default") or "")
 
 
@@ -428,7 +539,9 @@ def _editor_reference(inside: str, stored: Container[str]) -> str:
         raise Untranslatable("names one of several workspace folders")
     if inside in _FOLDERS or inside in _MARKS:
         return _FOLDERS.get(inside) or _MARKS[inside]
-    raise Untranslatable(f"uses a variable that only the editor knows ({kind if kind.isalnum() else 'unnamed'})")
+    if re.fullmatch(EDITOR_VARIABLE, inside):
+        raise Untranslatable(f"uses a variable that only the editor knows ({kind})")
+    return _literal(f"${{{inside}}}")
 
 
 def _variable(name: str, default: str = "") -> str:
@@ -442,12 +555,14 @@ def _variable(name: str, default: str = "") -> str:
 
 
 class Finding(Struct, frozen=True):
-    """A configuration file of a tool on this machine. `source` is None if it cannot be used; `fault` says why."""
+    """A configuration file of a tool on this machine. `off` are servers that it does not start. `source` is None if it
+    cannot be used; `fault` says why."""
 
     tool: Tool
     file: Path
     servers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
     source: Source | None = None
     fault: str = ""
 
@@ -467,6 +582,8 @@ def _inspect(tool: Tool, file: Path, project: str) -> Finding:
         return Finding(tool, file, fault=str(error.problems[0].message))
     except LaunchError as error:
         return Finding(tool, file, fault=error.message)
-    found = [entry for entry in entries(tool, source.root, project) if not entry.unfit and not entry.disabled]
-    names = {kind: tuple(entry.name for entry in found if entry.kind == kind) for kind in ("server", "agent")}
-    return Finding(tool, file, names["server"], names["agent"], source)
+    found = [entry for entry in entries(tool, source.root, project) if not entry.unfit]
+    on = [entry for entry in found if not entry.disabled]
+    names = {kind: tuple(entry.name for entry in on if entry.kind == kind) for kind in ("server", "agent")}
+    off = tuple(entry.name for entry in found if entry.disabled)
+    return Finding(tool, file, names["server"], names["agent"], off, source)

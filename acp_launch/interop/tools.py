@@ -24,8 +24,9 @@ from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
 
 Syntax = Literal["json", "toml", "yaml", "shell", "lua", "elisp"]
-# The notation of a tool's references: none; `${VAR}`; also `$VAR`; `${env:VAR}` and `${input:x}`; `{env:VAR}`.
-Dialect = Literal["none", "shell", "dollar", "code", "braces"]
+# The notation of a tool's references: none; `${VAR}`; also `$VAR`; also `$(command)`; `${env:VAR}` and `${input:x}`;
+# `{env:VAR}`.
+Dialect = Literal["none", "shell", "dollar", "commands", "code", "braces"]
 
 
 class Tool(Struct, frozen=True):
@@ -34,7 +35,7 @@ class Tool(Struct, frozen=True):
     `project` and `user` are its files: below a project, and below one of the directories of a `Host`. `types` are the
     transports that it takes, with the value of `type`, empty for none. `head` is in every entry that is written.
     `keys` are its names for what `read` knows by others; an export writes `cwd` and the like only if they are named
-    here. `unit` is that of its timeouts, in seconds.
+    here. `unit` is that of its timeouts, in seconds. `folders` is how it writes `${project}` and `${home}`.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Tool(Struct, frozen=True):
     head: Mapping[str, Any] = {}
     keys: Mapping[str, str] = {}
     unit: float = 1
+    folders: Mapping[str, str] = {}
     ignored: tuple[str, ...] = ()  # keys without effect for acp-launch, such as an icon
     export_goes_to: Literal["project", "there", "user"] = "there"  # the project's file: always; if it exists; never
 
@@ -59,6 +61,16 @@ class Tool(Struct, frozen=True):
 
 
 _NAMED = {"stdio": "stdio", "http": "http", "sse": "sse"}
+_EDITOR = {"project": "${workspaceFolder}", "home": "${userHome}"}
+_GEMINI = {
+    "cwd": "cwd",
+    "http": "httpUrl",
+    "sse": "url",
+    "call": "timeout",
+    "allow": "includeTools",
+    "deny": "excludeTools",
+}
+_EXTENSIONS = "{settings}/Code/User/globalStorage"  # of VS Code
 TOOLS = {
     tool.name: tool
     for tool in (
@@ -79,6 +91,7 @@ TOOLS = {
             types=_NAMED,
             keys={"call": "timeout", "headers_command": "headersHelper"},
             unit=0.001,
+            folders={"project": "${CLAUDE_PROJECT_DIR:-.}"},
             export_goes_to="project",
         ),
         Tool(
@@ -90,6 +103,7 @@ TOOLS = {
             user=("{settings}/Code/User/mcp.json",),
             types=_NAMED,
             keys={"cwd": "cwd"},
+            folders=_EDITOR,
             ignored=("gallery", "version"),
             export_goes_to="project",
         ),
@@ -101,6 +115,7 @@ TOOLS = {
             project=(".cursor/mcp.json",),
             user=("{home}/.cursor/mcp.json",),
             keys={"cwd": "cwd"},
+            folders=_EDITOR,
             export_goes_to="project",
         ),
         Tool(
@@ -132,15 +147,68 @@ TOOLS = {
             servers="mcpServers",
             project=(".gemini/settings.json",),
             user=("{home}/.gemini/settings.json",),
-            keys={
-                "cwd": "cwd",
-                "http": "httpUrl",
-                "sse": "url",
-                "call": "timeout",
-                "allow": "includeTools",
-                "deny": "excludeTools",
-            },
+            keys=_GEMINI,
             unit=0.001,
+        ),
+        Tool(
+            "qwen",
+            "Qwen Code",
+            dialect="dollar",
+            servers="mcpServers",
+            project=(".qwen/settings.json",),
+            user=("{home}/.qwen/settings.json",),
+            keys=_GEMINI,
+            unit=0.001,
+        ),
+        Tool(
+            "copilot",
+            "Copilot CLI",
+            dialect="dollar",
+            servers="mcpServers",
+            user=("{home}/.copilot/mcp-config.json",),
+            types={"stdio": "local", "http": "http", "sse": "sse"},
+            head={"tools": ["*"]},
+            keys={"call": "timeout", "allow": "tools"},
+            unit=0.001,
+        ),
+        Tool(
+            "cline",
+            "Cline",
+            dialect="code",
+            servers="mcpServers",
+            user=(f"{_EXTENSIONS}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",),
+            types={"stdio": "stdio", "http": "streamableHttp", "sse": "sse"},
+            keys={"cwd": "cwd", "sse": "url", "call": "timeout"},
+        ),
+        Tool(
+            "roo",
+            "Roo Code",
+            dialect="code",
+            servers="mcpServers",
+            project=(".roo/mcp.json",),
+            user=(f"{_EXTENSIONS}/rooveterinaryinc.roo-cline/settings/mcp_settings.json",),
+            types={"stdio": "stdio", "http": "streamable-http", "sse": "sse"},
+            keys={"cwd": "cwd", "call": "timeout", "deny": "disabledTools"},
+            folders={"project": "${workspaceFolder}"},
+        ),
+        Tool(
+            "kiro",
+            "Kiro",
+            dialect="shell",
+            servers="mcpServers",
+            project=(".kiro/settings/mcp.json",),
+            user=("{home}/.kiro/settings/mcp.json",),
+            types={"stdio": "", "http": ""},
+            keys={"call": "timeout", "deny": "disabledTools"},
+            unit=0.001,
+        ),
+        Tool(
+            "windsurf",
+            "Windsurf",
+            dialect="code",
+            servers="mcpServers",
+            user=("{home}/.codeium/windsurf/mcp_config.json",),
+            keys={"url": "serverUrl", "deny": "disabledTools"},
         ),
         Tool(
             "zed",
@@ -166,6 +234,16 @@ TOOLS = {
             head={"enabled": True},
             keys={"words": "command", "env": "environment", "start": "timeout"},
             unit=0.001,
+        ),
+        Tool(
+            "crush",
+            "Crush",
+            dialect="commands",
+            servers="mcp",
+            project=("crush.json", ".crush.json"),
+            user=("{config}/crush/crush.json",),
+            types=_NAMED,
+            keys={"start": "timeout", "allow": "enabled_tools", "deny": "disabled_tools"},
         ),
         Tool(
             "goose",
@@ -401,5 +479,21 @@ def _patterns(tool: Tool) -> Iterator[str]:
 
 def _by_keys(found: Mapping[str, Any], syntax: Syntax) -> Tool | None:
     """Detect the tool by the key that holds its servers or agents. Other tools adopted the format of Claude Code."""
+    if settings_parts(found):
+        return TOOLS["vscode"]
     known = (tool for tool in TOOLS.values() if tool.syntax == syntax and tool.name != "claude-desktop")
-    return next((tool for tool in known if {tool.servers, tool.agents} & found.keys()), None)
+    by_key = next((tool for tool in known if {tool.servers, tool.agents} & found.keys()), None)
+    return TOOLS["claude"] if by_key is None and syntax == "json" and any(map(is_server, found.values())) else by_key
+
+
+def is_server(value: Any) -> bool:
+    return isinstance(value, Mapping) and not {"command", "url", "httpUrl", "serverUrl"}.isdisjoint(value)
+
+
+def settings_parts(root: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return what VS Code's settings have under `mcp`, and under `mcp.servers` and `mcp.inputs`."""
+    within = root.get("mcp")
+    servers = within.get("servers") if isinstance(within, Mapping) else None
+    nested = within if isinstance(servers, Mapping) and not is_server(servers) else None
+    dotted = {key.partition(".")[2]: root[key] for key in ("mcp.servers", "mcp.inputs") if key in root}
+    return tuple(part for part in (nested, dotted) if part)

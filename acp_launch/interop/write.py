@@ -12,7 +12,7 @@ the server if it is the variable's whole value, else its own name in upper case.
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from acp_launch.interop import formats
 from acp_launch.interop.formats import Misfit
-from acp_launch.interop.read import Untranslatable
+from acp_launch.interop.read import EDITOR_VARIABLE, Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.profile.edit import CannotEdit
 from acp_launch.profile.edit import put as put_yaml
@@ -38,20 +38,26 @@ _SPECIAL = {  # text that a tool would take for one of its references; see `read
     "none": regex("(?!)"),
     "shell": regex(r"\$\{[A-Za-z_]"),
     "dollar": regex(r"\$\{?[A-Za-z_]"),
-    "code": regex(r"\$\{"),
+    "commands": regex(r"\$[{(A-Za-z_]"),
+    "code": regex(rf"\$\{{(?:{EDITOR_VARIABLE})\}}"),
     "braces": regex(r"\{(?:env|file):"),
 }
-_VARIABLES = {"shell": "${{{}}}", "dollar": "${{{}}}", "code": "${{env:{}}}", "braces": "{{env:{}}}"}
-_FOLDERS = {**dict.fromkeys(("project", "cwd", "workdir"), "${workspaceFolder}"), "home": "${userHome}"}
+_VARIABLES = {
+    **dict.fromkeys(("shell", "dollar", "commands"), "${{{}}}"),
+    "code": "${{env:{}}}",
+    "braces": "{{env:{}}}",
+}
 
 
 class ExportContext(Struct, frozen=True):
-    """The values of `${project}` and the like, for tools without such references."""
+    """The values of `${project}` and the like, for tools without such references. `is_shared`: the entries go into a
+    file of the project, which others use on their machines."""
 
     project: str
     home: str
     profile: str
     python: str
+    is_shared: bool = False
 
 
 class References:
@@ -97,12 +103,13 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     return _VARIABLES[dialect].format(name if default is None else f"{name}:-{default}")
 
 
-def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
-    if dialect == "code" and name in _FOLDERS:
-        return _FOLDERS[name]
-    if name == "home" and dialect not in ("none", "code"):
+def _place(name: str, tool: Tool, dialect: Dialect, context: ExportContext) -> str:
+    name = "project" if name in ("cwd", "workdir") else name
+    if name in tool.folders and (context.is_shared or tool.name != "claude"):  # of a user's file it is not known there
+        return tool.folders[name]
+    if name == "home" and dialect != "none":
         return _VARIABLES[dialect].format("HOME")
-    return str(getattr(context, "project" if name in ("cwd", "workdir") else name))
+    return str(getattr(context, name))
 
 
 def _name_secret(known: dict[str, str], wanted: str, secret: str) -> str:
@@ -192,7 +199,7 @@ class EntryWriter(Struct):
                 raise Untranslatable(f"holds text that {tool.title} would take for a variable")
             return part
         if isinstance(part, VariableReference):
-            return _place(part.name, dialect, self.context)
+            return _place(part.name, tool, dialect, self.context)
         if isinstance(part, EnvironmentReference):
             return _environment(part.name, part.default, tool, dialect)
         if tool.name == "vscode":
@@ -352,6 +359,20 @@ class EntryWriter(Struct):
 
 
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
+
+
+def holding_paths(found: Exported, own: Sequence[str]) -> tuple[str, ...]:
+    """Name the values of an export that hold one of the paths `own`, or a path below it."""
+    pattern = re.compile(rf"(?:{'|'.join(re.escape(path) for path in own if path != '/')})(?![\w.-])")
+
+    def names(value: Any, place: str) -> Iterator[str]:
+        if isinstance(value, str):
+            yield from [place] if pattern.search(value) else ()
+        elif isinstance(value, Mapping | list):
+            for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+                yield from names(inner, f"{place}.{key}")
+
+    return tuple(name for group in (found.agents, found.servers) for key in group for name in names(group[key], key))
 
 
 class ExportEntry(Struct, frozen=True):

@@ -49,7 +49,8 @@ def test_a_file_of_another_shape_holds_nothing(root: Any) -> None:
         ({"command": "x", "url": "https://x"}, "it has both a command and a url"),
         ({"url": "https://x", "type": "websocket"}, "its type is not one that acp-launch knows"),
         ({"url": ["https://x"]}, "its url is not a string"),
-        ({"command": f"run {TOKEN}"}, "its command contains a credential, but a command cannot come from a secret"),
+        ({"command": "run 'it"}, "its command has a quote that is not closed"),
+        ({"command": f"run={TOKEN}"}, "its command contains a credential, but a command cannot come from a secret"),
     ],
 )
 def test_a_server_of_the_wrong_shape_is_not_taken_and_says_why(server: Any, why: str) -> None:
@@ -97,17 +98,17 @@ def test_a_credential_in_the_place_of_a_name_is_nowhere_afterwards() -> None:
     assert TOKEN not in repr(found)
 
 
-def test_a_credential_is_moved_from_every_place_it_stands_in() -> None:
-    value = "correct-horse-battery"
+@pytest.mark.parametrize("value", ["correct-horse-battery", "q7Rk29fLmZt4"])
+def test_a_credential_is_moved_from_every_place_it_stands_in(value: str) -> None:
     found = claude(
         {
             "a": {"command": "x", "env": {"PASSWORD": value}},
-            "b": {"command": "x", "args": [f"prefix{value}suffix", value]},
+            "b": {"command": "x", "args": [f"--prefix={value};suffix", value]},
             "c": {"url": f"https://x/{value}"},
         }
     )
     assert value not in json.dumps(entries(found))
-    assert entries(found)["b"]["args"] == ["prefix${secret:a}suffix", "${secret:a}"]
+    assert entries(found)["b"]["args"] == ["--prefix=${secret:a};suffix", "${secret:a}"]
 
 
 def test_a_restriction_that_cannot_be_read_is_not_dropped() -> None:
@@ -192,13 +193,24 @@ def test_a_file_of_an_unknown_tool_is_refused(tmp_path: Path) -> None:
         ("x.json", '{"mcpServers": {}}', "claude"),
         ("x.json", '{"agent_servers": {}}', "zed"),
         ("x.json", '{"mcp": {}}', "opencode"),
+        ("crush.json", '{"mcp": {}}', "crush"),
+        ("x.json", '{"mcp": {"servers": {"a": {"command": "x"}}}}', "vscode"),
+        ("x.json", '{"mcp": {"servers": {"type": "local", "command": ["x"]}}}', "opencode"),
+        ("settings.json", '{"mcp.servers": {}}', "vscode"),
+        ("x.json", '{"a": {"command": "x"}}', "claude"),
+        (".roo/mcp.json", "{}", "roo"),
+        (".kiro/settings/mcp.json", "{}", "kiro"),
+        (".copilot/mcp-config.json", "{}", "copilot"),
+        ("cline_mcp_settings.json", "{}", "cline"),
+        ("windsurf/mcp_config.json", "{}", "windsurf"),
+        (".qwen/settings.json", "{}", "qwen"),
         ("x.toml", "[mcp_servers.a]", "codex"),
         ("x.yaml", "extensions: {}", "goose"),
     ],
 )
 def test_a_file_is_known_by_its_name_or_by_what_it_holds(tmp_path: Path, name: str, content: str, tool: str) -> None:
     file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(exist_ok=True, parents=True)
     file.write_text(content)
     assert read(file).tool.name == tool
 

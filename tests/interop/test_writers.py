@@ -78,7 +78,7 @@ def test_a_restriction_that_a_tool_cannot_say_is_spoken_of(tool: str) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "text"),
-    [("claude", "a ${b}"), ("gemini", "a $b"), ("vscode", "a ${b}"), ("opencode", "{file:x}"), ("goose", "$b")],
+    [("claude", "a ${b}"), ("gemini", "a $b"), ("vscode", "a ${env:b}"), ("opencode", "{file:x}"), ("goose", "$b")],
 )
 def test_text_that_a_tool_would_take_for_a_variable_is_not_written(tool: str, text: str) -> None:
     ours = json.dumps(text.replace("${", "$${"))
@@ -86,6 +86,13 @@ def test_text_that_a_tool_would_take_for_a_variable_is_not_written(tool: str, te
     found = export(tool, f"version: 1\nagent: {{command: x}}\n{server}\n")
     title = TOOLS[tool].title
     assert found.notes[-1] == (f"a: headers.X is left out: it holds text that {title} would take for a variable")
+
+
+@pytest.mark.parametrize("tool", ["vscode", "cursor", "roo", "windsurf", "claude-desktop", "codex"])
+def test_a_variable_for_the_program_is_written_as_it_stands(tool: str) -> None:
+    server = "{command: npx, args: [mcp-remote, 'https://x', --header, 'Authorization:$${AUTH}']}"
+    found = export(tool, f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {server}}}\n")
+    assert found.servers["a"]["args"][-1] == "Authorization:${AUTH}"
 
 
 @pytest.mark.parametrize("tool", [name for name, tool in TOOLS.items() if tool.servers])
