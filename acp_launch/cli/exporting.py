@@ -25,6 +25,7 @@ from acp_launch.problem import ours
 from acp_launch.profile.discover import Found, here
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.profile.trust import trust_state
+from acp_launch.secret.redact import redactor
 from acp_launch.settings import load
 
 
@@ -99,7 +100,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
     refuse_escaping_link(file, loaded.found.project)
     source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be
-        read_drafts([source])
+        redactor.register(*(token.secret for token in read_drafts([source]).tokens if token.secret is not None))
         _warn_of_doubles(loaded, found, source)
     old = source.text if source else None
     everything = write.compare(found, tool, source.root if source else {})

@@ -4,7 +4,7 @@ Servers and agents of other tools become part of a profile.
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +18,17 @@ from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
 from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
-from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, difference, holes, used_secrets
+from acp_launch.interop.drafts import (
+    Draft,
+    DraftSet,
+    Echo,
+    Spot,
+    Token,
+    collect_drafts,
+    difference,
+    holes,
+    used_secrets,
+)
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
@@ -102,11 +112,21 @@ class ImportPlan(Struct, frozen=True):
         needed = dict.fromkeys(index for step in self.taken for index in holes(step.draft.shape))
         return [(self.names[index], self.incoming.tokens[index]) for index in needed]
 
+    @property
+    def echoes(self) -> list[Echo]:
+        owners = {step.draft.name for step in self.taken}
+        return [one for one in self.incoming.echoes if one.owner in owners]
 
-def read_drafts(found: Iterable[Source], *, spared: Iterable[Spot] = ()) -> DraftSet:
-    """Draft all entries; from here on their credentials are masked in all output. `spared` as in `DraftBuilder`."""
-    incoming = collect_drafts([(one.tool, one.root) for one in found], str(project_of(here())), spared=spared)
-    redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
+
+def read_drafts(found: Iterable[Source], *, spared: Iterable[Spot] = (), same: Iterable[Spot] = ()) -> DraftSet:
+    """Draft all entries; from here on their credentials are masked in all output. `spared` and `same` as in
+    `DraftBuilder`.
+
+    A password that is an ordinary word is not: it is in no text that is shown, and the word may be in a secret's name.
+    """
+    files = [(one.tool, one.root) for one in found]
+    incoming = collect_drafts(files, str(project_of(here())), spared=spared, same=same)
+    redactor.register(*(one.secret for one in incoming.tokens if one.secret is not None and not one.is_word))
     return incoming
 
 
@@ -173,21 +193,23 @@ class _Import(Struct):
         lost = [one for one in plan.incoming.lost if not request.only or one[0] in request.only]
         interop.tell_of_lost(lost, [one.file for one in self.found])
         interop.tell_of_drafts(plan.drafts, plan.steps, forced=request.force)
+        interop.tell_of_off(one for one in plan.incoming.drafts if not request.only)
         if not plan.taken:
             self._nothing_new(plan)
             return
         text = self._text(plan)
         show_change(goal.file, goal.text, text)
         interop.tell_of_tokens(plan.tokens)
+        if not can_write or request.yes:
+            interop.tell_of_echoes(plan.echoes, plan.incoming.tokens)
         if request.dry_run:
             note("nothing was written (--dry-run)")
             return
         if not can_write:
             raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes imports all of it")
-        declined = set() if request.yes else self._ask(plan)
-        if declined:
-            unsure = [token.spot for _, token in plan.tokens if token.spot in declined and not token.is_sure]
-            plan = self._plan(self.credentials, spared=unsure)
+        declined, spared, same = (set[Spot](),) * 3 if request.yes else self._ask(plan)
+        if spared or same:
+            plan = self._plan(self.credentials, spared=spared, same=same)
             text = self._text(plan)
         kept = [(name, token) for name, token in plan.tokens if token.spot not in declined]
         self.credentials.store(kept, self.found)
@@ -201,8 +223,9 @@ class _Import(Struct):
     def _text(self, plan: ImportPlan) -> str:
         return merge.apply_steps(self.goal.start if self.goal.text is None else self.goal.text, plan.taken)
 
-    def _ask(self, plan: ImportPlan) -> Collection[Spot]:
-        """Ask whether to write, and which tokens to store; return the tokens that the user declined.
+    def _ask(self, plan: ImportPlan) -> tuple[set[Spot], set[Spot], set[Spot]]:
+        """Ask whether to write, which tokens to store, and which other texts are the same token. Return the places of
+        declined tokens, of those among them that are not secrets, and of texts that are the same.
 
         Raises:
             UsageError: the user does not want the profile changed.
@@ -211,25 +234,37 @@ class _Import(Struct):
             raise UsageError("nothing was imported")
         label = self.credentials.label
         valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
-        return {token.spot for name, token in valued if not ask_yes_or_no(*interop.question(name, token, label))}
+        no = [token for name, token in valued if not ask_yes_or_no(*interop.question(name, token, label))]
+        spared, tokens = {token.spot for token in no if not token.is_sure}, plan.incoming.tokens
+        asked = [one for one in plan.echoes if tokens[one.token].spot not in spared]
+        same = {one.spot for one in asked if ask_yes_or_no(*interop.echo_question(one, tokens[one.token]))}
+        return {token.spot for token in no}, spared, same
 
-    def _plan(self, credentials: CredentialStore | None, *, spared: Iterable[Spot] = ()) -> ImportPlan:
+    def _plan(
+        self, credentials: CredentialStore | None, *, spared: Iterable[Spot] = (), same: Iterable[Spot] = ()
+    ) -> ImportPlan:
         """Plan with the drafts that the options ask for; without `credentials` the names of secrets may be taken.
 
         Raises:
             SecretError: the store cannot be read.
             UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
-        incoming = read_drafts(self.found, spared=spared)
+        incoming = read_drafts(self.found, spared=spared, same=same)
+        incoming = replace(incoming, drafts=merge.mark_unfit(incoming.drafts))
         is_parent = self.goal.file.name.startswith("_")  # made to be extended, and so needs no agent of its own
         wants_agent = not {"agent", "extends"} & self.goal.root.keys() and not is_parent
-        drafts = merge.mark_unfit(merge.choose_drafts(incoming.drafts, self.request.only, wants_agent=wants_agent))
-        kinds = [one.kind for one in drafts if not one.unfit]
+        drafts = merge.choose_drafts(incoming.drafts, self.request.only, wants_agent=wants_agent)
+        fit = [one for one in drafts if not one.unfit]
+        kinds = [one.kind for one in fit]
+        is_new = self.goal.text is None
+        if (not fit and (is_new or self.request.called)) or (is_new and wants_agent and "agent" not in kinds):
+            asked = drafts if self.request.only else incoming.drafts
+            reasons = [f"{one.original or one.name}: {one.unfit}" for one in asked if one.unfit]
+            raise self._refusal(incoming.drafts, fit, reasons)
+        if self.new_files and "agent" in kinds:
+            raise UsageError("--agent and --only both name an agent", fix="leave one of them out")
         if self.request.called and kinds.count("server") != 1:
             raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")
-        if self.goal.text is None and wants_agent and "agent" not in kinds:
-            raise self._refusal(incoming.drafts)
-        fit = [one for one in drafts if not one.unfit]
         called, root = self.request.called or "", self.goal.root
         others = set(used_secrets(merge.without(root, fit, called)))
         steps = merge.steps(root, fit, incoming.names(others), called)
@@ -239,21 +274,34 @@ class _Import(Struct):
         names = credentials.names(incoming, needed, others) if credentials else incoming.names(others)
         return ImportPlan(incoming, drafts, steps, merge.steps(root, wanted, names, called), tuple(names))
 
-    def _refusal(self, drafts: Sequence[Draft]) -> UsageError:
+    def _refusal(self, drafts: Sequence[Draft], fit: Sequence[Draft], reasons: Sequence[str] = ()) -> UsageError:
         """Explain that the source has nothing to import, or no agent for a new profile, or only agents.
 
-        A profile has one agent, which is not replaced without --force.
+        `fit` are those that were chosen and can be imported. A profile has one agent, which only --force replaces.
         """
         agents = join_names(one.original for one in drafts if one.kind == "agent" and not one.unfit)
-        unfit = [f"{one.original}: {one.unfit}" for one in drafts if one.kind == "agent" and one.unfit]
-        what, fix = "nothing to import", "acp-launch import lists the sources on this machine"
-        if self.goal.text is None:
-            what = f"{shown(self.goal.file)} does not exist yet, and the source has no agent for it"
-            fix = f"name it with --only: {agents}" if agents else "name the agent of the new profile: --agent claude"
+        off = join_names(one.original for one in drafts if one.disabled and not one.unfit)
+        missing = f"{shown(self.goal.file)} does not exist yet, and the source has"
+        if self.request.only and not fit:
+            what = f"{join_names(self.request.only)} cannot be imported"
+            fix = f"--only also takes {agents}" if agents else "acp-launch import lists the sources on this machine"
+        elif agents and self.new_files:
+            what, fix = (
+                f"the source has only agents: {agents}",
+                "leave --agent out to take one of them, with --only NAME",
+            )
+        elif agents and self.goal.text is None:
+            what, fix = f"{missing} several agents for it", f"name one with --only: {agents}"
         elif agents:
             what = f"a profile has one agent, and the source has only agents: {agents}"
             fix = "say which: --only NAME; --force replaces the one that is there"
-        return UsageError(what, fix=fix, detail=list(map(interop.discreet, unfit)))
+        elif fit:
+            what, fix = f"{missing} no agent for it", "name the agent of the new profile: --agent claude"
+        else:
+            what = f"nothing in {join_names(shown(one.file) for one in self.found)} can be imported"
+            fix = "acp-launch import lists the sources on this machine"
+            fix = f"--only takes what is switched off there: {off}" if off else fix
+        return UsageError(what, fix=fix, detail=list(map(interop.discreet, reasons)))
 
     def _nothing_new(self, plan: ImportPlan) -> None:
         """Report that nothing was imported.
@@ -262,9 +310,13 @@ class _Import(Struct):
             UsageError: entries of the same name differ, or the source has nothing to import.
         """
         name, agents = shown(self.goal.file), [one for one in plan.incoming.drafts if one.kind == "agent"]
-        is_there = len(agents) == 1 and difference(self.goal.root, agents[0], plan.names) == "same"
+        is_there = (
+            self.goal.text is not None
+            and len(agents) == 1
+            and difference(self.goal.root, agents[0], plan.names) == "same"
+        )
         if not plan.steps and not is_there:
-            raise self._refusal(plan.incoming.drafts)
+            raise self._refusal(plan.incoming.drafts, ())
         if any(step.difference == "other" for step in plan.steps):
             is_server = any(step.draft.kind == "server" for step in plan.steps)
             beside = ", --as NAME adds to it" if is_server else ""

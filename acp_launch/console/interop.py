@@ -14,7 +14,7 @@ from acp_launch.console.ask import terminal
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless_line, say
 from acp_launch.console.stdout import columns
-from acp_launch.interop.drafts import Draft, Token
+from acp_launch.interop.drafts import Draft, Echo, Token
 from acp_launch.interop.merge import Step
 from acp_launch.interop.read import Finding
 from acp_launch.interop.tools import Source
@@ -73,7 +73,7 @@ def join_names(names: Iterable[str]) -> str:
 def _content(one: Finding) -> str:
     if one.fault:
         return f"({discreet(one.fault)})"
-    kinds = [("servers", one.servers), ("agents", one.agents)]
+    kinds = [("servers", one.servers), ("agents", one.agents), ("switched off", one.off)]
     said = [f"{kind}: {join_names(names)}" for kind, names in kinds if names]
     return "; ".join(said) or "(nothing to import)"
 
@@ -84,6 +84,7 @@ def _members(one: Finding) -> dict[str, object]:
         "file": str(one.file),
         "servers": [discreet(name) for name in one.servers],
         "agents": [discreet(name) for name in one.agents],
+        "off": [discreet(name) for name in one.off],
         "fault": discreet(one.fault),
     }
 
@@ -136,6 +137,24 @@ def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
             note(f"{_place(token)} is {token.what}; it becomes the secret {name}")
 
 
+def tell_of_off(drafts: Iterable[Draft]) -> None:
+    """Name the servers that their tool does not start, and so are not imported unless the user names them."""
+    for one in drafts:
+        if one.disabled and not one.unfit:
+            note(f"{one.original} is switched off there, and not imported; --only {one.original} imports it")
+
+
+def tell_of_echoes(echoes: Iterable[Echo], tokens: Sequence[Token]) -> None:
+    for one in echoes:
+        note(f"{_place(one)} has the same text as {_place(tokens[one.token])}; it stays as it is")
+
+
+def echo_question(one: Echo, token: Token) -> tuple[str, str, str]:
+    """Return the question and the texts of its two answers, yes and no."""
+    asked = f"{_place(one)} has the same text as {_place(token)}. Is it {token.what}, too?"
+    return asked, "Yes, it gets the same secret", "No, leave it as it is"
+
+
 def tell_of_kept(names: Sequence[str], store: str, files: Sequence[Path]) -> None:
     note(f"stored in the {store}: {', '.join(names)}")
     note(f"the tokens are still in {join_names(map(shown, files))}: delete them there, and rotate any that were shared")
@@ -153,9 +172,9 @@ def question(name: str, token: Token, store: str) -> tuple[str, str, str]:
     return f"{_place(token)} is {token.what}. Store it?", f"Yes, in the {store} as {name}", no
 
 
-def _place(token: Token) -> str:
-    where = ".".join(map(str, token.path))
-    return discreet(f"{token.owner}: {where}" if token.owner else where)
+def _place(one: Token | Echo) -> str:
+    where = ".".join(map(str, one.path))
+    return discreet(f"{one.owner}: {where}" if one.owner else where)
 
 
 # The questions of `init`. Enter gives the default answer of a line; yes or no is one key.

@@ -21,32 +21,113 @@ from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, option_before, slug
 from acp_launch.profile.values import free_name
 from acp_launch.regex import regex
-from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
+from acp_launch.secret.detect import (
+    GONE,
+    PROGRAMS,
+    REFERENCE,
+    Sighting,
+    apart,
+    is_placeholder,
+    issued,
+    masked,
+    noun,
+    sightings,
+)
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 from acp_launch.secret.value import Secret
 
 # An import treats more texts as credentials than a check of a profile: every variable and header whose name says
 # password, token, key or secret. The user is asked, so one too many does no harm.
 LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
+LEAST_WORD = 4  # characters; the same where a name announces it
 _NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*")
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
+# What only stands for a credential, apart from what a check of a profile takes for that: the name of a variable, a text
+# in marks, a token that was cut off or made up. It is not stored; the user is asked for it.
+_MADE_UP = regex(
+    r"(?i:optional|undefined|__\w+__|@@?\w+@@?|#\{?\w+\}?#|.*(?:\.{3}|…)|.*(?:x{4}|\*{3}|•{3}|example|placeholder).*"
+    r"|(?:.*[^a-z])?your(?:[^a-z].*)?|[a-z].*(?:1234567890|abcdefghij).*)|(?:[A-Z]+(?:\d[A-Z]*)?_)+[A-Z]+(?:\d[A-Z]*)?"
+)
+_PHRASE = regex(r"[A-Za-z]+(?:[-_ ][A-Za-z]+)+")
+_UNNAMED = regex(
+    r"<[\w .:-]{2,60}>|(?<!\$)\{\{?[\w .-]{2,60}\}?\}|\[[A-Za-z][\w -]{2,40}\]"
+    r"|(?<![\w.$-])[A-Za-z][\w-]{6,60}(?![\w.-])"
+)
+_ASKS = regex(r"(?i)[<{\[].*|(?:.*[_-])?your[_-].*|.*[_-]here|(?:replace|change|insert|paste)[_-]?.*")
+_IN_WORD = regex(r"[\w-]")
+_BEARER = regex(r"(?i)\bbearer\s+([^\s\"'<]+)")
+_CREDENTIAL = regex(r"(?i)(?:.*[^a-z])?(?:token|key|apikey|secret|password|passwd|pat|credentials?)(?:[^a-z].*)?")
+
+
+def _find(written: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
+    """Return the credentials in a text from left to right. What only stands for one is a placeholder, as a whole."""
+    pieces = tuple(_by_name(written, name)) if is_named else ()
+    seen = sightings(written, name) or pieces
+    asked = [one for one in (*seen, *_unnamed(written)) if _is_made_up(written[one.start : one.end], one)]
+    whole = pieces if asked and len(pieces) == 1 else [_whole_word(one, written) for one in asked]
+    return apart((*(replace(one, certainty="placeholder") for one in whole), *seen))
+
+
+def _whole_word(found: Sighting, text: str) -> Sighting:
+    start, end = found.start, found.end
+    while start and _IN_WORD.match(text[start - 1]) and _IN_WORD.match(text[start]):
+        start -= 1
+    while end < len(text) and _IN_WORD.match(text[end]) and _IN_WORD.match(text[end - 1]):
+        end += 1
+    return replace(found, start=start, end=end)
+
+
+def _is_made_up(literal: str, found: Sighting) -> bool:
+    if found.certainty == "placeholder" or is_placeholder(literal):
+        return True
+    if len(literal) > 200:
+        return False
+    is_phrase = _PHRASE.fullmatch(literal) and _CREDENTIAL.fullmatch(literal) and found.what != "a password"
+    return bool(is_phrase or _MADE_UP.fullmatch(literal))
 
 
 def _by_name(text: str, name: str) -> Iterator[Sighting]:
     what = noun(name)
     if what in ("", "a credential"):
         return
-    opened = REFERENCE.sub(lambda reference: GONE * len(reference[0]), text)
+    opened = text
+    for pattern in (REFERENCE, PROGRAMS):
+        opened = pattern.sub(lambda reference: GONE * len(reference[0]), opened)
     for piece in re.finditer(f"[^{GONE}]+", opened):
         scheme = _SCHEME.match(piece[0])
         begin = piece.start() + (scheme.end() if scheme else 0)
         literal = opened[begin : piece.end()].strip()
         if literal and not _NOT_ONE.fullmatch(literal):
             begin = opened.index(literal, begin)
-            certainty = "placeholder" if is_placeholder(literal) else "likely"
-            yield Sighting(begin, begin + len(literal), what, certainty)  # type: ignore[arg-type]
+            yield Sighting(begin, begin + len(literal), what, "likely")
 
 
+def _unnamed(text: str) -> Iterator[Sighting]:
+    """Yield texts that ask for a credential wherever they stand: `<github-token>`, `YOUR_API_KEY`."""
+    for found in _UNNAMED.finditer(text):
+        literal = found[0]
+        if _ASKS.fullmatch(literal) and _CREDENTIAL.fullmatch(literal) and is_placeholder(literal):
+            assigned = _ASSIGNED.search(text[max(0, found.start() - 80) : found.start()])
+            name = assigned["name"] if assigned else ""
+            yield Sighting(*found.span(), noun(literal) or "a credential", "placeholder", name)
+    for found in _BEARER.finditer(text):
+        if is_placeholder(found[1]) and "$" not in found[1]:
+            yield Sighting(*found.span(1), "a token", "placeholder")
+
+
+# Where a value stands for itself and not within a word, a host or a path of its own.
+_BEFORE, _AFTER = regex(r"^$|[\s'\"=:,;&?/#]"), regex(r"$|[\s'\",;&?/#@]")
+
+
+def _stands_alone(before: str, after: str) -> bool:
+    return bool(_BEFORE.search(before[-1:]) and _AFTER.match(after)) and not before.endswith("//")
+
+
+_ASSIGNED = regex(r"(?P<name>[A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?$")
+_USER = regex(r"://[^\s/?#@:]*:$")
+# An ordinary word is one or two words or numbers; a value in which letters and digits alternate is part of none.
+_WORD = regex(r"(?i)(?=.{1,30}$)[a-z]*\d*[a-z]*|(?=.{1,15}$)[a-z]*\d*[a-z]*[-_. ][a-z]*\d*[a-z]*")
+_MIXED = regex(r"(?=[A-Za-z0-9]{8})[A-Za-z]{0,40}\d{1,40}[A-Za-z]{1,40}\d")
 MOST_TEXT = 512 * 1024  # characters of all entries of one import
 MOST_TOKENS = 500  # each one is searched in all texts
 
@@ -56,7 +137,8 @@ Spot = tuple[str, KeyPath, int]  # the entry, where in it, how far in the text
 class Token(Struct, frozen=True):
     """A secret to be stored. `secret` is its value; None if the file does not hold it, for the reason `why`.
 
-    `owner` is the entry it was first seen in; empty for an input of the whole file. `word` is its name there.
+    `owner` is the entry it was first seen in; empty for an input of the whole file. `word` is its name there. With
+    `is_word` its value may be an ordinary word of other texts, and so is not masked there.
     """
 
     owner: str
@@ -67,10 +149,23 @@ class Token(Struct, frozen=True):
     secret: Secret | None = None
     is_sure: bool = True
     why: str = ""
+    is_word: bool = False
 
     @property
     def spot(self) -> Spot:
         return self.owner, self.path, self.start
+
+
+class Echo(Struct, frozen=True):
+    """A text that is spelt like a credential, the token `token`, but may be another word: a user, a database."""
+
+    owner: str
+    path: KeyPath
+    token: int
+
+    @property
+    def spot(self) -> Spot:
+        return self.owner, self.path, 0
 
 
 class Text(Struct, frozen=True):
@@ -79,18 +174,27 @@ class Text(Struct, frozen=True):
     parts: tuple[str | int, ...]
 
 
-def _map_texts(shape: Any, change: Callable[[Text], Any]) -> Any:
+def _map_texts(shape: Any, change: Callable[[Text, KeyPath], Any], path: KeyPath = ()) -> Any:
     if isinstance(shape, Text):
-        return change(shape)
+        return change(shape, path)
     if isinstance(shape, Mapping):
-        return {key: _map_texts(value, change) for key, value in shape.items()}
-    return [_map_texts(item, change) for item in shape] if isinstance(shape, list) else shape
+        return {key: _map_texts(value, change, (*path, key)) for key, value in shape.items()}
+    return (
+        [_map_texts(item, change, (*path, at)) for at, item in enumerate(shape)] if isinstance(shape, list) else shape
+    )
+
+
+def _with_tokens(whole: str, tokens: Iterator[int]) -> Iterator[str | int]:
+    """Put the tokens back that `GONE` stands for."""
+    for index, piece in enumerate(whole.split(GONE)):
+        yield from ([next(tokens)] if index else [])
+        yield from ([piece] if piece else [])
 
 
 def fill(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
     """Write the entry as in a profile; `names` are the names of the tokens' secrets."""
 
-    def as_text(text: Text) -> str:
+    def as_text(text: Text, path: KeyPath) -> str:
         return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in text.parts)
 
     return _map_texts(shape, as_text)
@@ -99,7 +203,7 @@ def fill(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
 def holes(shape: Any) -> tuple[int, ...]:
     """Return the tokens that an entry needs, each once."""
     parts: list[str | int] = []
-    _map_texts(shape, lambda text: parts.extend(text.parts))
+    _map_texts(shape, lambda text, path: parts.extend(text.parts))
     return tuple(dict.fromkeys(part for part in parts if isinstance(part, int)))
 
 
@@ -107,13 +211,17 @@ class DraftBuilder:
     """Takes the credentials out of the texts of one import. Equal credentials become one token; the values are only in
     `Token.secret`, which is never shown."""
 
-    def __init__(self, *, spared: Iterable[Spot] = ()) -> None:
-        """`spared` are places where the user said that the text is not a secret."""
+    def __init__(self, *, spared: Iterable[Spot] = (), same: Iterable[Spot] = ()) -> None:
+        """`spared` are places where the user said that the text is not a secret, `same` places of an `Echo` where it is
+        one."""
         self.tokens: list[Token] = []
         self._known: dict[str, int] = {}
+        self._words: dict[tuple[str, str], int] = {}  # by owner: two servers may happen to use the same word
         self._kept: dict[tuple[str, str], int] = {}
         self._length = 0
-        self._spared = frozenset(spared)
+        self._spared, self._same = frozenset(spared), frozenset(same)
+        self._names: dict[tuple[str, KeyPath], str] = {}
+        self.echoes: dict[Echo, None] = {}
         self._harmless: set[str] = set()  # the texts of those places, wherever they occur
 
     def text(self, owner: str, path: KeyPath, name: str, written: str) -> Text:
@@ -128,8 +236,10 @@ class DraftBuilder:
             raise UsageError(what, fix="import from a smaller file")
         parts: list[str | int] = []
         done = 0
-        is_named = path[0] in ("env", "headers")
-        for found in sightings(written, name) or (_by_name(written, name) if is_named else ()):
+        self._names[owner, path] = name
+        for found in _find(written, name, is_named=path[0] in ("env", "headers")):
+            if written[done : found.start].endswith("$"):  # with a reference behind it, it would be an escape
+                found = replace(found, start=found.start - 1)
             if (owner, path, found.start) in self._spared:
                 self._harmless.add(written[found.start : found.end])
             if written[found.start : found.end] not in self._harmless:
@@ -145,30 +255,67 @@ class DraftBuilder:
             self.tokens.append(Token(owner, ("env", name), 0, noun(name) or "a secret", word, why=why))
         return self._kept[owner, word]
 
-    def punch(self, shape: Any) -> Any:
-        """Take out further occurrences of credentials that were found in other texts."""
-        known = [text for text in self._known if len(text) >= LEAST_ELSEWHERE]
+    def punch(self, owner: str, shape: Any) -> Any:
+        """Take out further occurrences of credentials that were found in other texts.
+
+        A value that may be an ordinary word (`postgres`) is taken out only where a name announces it.
+        """
+        texts = dict.fromkeys((*self._known, *(text for _, text in self._words)))
+        known = [re.escape(text) for text in texts if len(text) >= LEAST_WORD]
         if not known:
             return shape
-        pattern = re.compile(f"({'|'.join(sorted(map(re.escape, known), key=len, reverse=True))})")
+        pattern = re.compile("|".join(sorted(known, key=len, reverse=True)))
 
-        def without_known(text: Text) -> Text:
-            cut = [piece for part in text.parts for piece in (pattern.split(part) if isinstance(part, str) else [part])]
-            return Text(tuple(self._known.get(one, one) if isinstance(one, str) else one for one in cut if one != ""))
+        def without_known(text: Text, path: KeyPath) -> Text:
+            tokens = iter([part for part in text.parts if isinstance(part, int)])
+            whole = "".join(part if isinstance(part, str) else GONE for part in text.parts)
+            parts: list[str | int] = []
+            done = 0
+            for found in pattern.finditer(whole):
+                token = self._token_of(owner, path, found)
+                if token is not None:
+                    parts += [*_with_tokens(whole[done : found.start()], tokens), token]
+                    done = found.end()
+            return Text((*parts, *_with_tokens(whole[done:], tokens)))
 
         return _map_texts(shape, without_known)
 
+    def _token_of(self, owner: str, path: KeyPath, found: re.Match[str]) -> int | None:
+        """Return the token of an occurrence of a known credential; None if it is a word that is spelt like it."""
+        literal, text = found[0], found.string
+        token = self._words.get((owner, literal)) if _WORD.fullmatch(literal) else self._known[literal]
+        if _MIXED.search(literal):
+            return None if text[: found.start()].endswith("$") else token
+        before, after = text[max(0, found.start() - 200) : found.start()], text[found.end() : found.end() + 1]
+        if token is None or not _stands_alone(before, after):
+            return None
+        is_whole = found.start() < 200 and not after and _SCHEME.fullmatch(before) is not None
+        assigned = _ASSIGNED.search(before[-80:])
+        named = self._names.get((owner, path), "") if is_whole else assigned["name"] if assigned else ""
+        echo = Echo(owner, path, token)
+        if noun(named) or (after == "@" and _USER.search(before)) or echo.spot in self._same:
+            return token
+        if not _WORD.fullmatch(literal):
+            return token if len(literal) >= LEAST_ELSEWHERE else None
+        if is_whole or assigned:
+            self.echoes[echo] = None
+        return None
+
     def _token(self, owner: str, path: KeyPath, name: str, written: str, found: Sighting) -> int:
         literal = written[found.start : found.end]
-        is_value = found.certainty != "placeholder"
-        if is_value and literal in self._known:
-            return self._known[literal]
-        if is_value:
+        is_value, is_word = found.certainty != "placeholder", _WORD.fullmatch(literal) is not None
+        known = self._words.get((owner, literal)) if is_word else self._known.get(literal)
+        if is_value and known is not None:
+            return known
+        if is_value and is_word:
+            self._words[owner, literal] = len(self.tokens)
+        elif is_value:
             self._known[literal] = len(self.tokens)
         wanted = named(found, found.name or ("" if path[0] in ("command", "url") else name))
-        secret, why = (Secret(literal), "") if is_value else (None, "the file has only a placeholder")
+        value = literal.replace("$${", "${")  # as the tool's file has it; only a profile needs the escape
+        secret, why = (Secret(value), "") if is_value else (None, "the file has only a placeholder")
         is_sure = found.certainty != "random"
-        self.tokens.append(Token(owner, path, found.start, found.what, wanted, secret, is_sure, why))
+        self.tokens.append(Token(owner, path, found.start, found.what, wanted, secret, is_sure, why, is_word))
         return len(self.tokens) - 1
 
 
@@ -251,6 +398,7 @@ class DraftSet(Struct, frozen=True):
 
     drafts: tuple[Draft, ...]
     tokens: tuple[Token, ...]
+    echoes: tuple[Echo, ...] = ()
     lost: tuple[tuple[str, int, int], ...] = ()
 
     def names(self, taken: Iterable[str] = ()) -> list[str]:
@@ -269,9 +417,11 @@ class DraftSet(Struct, frozen=True):
         return {few[0] for few in needed if len(few) == 1}
 
 
-def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = ()) -> DraftSet:
-    """Convert all entries of these files, the nearest first; `spared` as in `DraftBuilder`."""
-    builder = DraftBuilder(spared=spared)
+def collect_drafts(
+    files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = (), same: Iterable[Spot] = ()
+) -> DraftSet:
+    """Convert all entries of these files, the nearest first; `spared` and `same` as in `DraftBuilder`."""
+    builder = DraftBuilder(spared=spared, same=same)
     drafts: list[Draft] = []
     nearest: dict[tuple[Kind, str], tuple[int, ToolEntry]] = {}
     lost: list[tuple[str, int, int]] = []
@@ -283,12 +433,13 @@ def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: I
                 drafts.append(_draft(entry, _name(entry, used[entry.kind]), builder))
             elif entry != other:
                 lost.append((masked(entry.name), file, first))
-    return DraftSet(tuple(_punch(one, builder) for one in drafts), tuple(builder.tokens), tuple(lost))
+    punched = tuple(_punch(one, builder) for one in drafts)
+    return DraftSet(punched, tuple(builder.tokens), tuple(builder.echoes), tuple(lost))
 
 
 def _punch(one: Draft, builder: DraftBuilder) -> Draft:
     """Take the credentials of all other drafts out of one."""
-    shape = builder.punch(one.shape)
+    shape = builder.punch(one.name, one.shape)
     for key in ("command", "cwd"):
         if holes(shape.get(key)):
             return replace(

@@ -52,7 +52,7 @@ TEN = {
             "SLACK": TOKENS["slack"],
             "DB_PASSWORD": TOKENS["password"],
             "ADMIN_PWD": TOKENS["short"],
-            "AGAIN": f"x{TOKENS['password']}y",
+            "AGAIN": f"x={TOKENS['password']};y",
         },
     },
     "two": {
@@ -531,6 +531,86 @@ def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launch
     )
 
 
+@pytest.mark.parametrize("options", [("--agent", "claude"), ("--agent", "claude", "--as", "x"), ()])
+@pytest.mark.parametrize(
+    ("servers", "said", "fix"),
+    [
+        ({}, "", "acp-launch import lists the sources on this machine"),
+        (
+            {"b": {"command": "x", "args": "-y"}},
+            "    b: its args is not a list of strings\n",
+            "acp-launch import lists",
+        ),
+        ({"b": {"command": "x", "disabled": True}}, "", "--only takes what is switched off there: b"),
+    ],
+)
+def test_if_nothing_can_be_imported_the_answer_says_so_and_asks_for_nothing(
+    project: Launcher, servers: object, said: str, fix: str, options: tuple[str, ...]
+) -> None:
+    declared(project, servers)
+    done = project("import", "claude", "--into", "fresh", "--yes", *options)
+    assert done.code == 2
+    assert done.err.startswith(f"acp-launch: nothing in .mcp.json can be imported\n{said}    fix: {fix}")
+    assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
+
+
+def test_of_an_agent_that_was_named_the_reason_is_said(project: Launcher) -> None:
+    (project.project / ".acpxrc.json").write_text(
+        '{"agents": {"a": {"command": "x \'y"}, "b": {"command": "cat --acp"}}}'
+    )
+    done = project("import", ".acpxrc.json", "--only", "a", "--into", "fresh", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: a cannot be imported\n    a: its command has a quote that is not closed\n"
+        "    fix: --only also takes b\n",
+    )
+    done = project("import", ".acpxrc.json", "--into", "fresh", "--yes", "--agent", "demo")
+    assert done.err.startswith("acp-launch: the source has only agents: b\n")
+    assert done.err.endswith("    fix: leave --agent out to take one of them, with --only NAME\n")
+    done = project("import", ".acpxrc.json", "--only", "b", "--into", "fresh", "--yes", "--agent", "demo")
+    assert done.err.startswith("acp-launch: --agent and --only both name an agent\n")
+    assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
+    assert project("import", ".acpxrc.json", "--only", "b", "--into", "fresh", "--yes").code == 0
+    assert "command: cat\n  args: [--acp]\n" in (project.project / ".acp-launch" / "fresh.yaml").read_text()
+
+
+def test_a_server_that_is_switched_off_is_named(project: Launcher) -> None:
+    declared(project, {"on": {"command": "x"}, "off": {"command": "y", "disabled": True}})
+    done = taken(project, "--yes")
+    assert "acp-launch: off is switched off there, and not imported; --only off imports it\n" in done.err
+    assert "off" not in profile(project).read_text()
+    assert project("import").out.decode() == "Claude Code  .mcp.json  servers: on; switched off: off\n"
+    assert json.loads(project("import", "--json").out)["found"][0]["off"] == ["off"]
+
+
+ADMIN = {"s": {"command": "x", "env": {"DB_USER": "admin", "DB_PASSWORD": "admin"}}}
+
+
+def test_a_password_that_is_a_word_is_stored_and_the_same_word_beside_it_named(project: Launcher) -> None:
+    declared(project, ADMIN)
+    done = taken(project, "--yes")
+    assert "acp-launch: s: env.DB_USER has the same text as s: env.DB_PASSWORD; it stays as it is\n" in done.err
+    assert 'env: {DB_USER: admin, DB_PASSWORD: "${secret:s}"}' in profile(project).read_text()
+    assert value_of(project, "s") == "admin"
+    assert "nothing was changed" in taken(project, "--yes").err
+
+
+@pytest.mark.parametrize(("answer", "user"), [("n", "admin"), ("y", '"${secret:s}"')])
+def test_on_a_terminal_the_user_says_whether_it_is_the_password(project: Launcher, answer: str, user: str) -> None:
+    declared(project, ADMIN)
+    with asked(project, "claude", "--into", "p") as terminal:
+        terminal.until("[n] No")
+        terminal.types("y\n")
+        terminal.until("[n] No, I will store it myself")
+        terminal.types("y")
+        terminal.until("s: env.DB_USER has the same text as s: env.DB_PASSWORD. Is it a password, too?")
+        terminal.until("[n] No, leave it as it is")
+        terminal.types(answer)
+        assert terminal.ends() == 0
+    assert f"DB_USER: {user}" in profile(project).read_text()
+    assert list(listed(project)) == ["s"]
+
+
 # export
 
 
@@ -679,8 +759,8 @@ def test_an_agent_that_is_acp_launch_itself_is_not_imported(project: Launcher) -
     done = project("import", "zed", "--into", "new", "--yes")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: .acp-launch/new.yaml does not exist yet, and the source has no agent for it\n"
-        f"{why}    fix: name the agent of the new profile: --agent claude\n",
+        f"acp-launch: nothing in {zed(project)} can be imported\n"
+        f"{why}    fix: acp-launch import lists the sources on this machine\n",
     )
 
 
@@ -698,7 +778,8 @@ def test_an_unknown_tool_is_answered_with_the_list_of_tools(project: Launcher) -
     assert done.code == 2
     assert done.err == (
         'acp-launch: unknown tool "ed"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
-        " gemini, zed, jetbrains, opencode, goose, acpx, toad, neovim, emacs\n"
+        " gemini, qwen, copilot, cline, roo, kiro, windsurf, zed, jetbrains, opencode, crush, goose, acpx, toad,"
+        " neovim, emacs\n"
     )
 
 
