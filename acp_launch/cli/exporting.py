@@ -19,7 +19,7 @@ from acp_launch.interop import write
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.interop.read import entries
-from acp_launch.interop.tools import PRINTED, SERVE, Source, Tool, at_home, own_place, read, this_machine
+from acp_launch.interop.tools import PRINTED, SERVE, Source, Tool, at_home, own_place, places, read, this_machine
 from acp_launch.interop.write import ExportContext, Exported, export_entries, export_whole
 from acp_launch.problem import ours
 from acp_launch.profile.discover import Found, here
@@ -42,17 +42,18 @@ def export_profile(request: ExportRequest, tool: Tool) -> None:
     if request.writes:
         require(loaded, chosen, is_waved=request.trust)
     is_whole = bool(tool.agents) and not request.direct
-    name = loaded.found.name
+    name, project = loaded.found.name, loaded.found.project
+    context = ExportContext(str(project), str(Path.home()), name, sys.executable, _is_shared(file, tool, project))
     if is_whole:
         found = export_whole(name, tool, [*_launcher(), SERVE, _name_in(loaded.found, file)])
     else:
-        context = ExportContext(str(loaded.found.project), str(Path.home()), name, sys.executable)
         found = export_entries(loaded.profile, tool, context)
     for remark in found.notes:
         warn(remark)
     if not (found.servers or found.agents):
         raise UsageError(f"nothing of {name} can be exported to {tool.title}", fix="the warnings above say why")
     if file is not None and request.writes:
+        _warn_of_paths(found, context, file)
         _write(loaded, tool, found, request, file)
     else:
         stdout.put(write.standalone_text(found, tool))
@@ -76,6 +77,12 @@ def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
             raise UsageError(what, fix=f"print it: {ours('export', loaded.found.called, '--to', tool.name)}")
         return None
     return here() / at_home(request.file) if request.file else own_place(tool, this_machine(), loaded.found.project)
+
+
+def _is_shared(file: Path | None, tool: Tool, project: Path) -> bool:
+    """Whether the entries go into a file of the project, and not into one of the user's own."""
+    own = places(tool, this_machine(), project)[len(tool.project) :]
+    return file is not None and file.is_relative_to(project) and file not in own
 
 
 def _name_in(found: Found, file: Path | None) -> str:
@@ -123,6 +130,13 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
         require_agreement("Change it?", "nothing was written", "--yes writes it")
     replace_file(file, new, instead_of=old)
     note(f"{shown(file)}: {join_names(piece.name for piece in wanted)} written")
+
+
+def _warn_of_paths(found: Exported, context: ExportContext, file: Path) -> None:
+    """Name what holds a path of this machine in a file that others use, too."""
+    own = (context.project, context.home, context.python, _launcher()[0])
+    if context.is_shared and (values := write.holding_paths(found, own)):
+        warn(f"{shown(file)} belongs to the project, and gets paths of this machine: {join_names(values)}")
 
 
 def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:

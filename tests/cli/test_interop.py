@@ -684,6 +684,40 @@ def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: La
     assert written == {"mcp_servers": {"gh": {"command": "npx", "args": [], "env_vars": ["GITHUB_TOKEN"]}}}
 
 
+@pytest.mark.parametrize(
+    ("tool", "file", "command"),
+    [
+        ("claude", ".mcp.json", "${CLAUDE_PROJECT_DIR:-.}/bin/server"),
+        ("cursor", ".cursor/mcp.json", "${workspaceFolder}/bin/server"),
+        ("roo", ".roo/mcp.json", "${workspaceFolder}/bin/server"),
+        ("gemini", ".gemini/settings.json", ""),
+        ("crush", "crush.json", ""),
+    ],
+)
+def test_a_file_of_the_project_gets_no_path_of_this_machine_or_a_word_about_it(
+    project: Launcher, tool: str, file: str, command: str
+) -> None:
+    profile(project).write_text(
+        "version: 1\nagent: {command: cat}\nmcp_servers: {s: {command: bin/server, args: ['${project}/data']}}\n"
+    )
+    (project.project / file).parent.mkdir(exist_ok=True)
+    done = project("export", "p", "--to", tool, "--file", file, "--yes")
+    assert done.code == 0, done.err
+    (entry,) = next(iter(json.loads((project.project / file).read_text()).values())).values()
+    said = f"acp-launch: {file} belongs to the project, and gets paths of this machine: s.command, s.args.0\n"
+    assert entry["command"] == (command or str(project.project / "bin" / "server"))
+    assert (said in done.err) == (command == "")
+    own = project("export", "p", "--to", tool, "--file", str(project.project.parent / "own.json"), "--yes")
+    assert "belongs to the project" not in own.err
+
+
+def test_a_command_of_acp_launch_in_a_file_of_the_project_is_told_of(project: Launcher) -> None:
+    (project.project / ".acpxrc.json").write_text("{}")
+    done = project("export", "p", "--to", "acpx", "--write", "--yes")
+    assert "acp-launch: .acpxrc.json belongs to the project, and gets paths of this machine: p.argv.0\n" in done.err
+    assert "belongs to the project" not in project("export", "p", "--to", "zed", "--write", "--yes").err
+
+
 def zed(launch: Launcher) -> Path:
     return Path(launch.env["HOME"]) / ".config" / "zed" / "settings.json"
 
