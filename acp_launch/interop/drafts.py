@@ -125,8 +125,11 @@ def _stands_alone(before: str, after: str) -> bool:
 
 _ASSIGNED = regex(r"(?P<name>[A-Za-z_][\w.-]*)[\"']?\s*[=:]\s*[\"']?$")
 _USER = regex(r"://[^\s/?#@:]*:$")
-# An ordinary word is one or two words or numbers; a value in which letters and digits alternate is part of none.
-_WORD = regex(r"(?i)(?=.{1,30}$)[a-z]*\d*[a-z]*|(?=.{1,15}$)[a-z]*\d*[a-z]*[-_. ][a-z]*\d*[a-z]*")
+# Ordinary words have at most one number; a value in which letters and digits alternate is part of none.
+_WORD = regex(
+    r"(?i)(?!.*\d\D+\d)(?:(?=.{1,30}$)[a-z]*\d*[a-z]*(?:[-_. ][a-z]*\d*[a-z]*)?"
+    r"|(?=.{1,15}$)[a-z\d]+[-_. ][a-z\d]+[-_. ][a-z\d]+)"
+)
 _MIXED = regex(r"(?=[A-Za-z0-9]{8})[A-Za-z]{0,40}\d{1,40}[A-Za-z]{1,40}\d")
 MOST_TEXT = 512 * 1024  # characters of all entries of one import
 MOST_TOKENS = 500  # each one is searched in all texts

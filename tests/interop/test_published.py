@@ -51,7 +51,19 @@ def test_a_word_that_is_spelt_like_a_password_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "password", ["admin", "admin123", "neo4j", "blue-db", "elasticsearch", "minio_admin", "12345678"]
+    "password",
+    [
+        "admin",
+        "admin123",
+        "neo4j",
+        "blue-db",
+        "elasticsearch",
+        "minio_admin",
+        "12345678",
+        "the-app-db",
+        "production-database",
+        "db-2-main",
+    ],
 )
 def test_so_does_a_user_of_that_name_and_the_import_says_where(password: str) -> None:
     env = {"DB_USER": password, "DB_PASSWORD": password, "OTHER": f"{password}-mcp"}
