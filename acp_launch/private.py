@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from _operator import _compare_digest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -34,6 +34,7 @@ except ImportError:
         from hashlib import sha256
 
 compare_digest = _compare_digest  # what hmac gives
+MAX_LINKS = 40  # on the way to one file; what Linux follows
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -127,6 +128,32 @@ def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
 def real(path: Path) -> Path:
     """Resolve links as far as they lead anywhere."""
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that form a loop
+
+
+def read_link(path: Path) -> str | None:
+    """Return the target of a link; None if it is not a link."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - the text as it stands
+    except OSError:
+        return None
+
+
+def follow_links(path: Path, read: Callable[[Path], str | None] = read_link) -> tuple[Path, tuple[Path, ...]]:
+    """Return where an absolute path leads, and each link on the way, all without links in their directories.
+
+    `read` reads a link. Of links that form a loop the last one is returned.
+    """
+    here, rest, links = Path("/"), [*reversed(path.parts[1:])], list[Path]()
+    while rest:
+        name = rest.pop()
+        here = here.parent if name == ".." else here / name
+        target = read(here) if len(links) < MAX_LINKS else None
+        if target is not None:
+            links.append(here)
+            parts = Path(target).parts
+            here = Path("/") if parts[:1] == ("/",) else here.parent
+            rest += reversed(parts[1:] if parts[:1] == ("/",) else parts)
+    return here, tuple(links)
 
 
 def sqlite_uri(path: Path) -> str:

@@ -61,7 +61,7 @@ async def client_services(
 
         assert gate is not None, "a front offers no files"
         roots = (plan.cwd, *plan.additional_directories)
-        return Files(roots, may_write=offers.write_files, allowed=gate.serve, tell=tell).services()
+        return Files(roots, may_write=offers.write_files, allowed=gate.serve, tell=tell, place=plan.place).services()
 
     def terminals() -> Services:
         from acp_launch.session.terminals import Terminals

@@ -11,11 +11,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.plan.executable import CannotRun, find, list_interpreters
-from acp_launch.private import Unfit, read_bounded, real
+from acp_launch.private import MAX_LINKS, Unfit, read_bounded, real
 from acp_launch.registry.index import NAMING, RUNNERS, VALUED, Source, parse_package
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
-LINKS = 40  # that lead to one program; what Linux follows
 LARGEST = 4 * 1024 * 1024  # bytes of a package.json
 MODULES = "node_modules"
 SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")  # files that look for packages in the directories above them
@@ -30,7 +29,7 @@ def list_hops(program: Path, search: str | None) -> Iterator[Path]:
     The directory of each is real. `search` is the PATH of the child.
     """
     waiting, seen = [program], set[Path]()
-    while waiting and len(seen) < LINKS:
+    while waiting and len(seen) < MAX_LINKS:
         hop = waiting.pop()
         hop = real(hop.parent) / hop.name
         if hop in seen:

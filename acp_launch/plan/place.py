@@ -3,7 +3,10 @@ A place for a process: the part of this machine that the process sees. Pure.
 
 `place` makes a plan of a process one that starts it in its place, `enclose` does the same for a command line. A place
 is a box of bubblewrap. Everything in it lies where it lies outside, and what is not mounted is not there. `arrange`
-makes mounts complete: nothing that may only be read can be moved away by renaming a directory above it.
+makes mounts complete: none can be moved away by renaming a directory above it.
+
+acp-launch itself asks `shows`, `can_write` and `find_inside` before it reads, writes or runs, outside, what a process
+there names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from acp_launch.plan.model import OURS, Mount, Place, ProcessPlan, Reason, Value
+from acp_launch.private import follow_links, read_link
 
 _OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
 
@@ -82,8 +86,8 @@ def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """Return the mounts in order, those above before those below.
 
     Of several with one path the first counts. What is only there for a program is left out if another mount shows it.
-    Each directory between one that can be written and one below it that cannot becomes a mount: otherwise renaming it
-    would put other files in the place of those that cannot be written.
+    Each directory between one that can be written and a mount below it becomes a mount: otherwise renaming it would put
+    other files in the place of those that cannot be written, or a link where the next launch looks for a directory.
     """
     every: dict[Path, Mount] = {}
     for mount in mounts:
@@ -91,7 +95,7 @@ def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     found = {path: mount for path, mount in every.items() if not _is_spare(mount, every)}
     for mount in [*found.values()]:
         above = find_mount(mount.path.parent, found)
-        if mount.access != "write" and above is not None and above.access == "write":
+        if above is not None and above.access == "write":
             for between in mount.path.parents:
                 if between == above.path:
                     break
@@ -125,3 +129,17 @@ def can_write(where: Place, path: Path) -> bool:
     """Tell whether a process there can write a path without links, also one that does not exist."""
     mount = find_mount(path, {each.path: each for each in where.mounts})
     return mount is not None and mount.access == "write"
+
+
+def find_inside(where: Place, path: Path) -> Path | None:
+    """Return where an absolute path leads for a process there, without links; None if it sees nothing there, whatever
+    is outside. A path that is shown may still not exist."""
+
+    def read(link: Path) -> str | None:
+        if link in where.links:
+            return str(where.links[link])
+        return read_link(link) if shows(where, link) else None
+
+    found, _ = follow_links(path, read)
+    is_above = any(mount.path.is_relative_to(found) for mount in where.mounts)
+    return found if is_above or shows(where, found) else None

@@ -21,13 +21,25 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import FileServed, Refusal, Services, invalid, missing
-from acp_launch.session.safepath import NO_LINK, Denied, PinnedPath, open_regular, parent, require_regular, resolve
+from acp_launch.session.safepath import (
+    NO_LINK,
+    Denied,
+    PinnedPath,
+    open_regular,
+    outside,
+    parent,
+    require_regular,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import Place
 
 # Some lines of a file. However large the file is, the memory used is bounded.
 
@@ -118,24 +130,37 @@ def _give_back(descriptor: int, before: os.stat_result) -> None:
         return  # only root gives files away: it is ours now, with the same bits
 
 
-# Reading and replacing the files below a session's directories, and nowhere else. It blocks, so it runs in a thread.
-# Missing directories are created.
+# Reading and replacing the files below a session's directories, and nowhere else; of a confined agent those that it may
+# read or write itself. It blocks, so it runs in a thread. Missing directories are created.
 
 
 class SessionFiles:
-    def __init__(self, roots: Sequence[Path], *, limit: int) -> None:
-        """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes."""
+    def __init__(self, roots: Sequence[Path], *, limit: int, place: "Place | None" = None) -> None:
+        """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes. `place` is that of a
+        confined agent."""
         self._roots = [(root, Path(os.path.realpath(root))) for root in roots]
-        self._limit = limit
+        self._limit, self._place = limit, place
         self._writing = Lock()  # abandoned work continues in its thread
 
-    def resolve(self, path: str) -> PinnedPath:
-        """Resolve the agent's path; raises as `safepath.resolve` does."""
-        return resolve(path, self._roots)
+    def resolve(self, path: str, how: Literal["read", "write"]) -> PinnedPath:
+        """Resolve the agent's path.
+
+        Raises:
+            Refusal, Denied: as `safepath.resolve`; or its place does not let the agent read, or write, there.
+        """
+        pinned = resolve(path, self._roots)
+        if self._place is not None:
+            from acp_launch.plan.place import can_write, shows
+
+            if not shows(self._place, pinned.real):
+                raise outside(path)
+            if how == "write" and not can_write(self._place, pinned.real):
+                raise Denied(jsonrpc.INVALID_PARAMS, f'"{pinned.shown}" may only be read (runtime.confined)')
+        return pinned
 
     def found(self, path: str) -> PinnedPath:
         """Resolve the path of a regular file that exists, so that the user is not asked about another."""
-        there = self.resolve(path)
+        there = self.resolve(path, "read")
         with _refuse_faults(there, "read"), parent(there) as (directory, name):
             require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
         return there
@@ -272,9 +297,11 @@ class Files:
         allowed: Allowed,
         tell: Callable[[FileServed], None],
         limit: int = LIMIT,
+        place: "Place | None" = None,
     ) -> None:
-        """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes."""
-        self._box = SessionFiles(roots, limit=limit)
+        """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes,
+        `place` that of a confined agent."""
+        self._box = SessionFiles(roots, limit=limit, place=place)
         self._may_write = may_write
         self._allowed = allowed
         self._tell = tell
@@ -301,7 +328,7 @@ class Files:
     async def _write(self, params: dict[str, Any]) -> object:
         path, content = _text(params, "path"), _text(params, "content")
         async with self._report(path, "write"):
-            pinned = await self._on_disk(lambda: self._box.resolve(path))
+            pinned = await self._on_disk(lambda: self._box.resolve(path, "write"))
             # One write after the other changes a file, each with its own question.
             async with self._turns.setdefault(pinned.shown, asyncio.Lock()):
                 await self._replace(pinned, content)

@@ -40,9 +40,13 @@ class PinnedPath(Struct, frozen=True):
     shown: str  # the path in the session's own spelling of its directory
 
     @property
+    def real(self) -> Path:
+        return self.root.joinpath(*self.names)
+
+    @property
     def spellings(self) -> tuple[str, ...]:
         """Return both names of the file, because rules may use either."""
-        return tuple(dict.fromkeys((self.shown, str(self.root.joinpath(*self.names)))))
+        return tuple(dict.fromkeys((self.shown, str(self.real))))
 
 
 def resolve(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
@@ -57,7 +61,11 @@ def resolve(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
         if real.is_relative_to(base):
             below = real.relative_to(base)
             return PinnedPath(base, below.parts, str(root / below))
-    raise Denied(jsonrpc.INVALID_PARAMS, f'"{path}" is outside the directories of this session')
+    raise outside(path)
+
+
+def outside(path: str) -> Denied:
+    return Denied(jsonrpc.INVALID_PARAMS, f'"{path}" is outside the directories of this session')
 
 
 def _resolve(path: str) -> str:

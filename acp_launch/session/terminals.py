@@ -28,11 +28,14 @@ from acp_launch.session.observer import Refusal, Services, TerminalServed, inval
 if TYPE_CHECKING:
     from acp_launch.plan.model import Place
 
+# ruff: noqa: PTH112, PTH113 - methods of Path raise for a name that is too long
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
 #
 # The schema calls `command` a program, but agents also put a whole shell line there without `args`. A text that is not
 # a program, and would mean something to a shell, is given to /bin/sh. The directory need not be one of the session's: a
 # command can change its directory anyway, so we could not keep that promise. It is shown to the user who decides.
+#
+# A confined agent is told only of what is in its place: what is outside of it is missing.
 
 
 KEPT = 1024 * 1024  # bytes of output, if the agent names no limit
@@ -74,21 +77,35 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place:
     """
     program, words = _word(params.get("command"), "command"), _command_words(params)
     own = _variables(params)
-    directory = _directory(params, cwd)
+    directory = _directory(params, cwd, place)
     whole = {**env, **own}
-    argv, typed = _argv(program, words, directory, whole.get("PATH"))
+    if place is None:
+        found = find(program, project=directory, path=whole.get("PATH"))
+    else:
+        found = _find_inside(program, directory, whole.get("PATH", os.defpath), place)
+    argv, typed = _argv(program, words, found)
     if place is not None:
         from acp_launch.plan.place import enclose
 
-        named = (program, *words) if "/" not in program and argv[0] != "/bin/sh" else argv  # found on its own PATH
-        argv, whole = enclose(named, whole, directory, place)
+        argv, whole = enclose(argv, whole, directory, place)
     told = [f"{name}={shlex.quote(value)}" for name, value in own.items() if not _HARMLESS.fullmatch(name)]
     return Command(argv, whole, directory, " ".join([*told, typed]), tuple(words), _limit(params))
 
 
-def _argv(program: str, words: list[str], cwd: Path, path: str | None) -> tuple[tuple[str, ...], str]:
+def _find_inside(program: str, cwd: Path, path: str, place: "Place") -> Path | CannotRun:
+    """Find a program as a process in this place does: what that does not see is not looked at."""
+    from acp_launch.plan.place import find_inside, shows
+
+    folders = [cwd] if "/" in program else [Path(each) for each in path.split(os.pathsep) if each.startswith("/")]
+    for folder in folders:
+        there = find_inside(place, folder / program)
+        if there is not None and shows(place, there) and os.path.isfile(there) and os.access(there, os.X_OK):
+            return folder / program
+    return CannotRun(f'the agent does not see a program "{program}"', "install it where the agent sees it")
+
+
+def _argv(program: str, words: list[str], found: Path | CannotRun) -> tuple[tuple[str, ...], str]:
     """Return what to start, and how its first word would be typed."""
-    found = find(program, project=cwd, path=path)
     if not isinstance(found, CannotRun):
         return (str(found), *words), shlex.quote(program)
     if not words and _SHELL.search(program):
@@ -96,14 +113,19 @@ def _argv(program: str, words: list[str], cwd: Path, path: str | None) -> tuple[
     raise missing(f"cannot run it: {found.message}; {found.fix}")
 
 
-def _directory(params: dict[str, Any], default: Path) -> Path:
+def _directory(params: dict[str, Any], default: Path, place: "Place | None") -> Path:
     value = params.get("cwd")
     if value is None:
         return default
     directory = Path(_word(value, "cwd"))
     if not directory.is_absolute():
         raise invalid(f'"cwd" must be absolute, not "{directory}"')
-    if not directory.is_dir():
+    there: Path | None = directory
+    if place is not None:
+        from acp_launch.plan.place import find_inside
+
+        there = find_inside(place, directory)
+    if there is None or not os.path.isdir(there):
         raise missing(f'there is no directory "{directory}"', {"path": str(directory)})
     return directory
 

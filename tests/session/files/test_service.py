@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from acp_launch.plan.model import Mount, Place
+from acp_launch.plan.place import arrange
 from acp_launch.session import files as service
 from acp_launch.session.files import BOM, Files, SessionFiles, fit_ends, run_in_thread
 from acp_launch.session.observer import FileServed, Refusal
@@ -31,6 +33,7 @@ class Desk:
 
     root: Path
     others: tuple[Path, ...] = ()
+    place: Place | None = None
     limit: int = 10 * 1024 * 1024
     answer: str = ""  # why not
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +41,8 @@ class Desk:
 
     def files(self, *, may_write: bool = True) -> Files:
         roots = (self.root, *self.others)
-        return Files(roots, may_write=may_write, allowed=self.allowed, tell=self.told.append, limit=self.limit)
+        tell, limit = self.told.append, self.limit
+        return Files(roots, may_write=may_write, allowed=self.allowed, tell=tell, limit=limit, place=self.place)
 
     async def allowed(self, call: dict[str, Any]) -> str:
         self.asked.append(call)
@@ -662,3 +666,36 @@ def test_work_that_was_given_up_is_never_heard_of(desk: Desk) -> None:
     for thread in threading.enumerate():
         if thread.name == "given up":
             thread.join(PATIENCE)
+
+
+def test_files_of_a_confined_agent_are_those_of_its_place(tmp_path: Path) -> None:
+    """What it may only read is read, what it does not see is as outside; neither is written, not even as a new file."""
+    root = tmp_path.resolve()
+    for name in ("tools", "hidden", "hidden/mine"):
+        (root / name).mkdir()
+        (root / name / "a").write_text("old")
+    (root / "way").symlink_to("tools")
+    mounts = [
+        Mount(root, "write", "session"),
+        Mount(root / "tools", "read", "read"),
+        Mount(root / "hidden", "empty", "system"),
+        Mount(root / "hidden" / "mine", "write", "write"),
+    ]
+    desk = Desk(root, place=Place(program=Path("bwrap"), mounts=arrange(mounts)))
+    assert desk.read(root / "tools" / "a") == desk.read(root / "way" / "a") == "old"
+    for path in ("tools/a", "tools/new", "tools/sub/new", "way/a"):
+        why = desk.refuses(WRITE, str(root / path), content="new").message
+        assert why.endswith("may only be read (runtime.confined)"), why
+    for path in ("hidden/a", "hidden/no"):
+        for method in (READ, WRITE):
+            said = desk.refuses(method, str(root / path), content="new")
+            assert (said.code, said.message) == (-32602, f'"{root / path}" is outside the directories of this session')
+    desk.write(root / "hidden" / "mine" / "a", "new")
+    desk.write(root / "other" / "b", "new")
+    assert [(root / name).read_text() for name in ("tools/a", "hidden/a", "hidden/mine/a", "other/b")] == [
+        *("old", "old", "new", "new")
+    ]
+    assert not (root / "tools" / "sub").exists() and not (root / "hidden" / "no").exists()
+    assert {Path(place["path"]) for call in desk.asked for place in call["locations"]} <= {
+        *(root / name for name in ("tools/a", "hidden/mine/a", "other/b"))
+    }, "the user is not asked about what is refused"

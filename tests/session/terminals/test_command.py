@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.plan.model import Origin, RulePlan
+from acp_launch.plan.model import Mount, Origin, Place, RulePlan
+from acp_launch.plan.place import arrange
 from acp_launch.profile.model import Match
 from acp_launch.profile.values import Template
 from acp_launch.session import terminals as module
@@ -157,3 +158,43 @@ def test_malformed_params_are_refused_in_words(params: dict[str, Any], message: 
 @pytest.mark.parametrize(("given", "kept"), [(0, 0), (5, 5), (2**64 - 1, module.MOST), (None, module.KEPT)])
 def test_the_output_that_is_kept_is_bounded_whatever_is_asked_for(given: int | None, kept: int) -> None:
     assert read(command="ls", outputByteLimit=given).limit == kept
+
+
+def test_a_confined_agent_is_told_of_nothing_outside_of_its_place(tmp_path: Path) -> None:
+    """What it does not see is missing, whether it exists or not: programs, directories, interpreters, and all of them
+    through a link that it has laid."""
+    top = tmp_path.resolve()
+    inside, outside = top / "p", top / "home"
+    for each in (inside, outside):
+        each.mkdir()
+        (each / "tool").write_text(f"#!{outside}/python\n")
+        (each / "tool").chmod(0o755)
+    (outside / "plain").write_text("")
+    (inside / "way").symlink_to(outside)
+    (inside / "here").symlink_to(inside)
+    mounts = [Mount(inside, "write", "session"), Mount(Path("/usr"), "read", "system"), Mount(top, "empty", "system")]
+    place = Place(program=Path("/bwrap"), mounts=arrange(mounts), links={Path("/bin"): Path("/usr/bin")})
+
+    def said(**params: Any) -> str:
+        with pytest.raises(Refusal) as raised:
+            command({"sessionId": "s", "args": ["x"], **params}, cwd=inside, env=ENV, place=place)
+        return raised.value.message
+
+    for where in (outside, inside / "way", Path("/etc")):
+        for name in ("tool", "plain", "absent"):
+            path = str(where / name)
+            assert said(command=path) == (
+                f'cannot run it: the agent does not see a program "{path}"; install it where the agent sees it'
+            )
+            env = [{"name": "PATH", "value": str(where)}]
+            assert said(command=name, env=env) == said(command=path).replace(path, name)
+        for name in (".", "absent"):
+            directory = where / name
+            assert said(command="ls", cwd=str(directory)) == f'there is no directory "{directory}"'
+    for cwd in (inside, inside / "here", inside / "here" / ".." / "p", top, Path("/")):
+        made = command(
+            {"command": "tool", "args": [], "cwd": str(cwd)}, cwd=inside, env={"PATH": f"{inside}"}, place=place
+        )
+        assert made.argv[0] == "/bwrap" and made.argv[-4:] == ("--chdir", str(cwd), "--", f"{inside}/tool")
+    assert command({"command": "a" * 300 + "; ls"}, cwd=inside, env=ENV, place=place).argv[-3:-1] == ("/bin/sh", "-c")
+    assert command({"command": "ls"}, cwd=inside, env=ENV, place=place).argv[-1] in ("/usr/bin/ls", "/bin/ls")
