@@ -47,7 +47,7 @@ from acp_launch.launch.run import SessionRequest, add_advice, open_requested, un
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
-from acp_launch.plan.confinement import prepare_state
+from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import LaunchPlan, Place, next_command
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
@@ -182,7 +182,7 @@ class Checkup(Struct, kw_only=True):
         found = confined.probe(is_needed=True)
         if found.verdict == "problem":
             return [found]
-        prepare_state(where)
+        prepare_place(where)
         return confined.examine_state(where)
 
     def _look_up(

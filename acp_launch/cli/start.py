@@ -165,10 +165,10 @@ def spawn_agent(planned: "Ready") -> Spawned:
     """
     agent, where, secrets = planned.plan.agent, planned.plan.place, planned.secrets
     if where is not None:
-        from acp_launch.plan.confinement import prepare_state
+        from acp_launch.plan.confinement import prepare_place
         from acp_launch.plan.place import place
 
-        prepare_state(where)
+        prepare_place(where)
         agent = place(agent, where)
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}

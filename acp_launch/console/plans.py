@@ -166,6 +166,7 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: Mapping[str, Any]) -> 
             **_program(server),
             "cwd": None if server.cwd is None else str(server.cwd),
             "cwd_from": _chosen_by(server, plan),
+            **({"data": [str(path) for path in server.data]} if server.bridge else {}),
             **_supervision(server),
         }
     sent = {"headers": _origins(server.headers), "env": _origins(server.env)}
@@ -331,6 +332,9 @@ def _server_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool, login: st
     if isinstance(server, StdioPlan):
         kind, given = "stdio", "starts this server and gets its secrets"
         lines = [*_program_lines(server, path, plan, verbose), f"  directory  {_directory(server, plan)}"]
+        if server.data:
+            data = ", ".join(map(str, server.data))
+            lines.append(f"  data       {data}: it runs nothing from there{_at(plan, (*path, 'data'))}")
     else:
         kind, given = server.type, "connects to this server and gets its address, headers and secrets"
         lines = [*_remote_lines(server, plan, verbose, login)]

@@ -88,6 +88,9 @@ def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]
     path = ("mcp_servers", name)
     yield from _program(path, server, found, "server", f"{name}: ")
     yield ReportRow("", _where(server, found.get((*path, "cwd"))))
+    if server.data:
+        data = discreet(", ".join(server.data))
+        yield ReportRow("", f"takes as data, which a confined agent may write: {data}", is_potent=True)
     if not server.bridge:
         yield ReportRow("", "started by the agent")
     if not server.required:

@@ -125,7 +125,7 @@ def _name_secret(known: dict[str, str], wanted: str, secret: str) -> str:
 # Keys of a server that no other tool has.
 _OURS = (
     *("restart", "roots", "protocol", "session_elevation", "start", "idle", "share", "bridge"),
-    *("inherit_env", "oauth", "insecure"),
+    *("data", "inherit_env", "oauth", "insecure"),
 )
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 _DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]

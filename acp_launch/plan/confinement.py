@@ -3,7 +3,7 @@ The place of a confined agent on this machine: what bubblewrap mounts, or every 
 
 `confine` finds bubblewrap, what the profile names, the installations of the agent and of acp-launch, and the parts of
 the system that every program needs. A path that would undo the place is a problem. It changes nothing: missing state
-is made by `prepare_state`, when the agent is about to start.
+is made by `prepare_place`, when the agent is about to start.
 """
 
 import os
@@ -18,19 +18,21 @@ from msgspec.structs import replace
 
 from acp_launch.errors import StateError
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.plan.exposure import keep_apart
+from acp_launch.plan.exposure import find_stray, keep_apart, list_given
 from acp_launch.plan.installation import find_cached, installed_in, list_hops, read_runner
 from acp_launch.plan.model import Access, Direct, LaunchPlan, Mount, Origin, Place, ProcessPlan, Reason, StdioPlan
-from acp_launch.plan.place import arrange, find_mount
-from acp_launch.private import create, make_private, real
+from acp_launch.plan.place import arrange, find_mount, shows
+from acp_launch.private import Unfit, create, follow_links, make_private, read_bounded, real
+from acp_launch.private import replace as replace_file
 from acp_launch.problem import Problem
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Network
 from acp_launch.settings.load import directory
 
-# ruff: noqa: PTH110, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
+# ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
 PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
+MAX_LEDGER_BYTES = 4 * 1024 * 1024
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
 INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
@@ -64,11 +66,17 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     if isinstance(program, CannotRun):
         what = "bubblewrap, which confines the agent, is not installed"
         return plan, [wish.origin.problem(what, f"install it: {INSTALL}")]
-    survey = _Survey(plan, environ, real(program))
+    try:
+        written = _list_written()
+    except (OSError, Unfit) as error:
+        what = f"cannot read {_ledger()}, which tells what agents could write: {error}"
+        return plan, [wish.origin.problem(what, "remove it")]
+    survey = _Survey(plan, environ, real(program), written)
     survey.show_named(wish)
     survey.show_system()
     direct = survey.show_agent(wish.origin)
     survey.show_ours()
+    survey.pin_given()
     mounts = arrange(survey.mounts)
     where = Place(
         program=program,
@@ -78,16 +86,20 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         network=wish.network,
         direct=direct,
     )
-    plan, problems = keep_apart(plan, where, environ)
-    return replace(plan, place=where), [*survey.problems, *problems]
+    plan, problems = keep_apart(plan, where, environ, survey.written)
+    return replace(plan, place=where), [*survey.problems, *survey.judge(where), *problems]
 
 
 class _Survey(Struct):
-    """Collects what a place shows, the paths that lead there, and the problems. `program` is bubblewrap."""
+    """Collects what a place shows, the paths that lead there, and the problems. `program` is bubblewrap, `written` what
+    other confined agents can write."""
 
     plan: LaunchPlan
     environ: Mapping[str, str]
     program: Path
+    written: Sequence[Path]
+    named: list[tuple[Origin, Path]] = field(default_factory=list)
+    doubtful: dict[Path, tuple[Origin, Path]] = field(default_factory=dict)  # what files lead to that the agent writes
     mounts: list[Mount] = field(default_factory=list)
     spelled: list[Path] = field(default_factory=list)
     state: list[Path] = field(default_factory=list)
@@ -120,6 +132,7 @@ class _Survey(Struct):
         text = named.text
         is_home = text == "~" or text.startswith("~/")
         path = Path(os.path.normpath(self.home / text[2:] if is_home else self.plan.project / text))
+        self.named.append((named.origin, path))
         if reason == "state":
             if not path.is_relative_to(self.home):
                 what = f"{path} is state, but does not lie in your home"
@@ -133,6 +146,26 @@ class _Survey(Struct):
             fix = "work in a directory below it, or another one" if reason == "session" else "name what the agent needs"
             self.problems.append(named.origin.problem(f"{path} would undo the agent's place: {why}", fix))
         self.show(path, access, reason)
+
+    def pin_given(self) -> None:
+        """Mount the directories that servers are given below what the agent writes, so that it cannot replace them."""
+        shown = {mount.path: mount for mount in self.mounts}
+        for server in self.plan.servers:
+            for _, path in list_given(self.plan, server) if isinstance(server, StdioPlan) and server.bridge else ():
+                target, above = real(path), find_mount(real(path), shown)
+                if above is not None and above.access == "write" and os.path.isdir(target):
+                    self.mounts.append(Mount(target, "write", "between"))
+
+    def judge(self, where: Place) -> Iterator[Problem]:
+        """Yield a problem for each path of the profile that leads elsewhere than its name says, and for each program
+        that is only shown because the agent says so."""
+        for origin, path in self.named:
+            if why := find_stray(path, self.plan, where, self.written):
+                yield origin.problem(f"{why}; it would be mounted", f"name {real(path)} itself, or remove it")
+        for target, (origin, file) in self.doubtful.items():
+            if not shows(where, target):
+                what = f"the agent can change {file}, which leads to {target}, and that is not shown"
+                yield origin.problem(what, f"add {installed_in(target, self._is_broad)} to runtime.confined.read")
 
     def _undoing(self, path: Path, access: Access) -> str:
         """Say why showing a path would undo the place; empty if it would not."""
@@ -181,23 +214,41 @@ class _Survey(Struct):
                 self.problems.append(at.problem(what, found.fix))
             else:
                 direct = Direct(found, runner.skipped)
-        self._show_program(direct.command if direct else agent.command, agent)
+        at = self.plan.origins.get(("agent", "command"), origin)
+        self._show_program(direct.command if direct else agent.command, agent, at)
         for word in words[runner.skipped if runner else 0 :]:
             if word.startswith("/") and os.path.isfile(word):
-                self._show_installed(Path(word), "agent")
+                self._show_installed(Path(word), "agent", at)
         for server in self.plan.servers:
             if isinstance(server, StdioPlan) and not server.bridge:
-                self._show_program(server.command, agent)
+                at = self.plan.origins.get(("mcp_servers", server.name, "command"), origin)
+                self._show_program(server.command, agent, at)
         return direct
 
-    def _show_program(self, program: Path, agent: ProcessPlan) -> None:
+    def _show_program(self, program: Path, agent: ProcessPlan, origin: Origin) -> None:
         search = agent.env["PATH"].display() if "PATH" in agent.env else None
         self.spelled.append(program)
+        last = None  # a file of the agent's: it chooses what that leads to
         for hop in list_hops(program, search):
-            self._show_installed(hop, "agent")
+            if last is None:
+                self._show_installed(hop, "agent", origin)
+            else:
+                self.doubtful.setdefault(real(hop), (origin, last))
+            last = hop if self._is_agents(hop) else last
 
-    def _show_installed(self, file: Path, reason: Reason) -> None:
-        """Show the directory that a program or script is installed in, and the way to it."""
+    def _is_agents(self, path: Path) -> bool:
+        """Tell whether a confined agent can write a path, in this launch or in another."""
+        named = {mount.path: mount for mount in reversed(self.mounts) if mount.reason not in ("agent", "system")}
+        mount = find_mount(path, named)
+        return (mount is not None and mount.access == "write") or any(each in path.parents for each in self.written)
+
+    def _show_installed(self, file: Path, reason: Reason, origin: Origin | None = None) -> None:
+        """Show the directory that a program or script is installed in, and the way to it. `origin` names the program
+        of an agent."""
+        target, links = follow_links(file)
+        if origin and (theirs := next(filter(self._is_agents, links), None)):
+            self.doubtful.setdefault(target, (origin, theirs))
+            return
         place = real(file.parent) / file.name
         self.show(installed_in(place, self._is_broad), "read", reason)
         self.show(file, "read", reason)
@@ -248,22 +299,23 @@ def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tu
     """Yield the symbolic links that lead to what is mounted and that no mount shows, each with its target."""
     shown = {mount.path: mount for mount in mounts}
     for path in spelled:
-        walked = Path("/")
-        for part in path.parts[1:]:
-            walked = walked / part
-            if os.path.islink(walked):
-                above = find_mount(walked.parent, shown)
-                if above is None or above.access == "empty":
-                    yield walked, real(walked)
-                walked = real(walked)
+        for link in follow_links(path)[1]:
+            above = find_mount(link.parent, shown)
+            if above is None or above.access == "empty":
+                yield link, real(link)
 
 
-def prepare_state(where: Place) -> None:
-    """Make the state that is missing: a directory, or an empty file if the name is that of one, as `.claude.json`.
+def prepare_place(where: Place) -> None:
+    """Make the state that is missing: a directory, or an empty file if the name is that of one, as `.claude.json`. Note
+    what the agent can write, for later launches.
 
     Raises:
-        StateError: it cannot be made.
+        StateError: it cannot be made, or a path has become a link since it was judged.
     """
+    for mount in where.mounts:
+        if real(mount.path) != mount.path:
+            what = f"{mount.path} has become a link, to {real(mount.path)}"
+            raise StateError(what, fix="see which program replaced it, then start again")
     for path in where.state:
         try:
             if path.exists():
@@ -274,3 +326,40 @@ def prepare_state(where: Place) -> None:
         except OSError as error:
             fix = "make room for it, or correct runtime.confined.state"
             raise StateError(f"cannot make the agent's state {path}: {error.strerror}", fix=fix) from error
+    try:
+        _note_written(where)
+    except (OSError, Unfit) as error:
+        raise StateError(f"cannot note in {_ledger()} what the agent writes: {error}", fix="remove it") from error
+
+
+# What confined agents could write in any launch, each path with a NUL behind it: a link below one may be an agent's.
+
+
+def _ledger() -> Path:
+    return directory("STATE") / "confined"
+
+
+def _list_written() -> tuple[Path, ...]:
+    """List what confined agents could write in earlier launches.
+
+    Raises:
+        OSError, Unfit: it cannot be read.
+    """
+    found = read_bounded(_ledger(), MAX_LEDGER_BYTES)
+    return tuple(Path(os.fsdecode(each)) for each in found[0].split(b"\0")[:-1]) if found else ()
+
+
+def _note_written(where: Place) -> None:
+    known, ledger = _list_written(), _ledger()
+    paths = [mount.path for mount in where.mounts if mount.access == "write" and mount.reason != "between"]
+    fresh = [path for path in paths if not any(path.is_relative_to(each) for each in known)]
+    if not fresh:
+        return
+    make_private(ledger.parent)
+    added = b"".join(os.fsencode(path) + b"\0" for path in fresh)
+    with ledger.open("ab") as file:
+        file.write(added)
+        size = file.tell()
+    if size > MAX_LEDGER_BYTES // 2:  # batches make and remove many directories
+        living = b"".join(os.fsencode(path) + b"\0" for path in (*known, *fresh) if os.path.lexists(path))
+        replace_file(ledger, living)

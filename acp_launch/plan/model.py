@@ -131,13 +131,14 @@ class StdioPlan(BridgedPlan, frozen=True, kw_only=True):
     directory and adds its own environment; then `env` holds only what the profile sets, and the fields below `cwd` have
     no effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch creates.
     `missing` is as in a `ProcessPlan`. `compared` names the variables that make it another server where launches share
-    it.
+    it. `data` are paths from which it runs nothing, so that a confined agent may write them.
     """
 
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path | None
+    data: tuple[Path, ...] = ()
     compared: tuple[str, ...] = ()
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)

@@ -296,10 +296,17 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         args=args,
         env=env,
         cwd=cwd,
+        data=tuple(_data(machine, path, server)),
         compared=list_compared(env, server.inherit_env) if server.share == "user" else (),
         missing=missing,
         **{key: getattr(server, key) for key in KEPT},
     )
+
+
+def _data(machine: Machine, path: KeyPath, server: StdioServer) -> Iterator[Path]:
+    for index, written in enumerate(server.data):
+        if (text := machine.text((*path, "data", index), written)) is not None:
+            yield Path(os.path.normpath(machine.project / text))
 
 
 def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # misleading "did you mean". A name that another tool uses for a key is a better guess than a similar name.
 NO_VERSION = "the profile does not state its version"
 _USERS = ("secrets", "max_line")
-_PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
+_PROGRAM = dict.fromkeys(("command", "args", "cwd", "data", "inherit_env"), "command")
 _ADDRESS = dict.fromkeys(("url", "headers", "env_headers", "oauth", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
 _OTHER_KEYS = {  # names in other tools and formats

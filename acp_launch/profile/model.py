@@ -239,6 +239,9 @@ class StdioServer(Server, frozen=True, kw_only=True):
     cwd: Template | None = None
     """Its working directory, relative to the project. Default: the session's if the profile is a project's; else an
     empty directory of its own, which is removed with the launch."""
+    data: tuple[Template, ...] = ()
+    """Paths among its arguments and variables from which it runs nothing: a confined agent may write them, although the
+    server has a secret."""
     inherit_env: Annotated[Inherit, INHERIT] = "minimal"
     """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     restart: Restart = field(default_factory=Restart)

@@ -135,7 +135,7 @@ HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
 # Keys without effect for a server that the agent starts or connects to itself.
 SUPERVISION = (
-    *("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol"),
+    *("cwd", "data", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol"),
     *("session_elevation", "start", "idle", "share"),
 )
 KINDS = ("stdio", "http", "sse")
@@ -213,6 +213,10 @@ def _inherit_env(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]
 def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the keys of a server that acp-launch starts: its directory, its restarts, its tools."""
     yield from _not_from_secrets((*path, "cwd"), server.get("cwd"), "a directory")
+    for where, text in _items((*path, "data"), server.get("data")):
+        yield from _not_from_secrets(where, text, "a path")
+        if text.startswith("~") or not text.strip():
+            yield Fault(where, f'"{shorten(text)}" is not a path', "write ${home}/NAME, or an absolute path")
     tools = section(server, "tools")
     for key in ("allow", "deny"):
         for where, glob in _items((*path, "tools", key), tools.get(key)):

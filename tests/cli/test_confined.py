@@ -191,6 +191,36 @@ def test_files_are_served_in_the_directories_of_the_session(launch: Launcher, ho
     assert "outside the directories of this session" in str(answer)
 
 
+def test_what_it_may_only_read_is_not_written_for_it(launch: Launcher) -> None:
+    """A server starts from there, with its secret."""
+    (launch.project / "tools").mkdir()
+    (launch.project / "tools" / "server.py").write_text("ours")
+    spy(launch, {"read": ["tools"]}, client={"fs": True}, permissions={"default": "allow"})
+    write = (
+        "script.ask('fs/write_text_file', {{'sessionId': 'session-1', 'path': {!r}, 'content': 'mine'}}, identity=1)"
+    )
+    paths = [str(launch.project / name) for name in ("tools/server.py", "tools/new", "note")]
+    *refused, written = ask(launch, *(f"{write.format(path)}.get('error', {{}}).get('message')" for path in paths))
+    assert all(str(each).endswith("may only be read (runtime.confined)") for each in refused)
+    assert written is None and (launch.project / "note").read_text() == "mine"
+    assert [each.read_text() for each in (launch.project / "tools").iterdir()] == ["ours"]
+
+
+def test_a_link_that_it_lays_counts_in_no_later_launch(launch: Launcher, home: Path) -> None:
+    """The accepted profile has not changed: it names a directory, which is a link now."""
+    (home / ".ssh").mkdir()
+    (launch.project / "a" / "build").mkdir(parents=True)
+    spy(launch, {"write": ["a/build"]})
+    lay = f"attempt(lambda: os.rmdir('a/build') or os.symlink({str(home / '.ssh')!r}, 'a/build'))"
+    assert ask(launch, lay, "attempt(lambda: os.rename('a', 'b'))") == ["Device or resource busy"] * 2
+    spy(launch)
+    assert ask(launch, lay) == [None]
+    spy(launch, {"write": ["a/build"]})
+    done = launch("run", "p", f"write({str(home / '.ssh' / 'x')!r})")
+    assert (done.code, done.out, [*(home / ".ssh").iterdir()]) == (3, b"", [])
+    assert f"{launch.project}/a/build leads out of {launch.project}, to {home}/.ssh; it would be mounted" in done.err
+
+
 DAEMONS = """
 import os, signal, sys
 def nothing():

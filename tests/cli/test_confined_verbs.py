@@ -130,6 +130,11 @@ def test_what_a_confined_agent_may_see_is_shown_before_it_is_trusted(launch: Lau
     ) in launch("trust", "p").err
 
 
+def test_what_a_server_takes_as_data_is_shown_before_it_is_trusted(launch: Launcher) -> None:
+    launch.write({"agent": DEMO, "mcp_servers": {"files": {**DEMO_SERVER, "data": ["${project}/docs"]}}})
+    assert "takes as data, which a confined agent may write: ${project}/docs\n" in launch("trust", "p").err
+
+
 @needs_bubblewrap
 def test_ps_says_which_agent_is_confined(launch: Launcher) -> None:
     confined = {"confined": {"write": ["${env:ACP_TEST_TRANSCRIPT}"]}}

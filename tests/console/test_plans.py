@@ -20,6 +20,7 @@ mcp_servers:
   tuned:
     command: ${python}
     cwd: sub
+    data: [sub/x.db]
     inherit_env: [LANG]
     required: false
     restart: {policy: always, max: 3, backoff: {initial: 1s, max: 1m, factor: 1.5}, min_uptime: 1h}
@@ -60,30 +61,31 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  directory  ROOT  (the session's)",
         "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); the count resets after 10s",
         "  timeouts   start 30s, download 10m, call none",
-        "mcp server tuned (stdio, not required)  p.yaml:9:15",
+        "mcp server tuned (stdio, not required)  p.yaml:10:15",
         "  command    python  p.yaml:6:14",
-        "  variables  1 inherited  p.yaml:8:18",
+        "  variables  1 inherited  p.yaml:9:18",
         "  directory  sub  p.yaml:7:10",
-        "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:10",
-        "  timeouts   start 2m, download 10m, call 500ms  p.yaml:11",
-        "  lazy       started at its first use  p.yaml:15:12",
-        "  idle       stopped after 10m without use, until its next use  p.yaml:16:11",
-        "  shared     one process for all sessions of the agent  p.yaml:17:12",
-        "  tools      allow get_*, search; deny get_secret  p.yaml:12",
-        "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
-        "  protocol   2025-06-18  p.yaml:14:15",
+        "  data       sub/x.db: it runs nothing from there  p.yaml:8:11",
+        "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:11",
+        "  timeouts   start 2m, download 10m, call 500ms  p.yaml:12",
+        "  lazy       started at its first use  p.yaml:16:12",
+        "  idle       stopped after 10m without use, until its next use  p.yaml:17:11",
+        "  shared     one process for all sessions of the agent  p.yaml:18:12",
+        "  tools      allow get_*, search; deny get_secret  p.yaml:13",
+        "  roots      the session's directories, whatever the agent declares  p.yaml:14:12",
+        "  protocol   2025-06-18  p.yaml:15:15",
         "mcp server once (stdio)",
-        "  command    python  p.yaml:18:19",
+        "  command    python  p.yaml:19:19",
         "  variables  2 inherited",
         "  directory  ROOT  (the session's)",
-        "  restart    never  p.yaml:18:47",
+        "  restart    never  p.yaml:19:47",
         "  timeouts   start 30s, download 10m, call none",
-        "  tools      allow none  p.yaml:18:66",
+        "  tools      allow none  p.yaml:19:66",
         "mcp server theirs (stdio)",
-        "  command    python  p.yaml:19:21",
-        "  variables  A  p.yaml:19:58",
+        "  command    python  p.yaml:20:21",
+        "  variables  A  p.yaml:20:58",
         "  directory  ROOT  (the session's)",
-        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:19:42",
+        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:20:42",
     ]
 
 
@@ -108,6 +110,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "env": ["LANG"],
         "cwd": str(tmp_path / "sub"),
         "cwd_from": "profile",
+        "data": [str(tmp_path / "sub" / "x.db")],
         "required": False,
         "bridge": True,
         "protocol": "2025-06-18",

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import acp_launch
+from acp_launch.errors import StateError
 from acp_launch.plan import confinement
-from acp_launch.plan.confinement import prepare_state
+from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import Place, StdioPlan
 from acp_launch.plan.place import list_paths
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
@@ -38,6 +39,11 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Path:
 def project(tmp_path: Path, home: Path) -> Path:
     (tmp_path / "project").mkdir()
     return tmp_path / "project"
+
+
+def link(path: Path, target: Path) -> Path:
+    path.symlink_to(target)
+    return path
 
 
 def program(file: Path, text: str = "#!/bin/sh\n") -> Path:
@@ -124,10 +130,10 @@ def test_what_does_not_exist_is_a_problem_and_state_is_made(project: Path, home:
     ]
     where = place_of(planned(project, {"state": ["~/.a/b", "~/.c.json"]}))
     assert not (home / ".a").exists(), "a plan changes nothing"
-    prepare_state(where)
+    prepare_place(where)
     assert (home / ".a" / "b").stat().st_mode & 0o777 == 0o700
     assert (home / ".c.json").read_text() == "{}\n"
-    prepare_state(where)
+    prepare_place(where)
     (problem,) = said(planned(project, {"state": [str(project / "x")]}))
     assert "is state, but does not lie in your home; write it under runtime.confined.write" in problem
 
@@ -210,23 +216,218 @@ Serve = Callable[[Path], Json]
         (lambda p: local("python3", f"{p}/srv.py"), "srv.py"),
         (lambda p: local("python3", f"{p}/not-yet.py"), "not-yet.py"),
         (lambda p: local(str(program(p / "srv"))), "srv"),
-        (lambda p: local("/bin/cat", f"--rules={p}/srv.py", env=SECRET), "srv.py"),
-        (lambda p: local("/bin/cat", cwd=str(p), env=SECRET), ""),
         (lambda p: local("python3", "-m", "x", cwd=str(p)), ""),
         (lambda p: local("sh", "-c", f"cd /; exec {p}/srv.py"), "srv.py"),
         (lambda p: local("/bin/cat", env={"PYTHONPATH": f"/usr:{p}/lib"}), "lib"),
+        (lambda p: local("make", "-C", str(p)), ""),
+        (lambda p: local("npm", "--prefix", str(p), "run", "x"), ""),
+        (lambda p: local("python3", str(link(p / "way", p / "lib") / "srv.py")), "way"),
+        (lambda p: local(str(link(p / "bin", Path("/bin")) / "cat")), "bin"),
     ],
-    ids=["secret", "plain", "absent", "program", "option", "cwd", "module", "shell", "variable"],
+    ids=[
+        *("secret", "plain", "absent", "program", "module", "shell", "variable", "make", "npm"),
+        *("link above a script", "link above a program"),
+    ],
 )
 def test_code_that_the_agent_can_write_does_not_run_outside(project: Path, server: Serve, named: str) -> None:
     """With a secret it would leak in the first run; without one it would still run as the user."""
     (project / "srv.py").write_text("")
-    resolved = planned(project, s=server(project))
+    (project / "lib").mkdir()
+    (project / "lib" / "srv.py").write_text("")
+    for name in ("make", "npm"):
+        program(project.parent / "bin" / name)
+    protected = {} if named == "lib" else {"read": ["lib"]}
+    resolved = planned(project, protected, s=server(project))
     path = str(project / named) if named else str(project)
     assert resolved.plan is None
     (problem,) = said(resolved)
     assert f": the agent can write {path}, and this server runs it outside of the agent's place, as you" in problem
     assert problem.endswith(f"keep it outside of {project}")
+
+
+OPAQUE = [
+    lambda p: local("/bin/cat", str(p)),
+    lambda p: local("/bin/cat", f"--rules={p}/srv.py"),
+    lambda p: local("/bin/cat", f"-C{p}/lib"),
+    lambda p: local("/bin/cat", f"@{p}/options"),
+    lambda p: local("/bin/cat", f"/usr/share:{p}/lib"),
+    lambda p: local("/bin/cat", f"file://{p}/srv.py"),
+    lambda p: local("/bin/cat", f"file://localhost{p}/a%20b/srv.py"),
+    lambda p: local("/bin/cat", f"type=bind,src={p},dst=/work"),
+    lambda p: local("/bin/cat", json.dumps({"roots": [str(p)]})),
+    lambda p: local("/bin/cat", f"{p}/a b/srv.py"),
+    lambda p: local("/bin/cat", f"--root={p}/a b/srv.py"),
+    lambda p: local("/bin/cat", str(p.parent)),
+    lambda p: local("/bin/cat", cwd=str(p)),
+    lambda p: local("/bin/cat", f"{os.path.relpath(p, '/usr')}/srv.py", cwd="/usr"),
+    lambda p: local("sh", "-c", "exec $HERE/run.sh", env={"HERE": str(p)}),
+    lambda p: local("sh", "-c", "exec $${HERE:-/x}/run.sh", env={"HERE": f"{p}/lib/.."}),
+    lambda p: local("/bin/cat", f"$HOME/{os.path.relpath(p, os.environ['HOME'])}/run.sh"),
+    lambda p: local("/bin/cat", f"~/{os.path.relpath(p, os.environ['HOME'])}/run.sh"),
+]
+
+
+@pytest.mark.parametrize("server", OPAQUE)
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"env": SECRET},
+        {"args": ["--token", "${secret:t}"]},
+        {"env": {"AUTH": "${env:GITHUB_TOKEN}"}},
+        {"inherit_env": ["GITHUB_TOKEN", "HOME"]},
+        {"inherit_env": ["SSH_AUTH_SOCK", "HOME"]},
+    ],
+    ids=["variable", "argument", "reference", "inherited", "agent of keys"],
+)
+def test_a_server_with_a_secret_is_given_nothing_that_the_agent_can_write(
+    project: Path, server: Serve, secret: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not known what it does there, unless the profile says that it runs nothing of it."""
+    monkeypatch.setenv("GITHUB_TOKEN", "not-a-real-one")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    given = server(project)
+    made = {**given, **secret, "env": {**given.get("env", {}), **secret.get("env", {})}}
+    made["args"] = [*secret.get("args", []), *given["args"]]
+    problem = next((each for each in said(planned(project, s=made)) if "the agent can write" in each), "")
+    assert str(project) in problem, problem
+    if given["command"] == "sh":
+        return
+    assert ", and this server, which has a secret, may run it outside, as you; write data: [" in problem
+    (found,) = local_servers(planned(project, s={**made, "data": ["${project}/.."]}))
+    assert found.data == (project.parent,)
+
+
+def local_servers(resolved: Resolved) -> tuple[StdioPlan, ...]:
+    place_of(resolved)
+    assert resolved.plan is not None
+    return tuple(each for each in resolved.plan.servers if isinstance(each, StdioPlan))
+
+
+def test_data_excuses_no_program_and_no_script(project: Path) -> None:
+    for server in (
+        local("python3", f"{project}/srv.py"),
+        local(str(program(project / "srv"))),
+        local("python3", "-m", "x", cwd=str(project)),
+        local("/bin/cat", env={"NODE_OPTIONS": f"--require {project}/x.js"}),
+    ):
+        (problem,) = said(planned(project, s={**server, "data": ["${project}"]}))
+        assert "this server runs it outside of the agent's place" in problem
+
+
+LAY: list[tuple[str, Callable[[str], dict[str, Any]]]] = [
+    ("runtime.confined.write[0]", lambda path: {"runtime": {"confined": {"write": [path]}}}),
+    ("runtime.confined.read[0]", lambda path: {"runtime": {"confined": {"read": [path]}}}),
+    ("workspace.additional_directories[0]", lambda path: {"workspace": {"additional_directories": [path]}}),
+    ("workspace.cwd", lambda path: {"workspace": {"cwd": path}}),
+    ("mcp_servers.s.cwd", lambda path: {"mcp_servers": {"s": local("/bin/cat", cwd=path)}}),
+    ("mcp_servers.s.args[0]", lambda path: {"mcp_servers": {"s": local("/bin/cat", path)}}),
+    ("mcp_servers.s.env.ROOT", lambda path: {"mcp_servers": {"s": local("/bin/cat", env={"ROOT": path})}}),
+]
+
+
+def laid(project: Path, sections: Json) -> Resolved:
+    file = project / "p.yaml"
+    whole = {"version": 1, "agent": {"command": "/bin/sh"}, "runtime": {"confined": {}}, **sections}
+    file.write_text(json.dumps(whole))
+    return resolve(load(Found("p", file, project, "path")), cwd=project, environ=os.environ)
+
+
+@pytest.mark.parametrize("spelled", ["${project}/a/b", "${project}/x/../a/b", "${home}/BACK/a/b"])
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize(("key", "sections"), LAY, ids=[key for key, _ in LAY])
+def test_a_link_that_an_agent_has_laid_counts_in_no_later_launch(
+    project: Path, home: Path, key: str, sections: Callable[[str], dict[str, Any]], above: bool, spelled: str
+) -> None:
+    """The accepted profile is the same, and mounted what the link leads to."""
+    (home / ".ssh" / "b" / "c").mkdir(parents=True)
+    (home / ".ssh" / "c").mkdir()
+    (project / "a").mkdir()
+    if above:
+        (project / "a").rmdir()
+        link(project / "a", home / ".ssh")
+    else:
+        link(project / "a" / "b", home / ".ssh")
+    resolved = laid(project, sections(spelled.replace("BACK", os.path.relpath(project, home))))
+    assert resolved.plan is None
+    problem = said(resolved)[0]
+    assert problem.split("[0]")[0].split(":")[0] == key.split("[0]")[0], problem
+    target = home / ".ssh" / ("b" if above else "")
+    assert f"{project}/a/b" in problem and f"leads out of {project}, to {target}" in problem
+    assert f"name {target}" in problem
+
+
+@pytest.mark.parametrize(("key", "sections"), LAY, ids=[key for key, _ in LAY])
+def test_a_link_within_what_the_agent_writes_is_a_problem_too(
+    project: Path, key: str, sections: Callable[[str], dict[str, Any]]
+) -> None:
+    """It would make writable what `read` protects, or show to a server what the agent chooses."""
+    (project / "tools" / "sub").mkdir(parents=True)
+    link(project / "a", project / "tools" / "sub")
+    whole = {"runtime": {"confined": {"write": ["."]}}, **sections("${project}/a")}
+    problem = said(laid(project, whole))[0]
+    assert problem.startswith(key.split("[")[0]), problem
+    assert f"{project}/a is a link to {project}/tools/sub, which a confined agent can change" in problem
+
+
+def test_a_link_that_the_agent_of_another_launch_could_lay_is_a_problem(project: Path, home: Path) -> None:
+    """Of state, and of paths that are not the project's: what confined agents could write is noted at each start."""
+    for name in (".ssh", "shared", ".other"):
+        (home / name).mkdir()
+    prepare_place(place_of(planned(project, {"state": ["~/.other"], "write": [str(home / "shared")]})))
+    for name in (".other/mine", "shared/mine"):
+        link(home / name, home / ".ssh")
+    link(home / "users", home / "shared")
+    link(home / ".users", home / ".ssh")
+    (home / "p2").mkdir()
+    for confined in ({"state": ["~/.other/mine"]}, {"write": ["~/shared/mine"]}, {"read": ["${home}/users/mine"]}):
+        (problem,) = said(planned(home / "p2", confined))
+        assert f"mine is a link to {home}/.ssh, which a confined agent can change; it would be mounted" in problem
+    for confined in ({"state": ["~/.users"]}, {"read": ["~/users"]}):
+        place_of(planned(home / "p2", confined))  # of the user: no agent writes the home itself
+    prepare_place(place_of(planned(project, {"state": ["~/.other"]})))
+    ledger = home / "state" / "confined"
+    assert ledger.read_bytes().count(b"\0") == 3, "each is noted once"
+    ledger.unlink()
+    ledger.mkdir()
+    (problem,) = said(planned(home / "p2"))
+    assert problem.startswith(f"runtime.confined: cannot read {ledger}, which tells what agents could write: ")
+
+
+def test_what_was_judged_is_what_is_mounted(project: Path, home: Path) -> None:
+    """Another agent may lay a link after the plan was made, also before a restart."""
+    (project / "build").mkdir()
+    where = place_of(planned(project, {"write": ["build"]}))
+    assert {each.path: each.access for each in where.mounts}[project / "build"] == "write", "it cannot be replaced"
+    (project / "build").rmdir()
+    link(project / "build", home)
+    with pytest.raises(StateError, match=f"{project}/build has become a link, to {home}"):
+        prepare_place(where)
+
+
+def test_directories_that_servers_are_given_cannot_be_replaced(project: Path) -> None:
+    (project / "docs" / "en").mkdir(parents=True)
+    (project / "sub").mkdir()
+    (project / "data.db").write_text("")
+    server = local("/bin/cat", f"{project}/docs/en", f"{project}/data.db", cwd=str(project / "sub"))
+    where = place_of(planned(project, s=server))
+    assert set(list_paths(where, "between")) == {project / name for name in ("docs", "docs/en", "sub")}
+
+
+def test_what_a_program_of_the_agents_leads_to_is_shown_only_if_the_profile_says_so(project: Path, home: Path) -> None:
+    """The agent could make it a link to a key, or name it in the first line of a script."""
+    secret = program(home / "keys" / "key")
+    for command in (link(project / "agent", secret), program(project / "script", f"#!{secret}\n")):
+        agent = {"command": str(command)}
+        (problem,) = said(planned(project, agent=agent))
+        assert problem == (
+            f"agent.command: the agent can change {command}, which leads to {secret}, and that is not shown; "
+            f"add {home}/keys to runtime.confined.read"
+        )
+        place_of(planned(project, {"read": [str(home / "keys")]}, agent=agent))
+    link(project / "words", home / ".netrc")
+    (home / ".netrc").write_text("")
+    (problem,) = said(planned(project, agent={"command": "/bin/cat", "args": [str(project / "words")]}))
+    assert f"which leads to {home}/.netrc, and that is not shown" in problem
 
 
 @pytest.mark.parametrize(
