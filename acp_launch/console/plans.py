@@ -281,10 +281,12 @@ def _place_lines(where: Place, plan: LaunchPlan, verbose: bool) -> Iterator[str]
         ("writes", ("session", "write")),
         ("state", ("state",)),
         ("reads", ("read",)),
+        ("git writes", ("git",)),
         ("runs", ("agent", "acp-launch", "system")),
     )
     for title, reasons in kinds:
-        paths = [str(mount.path) for mount in where.mounts if mount.reason in reasons and mount.access != "empty"]
+        hidden = ("empty", "read") if title == "git writes" else ("empty",)
+        paths = [str(mount.path) for mount in where.mounts if mount.reason in reasons and mount.access not in hidden]
         if title == "state" and not paths:
             yield f"  {title:10} none: what it stores in your home is gone when it ends"
         elif paths:

@@ -20,8 +20,20 @@ from acp_launch.errors import StateError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.exposure import find_stray, keep_apart, list_given
 from acp_launch.plan.installation import find_cached, installed_in, list_hops, read_runner
-from acp_launch.plan.model import Access, Direct, LaunchPlan, Mount, Origin, Place, ProcessPlan, Reason, StdioPlan
+from acp_launch.plan.model import (
+    Access,
+    Direct,
+    LaunchPlan,
+    Mount,
+    Origin,
+    Place,
+    ProcessPlan,
+    Reason,
+    StdioPlan,
+    Value,
+)
 from acp_launch.plan.place import arrange, find_mount, shows
+from acp_launch.plan.repository import Doubt, find_git_directory, find_identity, list_alternates
 from acp_launch.private import Unfit, create, follow_links, make_private, read_bounded, real
 from acp_launch.private import replace as replace_file
 from acp_launch.problem import Problem
@@ -31,10 +43,11 @@ from acp_launch.settings.load import directory
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
 PLATFORM: str = sys.platform
-FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf")  # suffixes of state that is a file
+FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf", ".worktree")  # suffixes of state that is a file
 MAX_LEDGER_BYTES = 4 * 1024 * 1024
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
+GIT = Origin("your git configuration")  # of the variables that say who commits
 INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 # Directories that variables name, which programs expect to exist.
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
@@ -71,8 +84,9 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     except (OSError, Unfit) as error:
         what = f"cannot read {_ledger()}, which tells what agents could write: {error}"
         return plan, [wish.origin.problem(what, "remove it")]
-    survey = _Survey(plan, environ, real(program), written)
+    survey = _Survey(plan, environ, real(program), written, wish.origin)
     survey.show_named(wish)
+    survey.show_git()
     survey.show_system()
     direct = survey.show_agent(wish.origin)
     survey.show_ours()
@@ -86,7 +100,7 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         network=wish.network,
         direct=direct,
     )
-    plan, problems = keep_apart(plan, where, environ, survey.written)
+    plan, problems = keep_apart(survey.plan, where, environ, survey.written)
     return replace(plan, place=where), [*survey.problems, *survey.judge(where), *problems]
 
 
@@ -98,7 +112,9 @@ class _Survey(Struct):
     environ: Mapping[str, str]
     program: Path
     written: Sequence[Path]
+    origin: Origin
     named: list[tuple[Origin, Path]] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)  # of git
     doubtful: dict[Path, tuple[Origin, Path]] = field(default_factory=dict)  # what files lead to that the agent writes
     mounts: list[Mount] = field(default_factory=list)
     spelled: list[Path] = field(default_factory=list)
@@ -162,6 +178,10 @@ class _Survey(Struct):
         for origin, path in self.named:
             if why := find_stray(path, self.plan, where, self.written):
                 yield origin.problem(f"{why}; it would be mounted", f"name {real(path)} itself, or remove it")
+        for doubt in self.doubts:
+            if not shows(where, doubt.path):
+                problem = self.origin.problem(f"git does not work inside: {doubt.what}", doubt.fix)
+                yield problem._replace(severity="warning")
         for target, (origin, file) in self.doubtful.items():
             if not shows(where, target):
                 what = f"the agent can change {file}, which leads to {target}, and that is not shown"
@@ -269,6 +289,34 @@ class _Survey(Struct):
             self.show(Path(path), "read", "acp-launch")
         for hop in list_hops(Path(sys.executable), None):
             self._show_installed(hop, "acp-launch")
+
+    def show_git(self) -> None:
+        """Show the git directories of work trees where they lie elsewhere, and tell git who commits."""
+        settings = dict[str, str]()
+        for tree in arrange(self.mounts):
+            if not os.path.lexists(tree.path / ".git"):
+                continue
+            git, doubt = find_git_directory(tree.path)
+            mounts = [] if doubt else [Mount(*each, "git") for each in git.list_mounts(tree.path, tree.access)]
+            if mounts and (why := self._undoing(git.common, tree.access)):
+                doubt, mounts = Doubt(git.common, f"{git.common} would undo the agent's place: {why}", "move it"), []
+            self.mounts += mounts
+            self.state += git.list_missing() if mounts else ()
+            self.doubts += [doubt] if doubt else list_alternates(git)
+            packing = {"gc.auto": "0", "maintenance.auto": "false"} if mounts else {}
+            settings = {**find_identity(git, self.home, self.environ), **packing, **settings}
+        self._set_git(settings)
+
+    def _set_git(self, settings: Mapping[str, str]) -> None:
+        """Give the agent git's settings as variables, behind those that it has."""
+        agent = self.plan.agent
+        given = agent.env["GIT_CONFIG_COUNT"].display() if "GIT_CONFIG_COUNT" in agent.env else "0"
+        first = int(given) if given.isdecimal() else 0
+        made = {"GIT_CONFIG_COUNT": str(first + len(settings))} if settings else {}
+        for number, (key, value) in enumerate(settings.items(), first):
+            made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        env = {**agent.env, **{name: Value((text,), GIT) for name, text in made.items()}}
+        self.plan = replace(self.plan, agent=replace(agent, env=env))
 
     def show_system(self) -> None:
         for text in SYSTEM:

@@ -199,7 +199,7 @@ class RulePlan(Struct, frozen=True):
 # The place of a confined agent: what it sees of this machine. `plan/place.py` starts a process in it.
 Access = Literal["read", "write", "empty"]
 # Why a path is there, for the user. `between` leads from a directory that can be written to a path that cannot.
-Reason = Literal["read", "session", "write", "state", "agent", "acp-launch", "system", "between", "seat"]
+Reason = Literal["read", "session", "write", "state", "git", "agent", "acp-launch", "system", "between", "seat"]
 
 
 class Mount(Struct, frozen=True):

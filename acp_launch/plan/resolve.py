@@ -728,7 +728,7 @@ def adhoc(
     from acp_launch.plan.confinement import Wish, confine
 
     plan, problems = confine(plan, Wish(origin=Origin("--confined")), environ)
-    return Resolved(None if problems else plan, tuple(problems))
+    return Resolved(None if errors(problems) else plan, tuple(problems))
 
 
 def split_command(command_line: str) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -219,6 +220,59 @@ def test_a_link_that_it_lays_counts_in_no_later_launch(launch: Launcher, home: P
     done = launch("run", "p", f"write({str(home / '.ssh' / 'x')!r})")
     assert (done.code, done.out, [*(home / ".ssh").iterdir()]) == (3, b"", [])
     assert f"{launch.project}/a/build leads out of {launch.project}, to {home}/.ssh; it would be mounted" in done.err
+
+
+def git(where: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=where, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("branch", [["-b", "mine"], ["--detach"]], ids=["branch", "detached"])
+def test_it_commits_in_a_linked_worktree_and_writes_no_hook(
+    launch: Launcher, home: Path, tmp_path: Path, branch: Sequence[str], who: Sequence[str]
+) -> None:
+    needs_box(who)
+    (home / ".gitconfig").write_text("[user]\nname = me\nemail = me@x\n")
+    main, tree = tmp_path / "main", tmp_path / "main-tree"
+    git(tmp_path, "init", "-q", "-b", "main", str(main))
+    git(main, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "one")
+    git(main, "worktree", "add", "-q", *branch, str(tree))
+    spy(launch)
+    (launch.project / ".acp-launch").rename(tree / ".acp-launch")
+    launch.project = tree
+    launch("trust", "p", "--yes")
+    common, own = main / ".git", main / ".git" / "worktrees" / tree.name
+    status, committed, log, diff, *refused = ask(
+        launch,
+        "run('git', 'status', '--short')",
+        "run('git', 'add', '.acp-launch') + run('git', 'commit', '-q', '-m', 'two')",
+        "run('git', 'log', '--format=%an <%ae> %s')",
+        "run('git', 'diff', '--stat', 'HEAD~')",
+        *(f"write({str(path)!r})" for path in (common / "hooks" / "x", common / "config", common / "packed-refs")),
+        *(f"write({str(path)!r})" for path in (own / "commondir", tree / ".git", common / "refs" / "tags" / "x")),
+        "attempt(lambda: os.rename('.git', '.g'))",
+        who=who,
+    )
+    assert (status, committed) == ("?? .acp-launch/", "")
+    assert str(log).splitlines() == ["me <me@x> two", "a <a> one"]
+    assert ".acp-launch/p.yaml" in str(diff)
+    assert refused == [*["Read-only file system"] * 6, "Device or resource busy"]
+    assert git(tree, "log", "--format=%s") == "two\none"
+    assert git(tree, "rev-parse", "--abbrev-ref", "HEAD") == ("HEAD" if branch == ["--detach"] else "mine")
+    assert git(main, "log", "--format=%s") == "one"
+
+
+def test_a_repository_does_not_choose_what_it_sees(launch: Launcher, home: Path) -> None:
+    """Its `.git` file names the user's keys; a word says so before."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "key").write_text("private")
+    (launch.project / ".git").write_text(f"gitdir: {home}/.ssh\n")
+    spy(launch)
+    assert ask(launch, f"tree({str(home)!r})") == [[]]
+    for verb in ("plan", "doctor"):
+        done = launch(verb, "p")
+        said = f"{done.err}{done.out.decode()}".replace(str(home), "~")
+        assert "/.git leads to ~/.ssh, which is not its git directory" in said
 
 
 DAEMONS = """
