@@ -73,6 +73,7 @@ PURE = [
     "secret/forms",
     "protocol/*",
     "oauth/metadata",
+    "process/keyrings",
     "process/lifecycle",
     "mcp/http/connection",
     "mcp/http/site",

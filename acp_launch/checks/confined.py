@@ -72,7 +72,8 @@ def probe(*, is_needed: bool = False) -> Check:
 
 def _try_namespaces(program: str) -> str:
     """Return the words of bubblewrap if it cannot do what it does for an agent; else an empty text."""
-    argv = [program, *_TRIAL, "--proc", "/proc", "--dev", "/dev", "--", sys.executable, "-I", "-S", "-c", ""]
+    trial = (*_TRIAL, "--seccomp", "3", "--proc", "/proc", "--dev", "/dev")
+    argv = [program, *trial, "--", sys.executable, "-I", "-S", "-c", ""]
     try:
         done = capture(argv, PATIENCE, env={}, cwd=Path("/"))
     except LaunchError as error:

@@ -70,6 +70,7 @@ def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
     yield "--unshare-cgroup-try"
     if where.network == "none":
         yield "--unshare-net"
+    yield from ("--seccomp", "3")  # no kernel keyrings (process/keyrings.py)
     yield from ("--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
     for name in _KERNEL:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")

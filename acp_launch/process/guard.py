@@ -111,6 +111,7 @@ class Guards:
             {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
             os.fsencode(cwd),
             leads,
+            len(streams),
         )
         with self._lock:
             for post in self.living:

@@ -19,7 +19,8 @@ what `LaunchProcesses` finds is ended.
 
 The messages on the line (`GuardLine`), from the launcher:
 
-    ("start", argv, env, cwd, leads)   start this with the three descriptors that came along; `leads` a session, or a
+    ("start", argv, env, cwd, leads, count)
+                                       start this with the `count` descriptors that came along; `leads` a session, or a
                                        group in the launcher's session
     ("fork",)                          fork another guard below this one; its end of its line came along
     ("record", path)                   the launch's record, to be removed when nothing is left
@@ -57,14 +58,14 @@ from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, living
 from acp_launch.process.records import read
-from acp_launch.process.spawn import forget_environment, hide, rename
+from acp_launch.process.spawn import forget_environment, hide, rename, start_process
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
 from acp_launch.waits import stretch
 
 _LENGTH = 4  # bytes
 _CHUNK = 64 * 1024  # bytes
-_MOST_DESCRIPTORS = 3  # with one value
+_MOST_DESCRIPTORS = 4  # with one value
 _DESCRIPTOR = 4  # bytes: a C int
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 
@@ -92,7 +93,7 @@ class GuardLine:
         return bool(self._owed)
 
     def say(self, value: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send `value`; `descriptors`, at most three, must stay open until nothing is owed."""
+        """Send `value`; `descriptors`, at most four, must stay open until nothing is owed."""
         body = marshal.dumps(value)
         self._owed.append((len(body).to_bytes(_LENGTH, sys.byteorder) + body, descriptors))
         self.flush()
@@ -412,8 +413,8 @@ class Guardian:
 
     def _do(self, value: Any) -> None:
         match value:
-            case ("start", argv, env, cwd, leads):
-                self._line.say(self._start(argv, env, cwd, leads=leads))
+            case ("start", argv, env, cwd, leads, count):
+                self._line.say(self._start(argv, env, cwd, count, leads=leads))
             case ("fork",):
                 self._fork()
             case ("record", path):
@@ -440,8 +441,10 @@ class Guardian:
         if self._launcher.cgroup is not None:
             self._launcher.cgroup.leave()  # the lower one is in it
 
-    def _start(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, *, leads: bool) -> tuple[object, ...]:
-        streams = [self._line.descriptors.popleft() for _ in range(3)]
+    def _start(
+        self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, count: int, *, leads: bool
+    ) -> tuple[object, ...]:
+        streams = [self._line.descriptors.popleft() for _ in range(count)]
         try:
             pid = self._spawn(argv, env, cwd, streams, leads=leads)
         except OSError as error:
@@ -457,17 +460,9 @@ class Guardian:
         return "started", pid, float(seen.started) if seen else 0.0
 
     def _spawn(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, streams: list[int], *, leads: bool) -> int:
-        group: dict[str, Any] = {"setsid": True} if leads else {"setpgroup": 0}
         try:
             os.chdir(cwd)
-            return os.posix_spawn(
-                argv[0],
-                argv,
-                env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)],
-                setsigdef=self._defaults,
-                **group,
-            )
+            return start_process(argv, env, streams, leads=leads, defaults=self._defaults)
         finally:
             os.chdir("/")
 

@@ -9,11 +9,12 @@ preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -78,6 +79,7 @@ def _reason(error: OSError) -> str:
 Stream = Literal["stdin", "stdout", "stderr"]
 
 STATUS_LOST = -1  # another process reaped our child
+BOXED_SIGNALS = range(129, 129 + 64)  # exit statuses of bubblewrap
 
 _known: dict[tuple[int, float], "Spawned"] = {}  # by pid and time of start
 
@@ -117,7 +119,10 @@ class Spawned(Struct, eq=False):
         return self.status
 
     def settle(self, status: int | None) -> None:
-        """Record the status that a wait returned."""
+        """Record the status that a wait returned. bubblewrap exits with 128 and the number of the signal that killed
+        its program."""
+        if self.is_boxed and status is not None and status >= 0 and os.WIFEXITED(status):
+            status = os.WEXITSTATUS(status) - 128 if os.WEXITSTATUS(status) in BOXED_SIGNALS else status
         self.status = status
         self._forget_when_over()
         if status is not None:
@@ -310,9 +315,11 @@ def _begin(
     """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
     mark = prepare.fresh_mark()
     env = {**env, prepare.MARK_VARIABLE: mark}
-    spawned = parent.start(argv, env, cwd, streams, leads=leads) if parent is not None else None
+    with _open_filter(argv) as filters:
+        all_streams = [*streams, *filters]
+        spawned = parent.start(argv, env, cwd, all_streams, leads=leads) if parent is not None else None
+        pid = _start(argv, env, cwd, all_streams, leads=leads) if spawned is None else 0
     if spawned is None:
-        pid = _start(argv, env, cwd, streams, leads=leads)
         seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
         prepare.give_back_limit(pid)
         spawned = register(pid, seen.started if seen else 0, is_fostered=False)
@@ -320,6 +327,23 @@ def _begin(
     for observer in observers:
         observer.began(spawned)
     return spawned
+
+
+@contextmanager
+def _open_filter(argv: Sequence[str]) -> Iterator[list[int]]:
+    """Give what a command line of bubblewrap reads its filter of system calls from, its descriptor 3; else nothing."""
+    if "--seccomp" not in argv:
+        yield []
+        return
+    from acp_launch.process.keyrings import make_filter
+
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, make_filter())  # less than a pipe holds
+        os.close(writing)
+        yield [reading]
+    finally:
+        os.close(reading)
 
 
 def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
@@ -355,7 +379,23 @@ def register(pid: int, began: float, *, is_fostered: bool) -> Spawned:
     return spawned
 
 
+def start_process(
+    argv: list[str] | list[bytes],
+    env: Mapping[str, str] | Mapping[bytes, bytes],
+    streams: Sequence[int],
+    *,
+    leads: bool,
+    defaults: Sequence[int],
+) -> int:
+    """Start a program in our own directory with these descriptors, from 0 on. `defaults` are signals to restore."""
+    group: dict[str, Any] = {"setsid": True} if leads else {"setpgroup": 0}
+    actions = [(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)]
+    return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsigdef=defaults, **group)
+
+
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> int:
+    if len(streams) > 3:  # bubblewrap, which enters the directory itself
+        return start_process([*argv], env, streams, leads=leads, defaults=(signal.SIGPIPE, signal.SIGXFSZ))
     import subprocess  # 14 ms; with a guard the agent starts meanwhile
 
     stdin, stdout, stderr = streams

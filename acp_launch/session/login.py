@@ -36,6 +36,7 @@ from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Place
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.program import LocalProgram
+from acp_launch.process.spawn import BOXED_SIGNALS
 from acp_launch.process.tree import Exit
 from acp_launch.profile.agents import known
 from acp_launch.protocol.acp import OWN_COMMAND, AuthMethod, Variable
@@ -319,6 +320,8 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
     """
     assert context.in_front is not None, "prepare has seen to that"
     ended = await context.in_front(_confine(program, context.place) if context.place else program)
+    if context.place and ended.status is not None and ended.status in BOXED_SIGNALS:
+        ended = Exit(None, ended.status - 128)
     if ended.status != 0:
         raise _failure(method, f"{Path(program.argv[0]).name} {ended}", context)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -121,6 +122,21 @@ def test_it_cannot_change_the_machine(launch: Launcher, who: Sequence[str]) -> N
     assert "mount:" in str(mount)
     assert str(capable).split() == ["CapEff:", "0" * 16]
     assert "written" in str(mine) and (launch.project / "mine").exists()
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_the_keyrings_of_the_login_are_closed(launch: Launcher, who: Sequence[str]) -> None:
+    """Nor do commands that are run for it reach them, or what it starts without guards (a login)."""
+    needs_box(who)
+    login = (*who, sys.executable, str(ROOT / "tests" / "children" / "keyring.py"))
+    look = (sys.executable, "-I", "-S", str(shutil.copy(login[-1], launch.project)))
+    before = subprocess.run((*login, *look), capture_output=True, text=True)
+    if before.returncode:
+        pytest.skip(before.stderr)
+    assert before.stdout.splitlines() == ["a key of the login"] * 2
+    spy(launch, client={"terminal": True}, permissions={"default": "allow"})
+    found, served = ask(launch, f"run(*{look!r})", f"served({look[0]!r}, args={look[1:]!r})['output']", who=login)
+    assert str(found).splitlines() == str(served).splitlines() == ["Operation not permitted"] * 2
 
 
 def test_what_it_may_only_read_cannot_be_moved_away(launch: Launcher) -> None:
@@ -406,6 +422,15 @@ def test_a_system_that_forbids_user_namespaces_is_not_blamed_on_the_agent(launch
         "    bwrap: setting up uid map: Permission denied",
         "    fix: bubblewrap could not make the agent's place; to try that: acp-launch doctor p",
     ]
+
+
+def test_an_agent_and_a_command_that_are_killed_are_said_to_be(launch: Launcher) -> None:
+    """bubblewrap exits with 137 then."""
+    spy(launch, client={"terminal": True}, permissions={"default": "allow"})
+    lines = ("served('kill -9 $$')['exitStatus']", "os.kill(os.getpid(), 9)")
+    done = launch("run", "p", "\n".join(lines))
+    assert (done.code, json.loads(done.out)) == (4, {"exitCode": None, "signal": "SIGKILL"})
+    assert "was killed by SIGKILL" in done.err and "137" not in done.err
 
 
 def test_a_signal_ends_it_all(launch: Launcher) -> None:

@@ -601,7 +601,7 @@ def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
     for _ in range(2):
         (post, *_) = guard.guards.living
         assert post.process is not None
-        post.line.say(("start", [], {}, b"/", True))  # no descriptors came along
+        post.line.say(("start", [], {}, b"/", True, 3))  # no descriptors came along
         block_until_gone([post.process], within=PATIENCE)
         guard.look()
     assert said == ["a guard failed: IndexError: pop from an empty deque; another one has taken its place"]

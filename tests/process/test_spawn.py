@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import select
+import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -14,11 +16,15 @@ import pytest
 
 from acp_launch.errors import AgentError, MachineError
 from acp_launch.process import prepare
+from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
 from acp_launch.process.tree import end_now
+from tests.confined import needs_box, why_not
 from tests.patience import PATIENCE
 
 from .liveness import Liveness, program
+
+why_not(())  # now: later an orphan of that trial would be ours
 
 
 def everything_from(spawned: Spawned) -> bytes:
@@ -120,6 +126,20 @@ def test_a_status_that_another_took_is_known_to_be_lost() -> None:
     os.waitpid(spawned.pid, 0)
     assert spawned.poll() == STATUS_LOST
     end_now(spawned)
+
+
+def test_a_box_ends_as_its_program_does_and_has_a_filter_also_without_guards(tmp_path: Path) -> None:
+    """bubblewrap makes an exit status of a signal. In a box the kernel has no keyrings (process/keyrings.py)."""
+    needs_box()
+    look = f"{sys.executable} -I -S {Path(__file__).parents[1] / 'children' / 'keyring.py'}"
+    options = ("--unshare-pid", "--seccomp", "3", "--ro-bind", "/", "/", "--chdir", str(tmp_path))
+    box = (str(shutil.which("bwrap")), *options, "--")
+    spawned = spawn([*box, "/bin/sh", "-c", f"pwd; {look}; kill -9 $$"], env={}, cwd=Path("/"), is_boxed=True)
+    said = everything_from(spawned).decode().splitlines()
+    block_until_gone([spawned.process], within=PATIENCE)
+    end_now(spawned)
+    assert said == [str(tmp_path), *["Operation not permitted"] * 2]
+    assert spawned.status == signal.SIGKILL
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
