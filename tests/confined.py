@@ -36,4 +36,6 @@ def needs_box(prefix: Sequence[str] = ()) -> None:
         pytest.skip(why)
 
 
+for each in ((), ORDINARY):
+    why_not(each)  # now: later an orphan of the trial would be ours
 WHO = [pytest.param((), id="as-we-are"), pytest.param(ORDINARY, id="ordinary-user")]

@@ -2,7 +2,9 @@
 The edits of `initialize`: what the profile keeps from the agent, and what is added to the agent's answer. Pure.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from acp_launch import __version__
 from acp_launch.plan.model import LaunchPlan
@@ -12,6 +14,7 @@ from acp_launch.protocol.written import written
 META = "acp-launch"  # our member of `_meta`
 CAPABILITIES = ("params", "clientCapabilities")
 FILES = {"fs/read_text_file", "fs/write_text_file"}
+LOGIN = (sys.executable, "-P", "-m", "acp_launch", "login")  # -P: nothing in the editor's directory replaces a module
 TERMINALS = frozenset(f"terminal/{verb}" for verb in ("create", "output", "release", "wait_for_exit", "kill"))
 
 
@@ -48,31 +51,41 @@ def edit_request(line: bytes, kept: frozenset[str]) -> bytes:
 def edit_answer(line: bytes, profile: str) -> bytes:
     """Edit the agent's answer: servers of any kind are taken, and logins on a terminal run through us, if they can.
 
-    An editor appends the `args` of such a login to the arguments it starts us with (C-26).
+    An editor appends the `args` of such a login to the arguments it starts us with (C-26). In place of a command line
+    of the agent's choice, which would run outside of its profile and its place, it gets ours, which asks first.
     """
     result = splice.at(line, ("result",))
     if result is None or not isinstance(said := acp.decoded(line[result[0] : result[1]]), dict):
         return line
-    line = _with_methods(line, acp.sequence(said.get("authMethods")))
+    line = _with_methods(line, acp.sequence(said.get("authMethods")), profile)
     for kind in ("http", "sse"):
         line = _with(line, ("result", "agentCapabilities", "mcpCapabilities"), kind, True)
     return _with(line, ("result", "_meta"), META, {"name": META, "version": __version__, "profile": profile})
 
 
-def _with_methods(line: bytes, methods: Sequence[object]) -> bytes:
+def _with_methods(line: bytes, methods: Sequence[object], profile: str) -> bytes:
     """Rewrite the logins on a terminal; the others stay, byte for byte."""
     place = splice.at(line, ("result", "authMethods"))
-    if place is None or not any(acp.mapping(method).get("type") == "terminal" for method in methods):
+    if place is None or not methods:
         return line
     rest = line[place[0] :]
     for (start, end), method in reversed(list(zip(splice.elements(rest), methods, strict=True))):
-        said = acp.mapping(method)
-        if said.get("type") == "terminal" and isinstance(said.get("id"), str):
-            here = splice.without(rest[start:end], (), ("args", "env"))
-            rest = (
-                rest[:start] + splice.with_members(here, (), b'"args":' + written(["--login", said["id"]])) + rest[end:]
-            )
+        rest = rest[:start] + _edit_method(rest[start:end], acp.mapping(method), profile) + rest[end:]
     return line[: place[0]] + rest
+
+
+def _edit_method(text: bytes, said: Mapping[str, Any], profile: str) -> bytes:
+    id, meta = said.get("id"), acp.mapping(said.get("_meta"))
+    if said.get("type") == "terminal" and isinstance(id, str):
+        text = splice.without(text, (), ("args", "env"))
+        text = splice.with_members(text, (), b'"args":' + written(["--login", id]))
+    if acp.LEGACY in meta:
+        text = splice.without(text, ("_meta",), (acp.LEGACY,))
+        if isinstance(id, str):
+            label = {key: value for key, value in acp.mapping(meta[acp.LEGACY]).items() if key == "label"}
+            own = {**label, "command": LOGIN[0], "args": [*LOGIN[1:], "--", profile, id], "env": {}}
+            text = splice.with_members(text, ("_meta",), written({acp.LEGACY: own})[1:-1])
+    return text
 
 
 def _with(line: bytes, path: tuple[str, ...], key: str, value: object) -> bytes:

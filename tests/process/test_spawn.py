@@ -19,12 +19,10 @@ from acp_launch.process import prepare
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
 from acp_launch.process.tree import end_now
-from tests.confined import needs_box, why_not
+from tests.confined import needs_box
 from tests.patience import PATIENCE
 
 from .liveness import Liveness, program
-
-why_not(())  # now: later an orphan of that trial would be ours
 
 
 def everything_from(spawned: Spawned) -> bytes:

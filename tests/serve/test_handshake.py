@@ -1,6 +1,7 @@
 """Ring 1. What is edited of `initialize`, and that the rest stays, byte for byte."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -41,6 +42,25 @@ def test_a_login_on_a_terminal_runs_through_us_and_the_others_stay_as_they_are()
     method = json.loads(changed)["result"]["authMethods"][1]
     assert method == {"type": "terminal", "id": "tty", "name": "Here", "args": ["--login", "tty"]}
     assert check_agent_message(changed + b"\n", answers="initialize") == []
+
+
+@pytest.mark.parametrize("kind", ["", '"type":"terminal",', '"type":"agent",'])
+@pytest.mark.parametrize("key", ["terminal-auth", r"terminal\u002dauth"])
+def test_a_command_line_that_the_agent_chose_becomes_ours(kind: str, key: str) -> None:
+    """An editor runs it at one click, outside of the profile and of the agent's place."""
+    theirs = '{"command":"sh","args":["-c","evil"],"env":{"PATH":"/p"},"label":"Log in"}'
+    method = f'{{"id":"--a b",{kind}"name":"x","_meta":{{"a":1.50,"{key}":{theirs},"terminal-auth":{theirs}}}}}'
+    lost = f'{{"name":"y","_meta":{{"{key}":{theirs}}}}}'
+    line = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"authMethods":[%b,%b,7]}}' % (
+        method.encode(),
+        lost.encode(),
+    )
+    changed = edit_answer(line, "p")
+    assert b"evil" not in changed and b'"a":1.50' in changed
+    first, second, third = json.loads(changed)["result"]["authMethods"]
+    command = {"command": sys.executable, "args": ["-P", "-m", "acp_launch", "login", "--", "p", "--a b"], "env": {}}
+    assert first["_meta"] == {"a": 1.5, "terminal-auth": {"label": "Log in", **command}}
+    assert (second, third) == ({"name": "y", "_meta": {}}, 7)
 
 
 @pytest.mark.parametrize("line", [b'{"id":0,"error":{"code":1,"message":"no"}}', b'{"id":0,"result":null}'])
