@@ -7,6 +7,7 @@ is made by `prepare_place`, when the agent is about to start.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,12 +34,13 @@ from acp_launch.plan.model import (
     Value,
 )
 from acp_launch.plan.place import arrange, find_mount, shows
-from acp_launch.plan.repository import Doubt, find_git_directory, find_identity, list_alternates
+from acp_launch.plan.repository import Doubt, doubt_git, find_git_directory, find_identity, list_alternates
 from acp_launch.private import Unfit, create, follow_links, make_private, read_bounded, real
 from acp_launch.private import replace as replace_file
 from acp_launch.problem import Problem
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Network
+from acp_launch.regex import regex
 from acp_launch.settings.load import directory
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
@@ -46,7 +48,13 @@ PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf", ".worktree")  # suffixes of state that is a file
 MAX_LEDGER_BYTES = 4 * 1024 * 1024
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
-RESOLVER = Path("/etc/resolv.conf")  # often a link to a file below /run
+RESOLVER = Path("/etc/resolv.conf")  # often a link
+# Variables that name a file or directories of certificates to trust, and no key.
+CERTIFICATES = regex(
+    r"(?:.*_)?(?:SSL_CERT_(?:FILE|DIR)|CA_?(?:BUNDLE|CERTS?(?:_FILE|_PATH)?|CERTIFICATES?|FILE(?:_PATH)?|INFO|PATH)"
+    r"|SSL_ROOTS_FILE_PATH)|PIP_CERT|DENO_CERT|PGSSLROOTCERT",
+    re.IGNORECASE,
+)
 GIT = Origin("your git configuration")  # of the variables that say who commits
 INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 # Directories that variables name, which programs expect to exist.
@@ -114,8 +122,7 @@ class _Survey(Struct):
     written: Sequence[Path]
     origin: Origin
     named: list[tuple[Origin, Path]] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)  # of git
-    doubtful: dict[Path, tuple[Origin, Path]] = field(default_factory=dict)  # what files lead to that the agent writes
+    needed: dict[Path, Problem] = field(default_factory=dict)  # if the place does not show these paths
     mounts: list[Mount] = field(default_factory=list)
     spelled: list[Path] = field(default_factory=list)
     state: list[Path] = field(default_factory=list)
@@ -173,19 +180,19 @@ class _Survey(Struct):
                     self.mounts.append(Mount(target, "write", "between"))
 
     def judge(self, where: Place) -> Iterator[Problem]:
-        """Yield a problem for each path of the profile that leads elsewhere than its name says, and for each program
-        that is only shown because the agent says so."""
+        """Yield a problem for each path of the profile that leads elsewhere than its name says, and for each that is
+        not shown although something needs it."""
         for origin, path in self.named:
             if why := find_stray(path, self.plan, where, self.written):
                 yield origin.problem(f"{why}; it would be mounted", f"name {real(path)} itself, or remove it")
-        for doubt in self.doubts:
-            if not shows(where, doubt.path):
-                problem = self.origin.problem(f"git does not work inside: {doubt.what}", doubt.fix)
-                yield problem._replace(severity="warning")
-        for target, (origin, file) in self.doubtful.items():
-            if not shows(where, target):
-                what = f"the agent can change {file}, which leads to {target}, and that is not shown"
-                yield origin.problem(what, f"add {installed_in(target, self._is_broad)} to runtime.confined.read")
+        yield from (problem for path, problem in self.needed.items() if not shows(where, path))
+
+    def need(self, path: Path, problem: Problem) -> None:
+        """Note the problem that there is if the place does not show a path."""
+        self.needed.setdefault(path, problem)
+
+    def warn(self, doubt: Doubt) -> None:
+        self.need(doubt.path, self.origin.problem(doubt.what, doubt.fix)._replace(severity="warning"))
 
     def _undoing(self, path: Path, access: Access) -> str:
         """Say why showing a path would undo the place; empty if it would not."""
@@ -253,8 +260,22 @@ class _Survey(Struct):
             if last is None:
                 self._show_installed(hop, "agent", origin)
             else:
-                self.doubtful.setdefault(real(hop), (origin, last))
+                self._need_named(real(hop), last, origin)
+            if hop.parent.name == "shims" or hop.name == "volta-shim":
+                self._need_manager(hop.parent.parent, program if hop.name == "volta-shim" else hop, origin)
             last = hop if self._is_agents(hop) else last
+
+    def _need_named(self, target: Path, file: Path, origin: Origin) -> None:
+        """Need the profile to show what a file leads to that the agent can change."""
+        what = f"the agent can change {file}, which leads to {target}, and that is not shown"
+        fix = f"add {installed_in(target, self._is_broad)} to runtime.confined.read"
+        self.need(target, origin.problem(what, fix))
+
+    def _need_manager(self, top: Path, shim: Path, origin: Origin) -> None:
+        """Need the directory of a version manager, whose shim finds the program there."""
+        what = f"{shim} is a shim, which finds the program itself in {top}, and that is not shown"
+        which = f"name the program that `{top.name.lstrip('.')} which {shim.name}` prints"
+        self.need(top, origin.problem(what, f"{which}, or add {top} to runtime.confined.read"))
 
     def _is_agents(self, path: Path) -> bool:
         """Tell whether a confined agent can write a path, in this launch or in another."""
@@ -267,7 +288,7 @@ class _Survey(Struct):
         of an agent."""
         target, links = follow_links(file)
         if origin and (theirs := next(filter(self._is_agents, links), None)):
-            self.doubtful.setdefault(target, (origin, theirs))
+            self._need_named(target, theirs, origin)
             return
         place = real(file.parent) / file.name
         self.show(installed_in(place, self._is_broad), "read", reason)
@@ -299,10 +320,11 @@ class _Survey(Struct):
             git, doubt = find_git_directory(tree.path)
             mounts = [] if doubt else [Mount(*each, "git") for each in git.list_mounts(tree.path, tree.access)]
             if mounts and (why := self._undoing(git.common, tree.access)):
-                doubt, mounts = Doubt(git.common, f"{git.common} would undo the agent's place: {why}", "move it"), []
+                doubt, mounts = doubt_git(git.common, f"{git.common} would undo the place: {why}", "move it"), []
             self.mounts += mounts
             self.state += git.list_missing() if mounts else ()
-            self.doubts += [doubt] if doubt else list_alternates(git)
+            for each in [doubt] if doubt else list_alternates(git):
+                self.warn(each)
             packing = {"gc.auto": "0", "maintenance.auto": "false"} if mounts else {}
             settings = {**find_identity(git, self.home, self.environ), **packing, **settings}
         self._set_git(settings)
@@ -322,8 +344,9 @@ class _Survey(Struct):
         for text in SYSTEM:
             if os.path.exists(text):
                 self.show(Path(text), "read", "system")
-        if real(RESOLVER).is_relative_to("/run") and os.path.exists(RESOLVER):
+        if os.path.exists(RESOLVER):
             self.show(RESOLVER, "read", "system")
+        self._show_certificates()
         for path in map(real, (Path("/run"), Path("/tmp"), self.home)):
             if path != Path("/"):
                 self.mounts.append(Mount(path, "empty", "system"))
@@ -333,6 +356,19 @@ class _Survey(Struct):
             above = find_mount(real(path), {mount.path: mount for mount in self.mounts})
             if path.is_absolute() and path != Path("/") and above is None:
                 self.show(path, "empty", "system")
+
+    def _show_certificates(self) -> None:
+        """Show what variables of the agent name: programs that obey them trust no server without it."""
+        named = {name: value for name, value in self.plan.agent.env.items() if CERTIFICATES.fullmatch(name)}
+        for name, value in named.items():
+            for path in map(Path, "".join(map(str, value.parts)).split(os.pathsep)):
+                if not path.is_absolute() or not os.path.exists(path):
+                    continue
+                if why := self._undoing(real(path), "read"):
+                    self.warn(Doubt(real(path), f"{path}, which {name} names, is not shown: {why}", "name another"))
+                    continue
+                self.named.append((self.origin, path))
+                self.show(path, "read", "system")
 
 
 def _list_own() -> Iterator[tuple[Path, str]]:

@@ -68,11 +68,15 @@ class GitDirectory(Struct, frozen=True):
 
 
 class Doubt(Struct, frozen=True):
-    """Why git does not work in a place that does not show this path, and what the user can do."""
+    """What is wrong with a place that does not show this path, and what the user can do."""
 
     path: Path
     what: str
     fix: str
+
+
+def doubt_git(path: Path, why: str, fix: str) -> Doubt:
+    return Doubt(path, f"git does not work inside: {why}", fix)
 
 
 def find_git_directory(tree: Path) -> tuple[GitDirectory, Doubt | None]:
@@ -81,7 +85,7 @@ def find_git_directory(tree: Path) -> tuple[GitDirectory, Doubt | None]:
     own = real(tree / _read(link).removeprefix("gitdir:").strip() if os.path.isfile(link) else link)
     if own.is_relative_to(tree):
         return GitDirectory(own, own), None
-    doubt = Doubt(own, f"{link} leads to {own}, which is not its git directory", f"remove {link}, or correct it")
+    doubt = doubt_git(own, f"{link} leads to {own}, which is not its git directory", f"remove {link}, or correct it")
     if own.parent.name == "worktrees" and _is_git_directory(own.parent.parent):
         common = real(own / _read(own / "commondir").strip())
         if common == own.parent.parent and real(own / _read(own / "gitdir").strip()) == link:
@@ -90,7 +94,7 @@ def find_git_directory(tree: Path) -> tuple[GitDirectory, Doubt | None]:
         trees = (value for key, value in _list_entries(own / "config") if key == "core.worktree")
         if any(real(own / value) == tree for value in trees):
             return GitDirectory(own, own), None
-        doubt = Doubt(own, f"{link} leads to {own}", f"if that is right, add {own} to runtime.confined.write")
+        doubt = doubt_git(own, f"{link} leads to {own}", f"if that is right, add {own} to runtime.confined.write")
     return GitDirectory(own, own), doubt
 
 
@@ -100,7 +104,7 @@ def list_alternates(git: GitDirectory) -> Iterator[Doubt]:
     for line in _read(objects / "info" / "alternates").splitlines():
         if line and not line.startswith("#"):
             what, there = f"{git.common} uses objects of another repository", real(objects / line)
-            yield Doubt(there, what, f"if that is right, add {there} to runtime.confined.read")
+            yield doubt_git(there, what, f"if that is right, add {there} to runtime.confined.read")
 
 
 def _is_git_directory(path: Path) -> bool:

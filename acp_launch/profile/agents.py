@@ -116,6 +116,7 @@ _AGENTS = (
         timeouts=(("initialize", "120s"),),
         notes=("It hands its own key to MCP servers that it starts itself (bridge: false).",),
         replay="before",
+        state=("~/.qwen",),
     ),
     KnownAgent(
         name="copilot",
@@ -128,6 +129,7 @@ _AGENTS = (
         notes=("It takes MCP servers over HTTP only, and gets bridged ones that way (agent.mcp).",),
         takes=("http", "sse"),
         replay="before",
+        state=("~/.copilot",),
     ),
     KnownAgent(
         name="goose",

@@ -79,6 +79,8 @@ def test_a_plan_of_an_agent_that_is_not_confined_has_no_place(launch: Launcher) 
         ("claude-agent-acp", [".claude"]),
         ("codex-acp", [".codex"]),
         ("gemini", [".gemini"]),
+        ("qwen", [".qwen"]),
+        ("copilot", [".copilot"]),
         ("opencode", [".cache/opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode"]),
     ],
 )

@@ -519,3 +519,103 @@ def test_elsewhere_it_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(confinement, "PLATFORM", "darwin")
     (problem,) = said(planned(project))
     assert problem.startswith("runtime.confined: a confined agent needs Linux and bubblewrap; run it on Linux")
+
+
+CERTIFICATES = [
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
+    *("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "DENO_CERT", "npm_config_cafile"),
+    *("CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "VAULT_CACERT", "PGSSLROOTCERT"),
+    *("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "CODEX_CA_CERTIFICATE", "YARN_HTTPS_CA_FILE_PATH", "HEX_CACERTS_PATH"),
+]
+OTHERS = ["DOCKER_CERT_PATH", "MY_CERT", "CLIENT_CERT_FILE", "MOCHAPATH", "CA", "JAVA_PATH", "LOCAL_FILE"]
+
+
+def test_certificates_that_variables_name_are_shown(project: Path, home: Path) -> None:
+    """Of a company, in the home: without them the agent trusts no server. Not a client's own, which has a key."""
+    company = home / "certificates" / "company.pem"
+    company.parent.mkdir()
+    company.write_text("")
+    for name in (*CERTIFICATES, *OTHERS):
+        resolved = planned(project, agent={"command": "/bin/sh", "env": {name: str(company)}})
+        assert (company in {each.path for each in place_of(resolved).mounts}) == (name in CERTIFICATES), name
+
+
+def test_certificates_are_shown_only_to_read_and_without_what_is_private(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (home / name).mkdir()
+    link(home / "way", home / "one")
+    monkeypatch.setenv("SSL_CERT_DIR", f"{home}/way:/etc/ssl:{home}/two:{home}/none:relative:")
+    where = place_of(planned(project))
+    shown = {each.path: each.access for each in where.mounts}
+    assert (shown[home / "one"], shown[home / "two"], where.links[home / "way"]) == ("read", "read", home / "one")
+    assert home / "none" not in shown and Path("/etc/ssl") not in shown, "that is there already"
+    monkeypatch.setenv("SSL_CERT_DIR", str(home))
+    resolved = planned(project)
+    assert resolved.plan is not None and said(resolved) == [
+        f"runtime.confined: {home}, which SSL_CERT_DIR names, is not shown: it is your home; name another"
+    ]
+    link(project / "ca.pem", home / ".netrc")
+    (home / ".netrc").write_text("")
+    monkeypatch.setenv("SSL_CERT_DIR", str(project / "ca.pem"))
+    (problem,) = said(planned(project))
+    assert f"{project}/ca.pem leads out of {project}, to {home}/.netrc; it would be mounted" in problem
+
+
+def test_the_resolver_is_shown_wherever_links_lead(
+    project: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WSL has it below /mnt, others by a link of a link."""
+    var, mnt = home / "var", home / "mnt"
+    for each in (var / "run", mnt):
+        each.mkdir(parents=True)
+    (mnt / "resolv.conf").write_text("")
+    link(home / "short", var / "run")
+    link(var / "run" / "resolv.conf", mnt / "resolv.conf")
+    monkeypatch.setattr(confinement, "RESOLVER", link(home / "etc", home / "short" / "resolv.conf"))
+    where = place_of(planned(project))
+    assert mnt / "resolv.conf" in {each.path for each in where.mounts}
+    assert {home / "etc", home / "short", var / "run" / "resolv.conf"} <= set(where.links)
+
+
+@pytest.mark.parametrize("manager", ["pyenv", "rbenv", "asdf", "mise", "volta"])
+def test_a_shim_of_a_version_manager_needs_the_manager(project: Path, home: Path, manager: str) -> None:
+    top = home / (".local/share/mise" if manager == "mise" else f".{manager}")
+    if manager == "volta":
+        program(top / "bin" / "volta-shim")
+        shim = link(top / "bin" / "agent", top / "bin" / "volta-shim")
+    elif manager == "mise":
+        (top / "shims").mkdir(parents=True)
+        shim = link(top / "shims" / "agent", program(home / ".local" / "bin" / "mise"))
+    else:
+        shim = program(top / "shims" / "agent", f"#!/usr/bin/env bash\nexec {top}/libexec/{manager} exec agent\n")
+    (problem,) = said(planned(project, agent={"command": str(shim)}))
+    assert problem == (
+        f"agent.command: {shim} is a shim, which finds the program itself in {top}, and that is not shown; "
+        f"name the program that `{manager} which agent` prints, or add {top} to runtime.confined.read"
+    )
+    place_of(planned(project, {"read": [str(top)]}, agent={"command": str(shim)}))
+
+
+def test_a_script_whose_interpreter_is_a_shim_needs_its_manager_too(project: Path, home: Path) -> None:
+    program(home / ".asdf" / "shims" / "node")
+    agent = program(home / "lib" / "agent", "#!/usr/bin/env node\n")
+    env = {"PATH": f"{home}/.asdf/shims:/usr/bin:/bin"}
+    (problem,) = said(planned(project, agent={"command": str(agent), "env": env}))
+    assert f"name the program that `asdf which node` prints, or add {home}/.asdf to runtime.confined.read" in problem
+
+
+def test_git_has_the_users_name_behind_what_the_profile_gives_it(project: Path, home: Path) -> None:
+    (home / ".gitconfig").write_text("[user]\nname = Me\nemail = me@x\n")
+    (project / ".git").mkdir()
+    env = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
+    resolved = planned(project, agent={"command": "/bin/sh", "env": env})
+    assert resolved.plan is not None
+    given = {name: value.display() for name, value in resolved.plan.agent.env.items() if name.startswith("GIT_CONFIG")}
+    assert given == {
+        "GIT_CONFIG_COUNT": "3",
+        **{"GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"},
+        **{"GIT_CONFIG_KEY_1": "user.name", "GIT_CONFIG_VALUE_1": "Me"},
+        **{"GIT_CONFIG_KEY_2": "user.email", "GIT_CONFIG_VALUE_2": "me@x"},
+    }

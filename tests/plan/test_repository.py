@@ -37,7 +37,7 @@ def believed(tree: Path) -> GitDirectory:
 def doubted(tree: Path) -> tuple[Path, str, str]:
     doubt = find_git_directory(tree)[1]
     assert doubt is not None
-    return doubt.path, doubt.what, doubt.fix
+    return doubt.path, doubt.what.removeprefix("git does not work inside: "), doubt.fix
 
 
 def mounts(tree: Path) -> Mapping[str, str]:
