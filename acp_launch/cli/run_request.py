@@ -235,7 +235,7 @@ class RunRequest(NamedTuple):
             from acp_launch.session.attachments import examine
 
             for file in self.attach:
-                examine(file)
+                examine(file, [Path.cwd()])
         return text
 
     def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
@@ -281,8 +281,15 @@ class RunRequest(NamedTuple):
 
 
 def _read_file(file: Path) -> bytes:
+    from acp_launch.session.safepath import Denied, open_named
+
     try:
-        return file.read_bytes()
+        with os.fdopen(open_named(file, [Path.cwd()]), "rb") as opened:
+            return opened.read()
+    except Denied:
+        from acp_launch.session.attachments import leads_out
+
+        raise leads_out(file) from None
     except OSError as error:
         raise UsageError(f"cannot read the prompt from {file}: {error.strerror}", fix="name a file of text") from None
 

@@ -6,8 +6,8 @@ Files in a prompt: each becomes a content block, as the agent's `promptCapabilit
     anything else   `resource_link`: the agent opens what it can by itself
     directory       `resource_link`
 
-The user chose the file, so it is sent unchanged: a secret in it is not redacted, and a symlink is followed. Nothing
-here waits: a FIFO, a socket and a device are refused.
+The user chose the file, so it is sent unchanged: a secret in it is not redacted. A link is followed, unless it leads
+out of a project. Nothing here waits: a FIFO, a socket and a device are refused.
 
 `sniff` tells the kind of a file, `mentions` finds `@path` in a prompt, `attach` and `blocks` make the content.
 """
@@ -29,6 +29,7 @@ from msgspec import Struct
 from acp_launch.errors import UsageError
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.regex import regex
+from acp_launch.session.safepath import Denied, open_named, pin_named
 
 # The kind of a file's content, from its first bytes and never from its name (a `.png` may be anything).
 
@@ -171,10 +172,11 @@ class _Found(Struct, frozen=True):
         return _link(self.path, self.name, self.content.mime, size=self.size, description=description)
 
 
-def examine(path: Path) -> None:
-    """Raise AttachError for a file that can never be attached. Call this before starting an agent."""
-    if not _is_directory(path):
-        os.close(_open(path))
+def examine(path: Path, roots: Sequence[Path] = ()) -> None:
+    """Raise AttachError for a file that can never be attached. Call this before starting an agent; `roots` as in
+    `attach`."""
+    if not _is_directory(path, roots):
+        os.close(_open(path, roots))
 
 
 def attach(
@@ -182,7 +184,8 @@ def attach(
 ) -> Block:
     """Return the content block of one file.
 
-    `roots` are the session's directories: the block is named by its path below one of them, else by its file name.
+    `roots` are the session's directories: the block is named by its path below one of them, else by its file name. No
+    link leads out of them, or of another project.
     `limit` is the longest text to embed, in bytes; longer text becomes a link whose `description` says why. A `mention`
     becomes a link if an attachment would be refused, unless it is neither a file nor a directory.
 
@@ -190,9 +193,9 @@ def attach(
         AttachError: missing, unreadable, neither file nor directory, too large, or not accepted by the agent.
     """
     name = _name(path, roots)
-    if _is_directory(path):
+    if _is_directory(path, roots):
         return _link(path, name, "inode/directory")
-    found = _read(path, name, limit)
+    found = _read(path, name, limit, roots)
     if found.content.kind == "text":
         return _text(found, able)
     if found.content.kind == "other":
@@ -245,10 +248,13 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _is_directory(path: Path) -> bool:
+def _is_directory(path: Path, roots: Sequence[Path]) -> bool:
     """Whether it is a directory. Raises for anything but a directory and a regular file."""
     try:
         mode = path.stat().st_mode
+        pin_named(path, roots)
+    except Denied as denied:
+        raise leads_out(path) from denied
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
@@ -256,16 +262,24 @@ def _is_directory(path: Path) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _open(path: Path) -> int:
+def leads_out(path: Path) -> AttachError:
+    target = os.path.realpath(path)
+    return AttachError(f"{path}: a link leads out of the project, to {target}", fix="name that file itself")
+
+
+def _open(path: Path, roots: Sequence[Path]) -> int:
     """Open the file. O_NONBLOCK, because it may have become a FIFO since it was checked."""
+    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        return open_named(path, roots, how)
+    except Denied as denied:
+        raise leads_out(path) from denied
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _read(path: Path, name: str, limit: int) -> _Found:
-    with open(_open(path), "rb") as file:
+def _read(path: Path, name: str, limit: int, roots: Sequence[Path]) -> _Found:
+    with open(_open(path, roots), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise _no_file(path)

@@ -21,6 +21,7 @@ from msgspec import Struct
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import Refusal, invalid
 from acp_launch.session.permission.globs import Links
+from acp_launch.settings.load import grounds, lies_in
 
 # Zero on systems without the flag. O_PATH allows passing through a directory that may not be listed.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -66,6 +67,27 @@ def resolve(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
 
 def outside(path: str) -> Denied:
     return Denied(jsonrpc.INVALID_PARAMS, f'"{path}" is outside the directories of this session')
+
+
+def pin_named(path: Path, roots: Iterable[Path]) -> PinnedPath | None:
+    """Resolve a path that the user named, in the project that it lies in, or the one of `roots`; None if in neither.
+
+    Raises:
+        Denied: a link leads out of there. A repository or an agent may have laid it.
+    """
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - links stay
+    around = (*(root for root in roots if root in given.parents), *grounds(given.parent))
+    ground = next((each for each in around if lies_in(each, [each])), None)  # a home is none: it is the user's
+    return None if ground is None else resolve(str(given), [(ground, Path(os.path.realpath(ground)))])
+
+
+def open_named(path: Path, roots: Iterable[Path], how: int = os.O_RDONLY) -> int:
+    """Open a file that the user named; the rest as `pin_named`."""
+    pinned = pin_named(path, roots)
+    if pinned is None or not pinned.names:
+        return os.open(path, how)
+    with parent(pinned) as (directory, name):
+        return os.open(name, how | NO_LINK, dir_fd=directory)
 
 
 def _resolve(path: str) -> str:

@@ -111,6 +111,18 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
     assert lines[3] == "    fix: export ACP_LAUNCH_SECRET_VAULT=..., or acp-launch secret set vault"
 
 
+@pytest.mark.parametrize("option", ["--file", "--attach"])
+def test_a_prompt_is_not_taken_through_a_link_out_of_the_project(launch: Launcher, option: str) -> None:
+    launch.profile("polite")
+    private = Path(launch.env["HOME"]) / "private.md"
+    private.write_text("private")
+    (launch.project / "way.md").symlink_to(private)
+    done = launch("run", "p", "hi", option, "way.md")
+    said = f"way.md: a link leads out of the project, to {private}"
+    assert (done.code, done.out, done.err) == (2, b"", f"acp-launch: {said}\n    fix: name that file itself\n")
+    assert launch("run", "p", "hi", option, str(private), "-o", "quiet").code == 0
+
+
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
     launch.profile("polite")
     (launch.project / "notes.md").write_text("one\ntwo\n")

@@ -6,6 +6,8 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.session import attachments
+from acp_launch.session import attachments, safepath
 from acp_launch.session.attachments import AttachError, attach, blocks, examine, mentions, sniff
 from tests.oracle import check_client_message
 
@@ -192,7 +194,7 @@ def test_a_file_that_becomes_a_fifo_after_the_look_is_refused_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
-    monkeypatch.setattr(attachments, "_is_directory", lambda path: False)
+    monkeypatch.setattr(attachments, "_is_directory", lambda path, roots: False)
     with pytest.raises(AttachError, match=r": neither a file nor a directory$"):
         attach(tmp_path / "fifo", ALL)
 
@@ -326,3 +328,57 @@ def test_the_home_directory_can_be_mentioned(tmp_path: Path, monkeypatch: pytest
     made(tmp_path, "notes.txt", b"hello")
     _, block = blocks("@~/notes.txt", tmp_path / "elsewhere", [], ALL)
     assert block["resource"]["text"] == "hello"
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize("name", ["file", "way/file", "way"])
+def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path, name: str, is_marked: bool) -> None:
+    """An agent or a repository laid it: its target would go to the model. A project is marked, or the session's."""
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "file").write_text("private")
+    project = tmp_path / "project"
+    (project / "docs").mkdir(parents=True)
+    (project / "docs" / "file").write_text("public")
+    if is_marked:
+        (project / ".git").mkdir()
+    roots = [] if is_marked else [project]
+    path = project / name
+    (project / name.split("/")[0]).symlink_to(tmp_path / "keys" / ("file" if name == "file" else ""))
+    looks: list[Callable[[], object]] = [
+        lambda: examine(path, roots),
+        lambda: attach(path, ALL, roots=roots, mention=True),
+        lambda: blocks(f"see @{path}", project, roots, ALL),
+    ]
+    for look in looks:
+        with pytest.raises(AttachError) as caught:
+            look()
+        target = tmp_path / "keys" / ("" if name == "way" else "file")
+        assert str(caught.value) == f"{path}: a link leads out of the project, to {target}"
+        assert caught.value.fix == "name that file itself"
+    assert "private" in str(attach(tmp_path / "keys" / "file", ALL, roots=roots)), "it was named"
+    (project / "inside").symlink_to("docs/file")
+    (project / "near").symlink_to("docs")
+    for within in ("inside", "near/file", "near/../docs/file"):
+        assert "public" in str(attach(project / within, ALL, roots=roots))
+    if is_marked:
+        (tmp_path / "mine").symlink_to(project / "docs" / "file")
+        assert "public" in str(attach(tmp_path / "mine", ALL)), "a link of the user's, into the project"
+
+
+def test_a_link_that_is_laid_after_the_look_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").write_text("private")
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    path = made(project, "file", b"public")
+    true_parent = safepath.parent
+
+    @contextmanager
+    def swap(pinned: safepath.PinnedPath) -> Iterator[tuple[int, str]]:
+        with true_parent(pinned) as there:
+            path.unlink()
+            path.symlink_to(tmp_path / "keys")
+            yield there
+
+    monkeypatch.setattr(safepath, "parent", swap)
+    with pytest.raises(AttachError, match=r"too many levels of symbolic links$"):
+        attach(path, ALL)
