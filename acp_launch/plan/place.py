@@ -70,8 +70,9 @@ def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
     yield "--unshare-cgroup-try"
     if where.network == "none":
         yield "--unshare-net"
-    yield from ("--seccomp", "3")  # no kernel keyrings (process/keyrings.py)
+    yield from ("--seccomp", "3")  # process/seccomp.py
     yield from ("--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev")
+    yield from ("--ro-bind", "/dev/null", "/proc/1/mem", "--tmpfs", "/proc/1/task")  # nor is it taken over by these
     for name in _KERNEL:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
     kinds = {"read": "--ro-bind", "write": "--bind"}

@@ -335,7 +335,7 @@ def _open_filter(argv: Sequence[str]) -> Iterator[list[int]]:
     if "--seccomp" not in argv:
         yield []
         return
-    from acp_launch.process.keyrings import make_filter
+    from acp_launch.process.seccomp import make_filter
 
     reading, writing = os.pipe()
     try:

@@ -1,5 +1,6 @@
 """An agent that evaluates each line of a prompt as Python, and says the value as JSON: what it can see and do."""
 
+import ctypes
 import json
 import os
 import socket
@@ -55,6 +56,18 @@ def reach(address: "Any") -> str:
     with socket.socket(socket.AF_INET if is_port else socket.AF_UNIX) as line:
         where = ("127.0.0.1", address) if is_port else address.replace("@", "\0", 1)
         return "connected" if line.connect_ex(where) == 0 else "refused"
+
+
+def trace(pid: int) -> str:
+    """Attach to a process with ptrace(2), as a debugger does, and let it go; 0 is a child that waits."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    child = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) if pid == 0 else None
+    failed = libc.ptrace(16, child.pid if child else pid, None, None)
+    why = os.strerror(ctypes.get_errno())
+    if child:
+        child.kill()
+        child.wait()
+    return why if failed else "attached"
 
 
 def run(*argv: str) -> str:

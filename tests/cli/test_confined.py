@@ -139,6 +139,22 @@ def test_the_keyrings_of_the_login_are_closed(launch: Launcher, who: Sequence[st
     assert str(found).splitlines() == str(served).splitlines() == ["Operation not permitted"] * 2
 
 
+@pytest.mark.parametrize("who", WHO)
+def test_it_cannot_take_over_the_first_process_of_its_box(launch: Launcher, who: Sequence[str]) -> None:
+    """The kernel ends the box with us because that process has asked for it, and it could be made to take that back."""
+    needs_box(who)
+    spy(launch)
+    first, child, *opened = ask(
+        launch,
+        "trace(1)",
+        "trace(0)",
+        *(f"attempt(lambda: open({path!r}, 'r+b'))" for path in ("/proc/1/mem", "/proc/1/task/1/mem")),
+        who=who,
+    )
+    assert (first, child) == ("Operation not permitted", "attached")
+    assert opened == ["Permission denied", "No such file or directory"]
+
+
 def test_what_it_may_only_read_cannot_be_moved_away(launch: Launcher) -> None:
     """A directory above it could be renamed otherwise, and another put in its place."""
     tools = launch.project / "lib" / "tools"

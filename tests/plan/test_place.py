@@ -36,7 +36,8 @@ def test_the_command_line_says_all_of_the_place() -> None:
     )
     assert line(place(process("-x"), where)) == (
         "/usr/bin/bwrap --die-with-parent --new-session --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try"
-        " --unshare-net --seccomp 3 --cap-drop ALL --proc /proc --dev /dev --ro-bind-try /proc/sys /proc/sys"
+        " --unshare-net --seccomp 3 --cap-drop ALL --proc /proc --dev /dev --ro-bind /dev/null /proc/1/mem"
+        " --tmpfs /proc/1/task --ro-bind-try /proc/sys /proc/sys"
         " --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger --ro-bind-try /proc/irq /proc/irq"
         " --ro-bind-try /proc/bus /proc/bus --ro-bind-try /proc/fs /proc/fs --ro-bind-try /proc/acpi /proc/acpi"
         " --ro-bind-try /proc/scsi /proc/scsi --tmpfs /h --bind /p /p --ro-bind /usr /usr --symlink /usr/bin /bin"

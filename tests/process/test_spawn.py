@@ -127,7 +127,7 @@ def test_a_status_that_another_took_is_known_to_be_lost() -> None:
 
 
 def test_a_box_ends_as_its_program_does_and_has_a_filter_also_without_guards(tmp_path: Path) -> None:
-    """bubblewrap makes an exit status of a signal. In a box the kernel has no keyrings (process/keyrings.py)."""
+    """bubblewrap makes an exit status of a signal. In a box the kernel has no keyrings (process/seccomp.py)."""
     needs_box()
     look = f"{sys.executable} -I -S {Path(__file__).parents[1] / 'children' / 'keyring.py'}"
     options = ("--unshare-pid", "--seccomp", "3", "--ro-bind", "/", "/", "--chdir", str(tmp_path))
