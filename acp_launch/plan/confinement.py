@@ -56,6 +56,8 @@ CERTIFICATES = regex(
     re.IGNORECASE,
 )
 GIT = Origin("your git configuration")  # of the variables that say who commits
+# What git would write by itself in directories that are only there to be read.
+WITHOUT = {"gc.auto": "0", "maintenance.auto": "false", "core.logAllRefUpdates": "false"}
 INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 # Directories that variables name, which programs expect to exist.
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
@@ -313,20 +315,21 @@ class _Survey(Struct):
 
     def show_git(self) -> None:
         """Show the git directories of work trees where they lie elsewhere, and tell git who commits."""
-        settings = dict[str, str]()
-        for tree in arrange(self.mounts):
+        settings, named = dict[str, str](), {mount.path: mount for mount in arrange(self.mounts)}
+        for tree in named.values():
             if not os.path.lexists(tree.path / ".git"):
                 continue
             git, doubt = find_git_directory(tree.path)
-            mounts = [] if doubt else [Mount(*each, "git") for each in git.list_mounts(tree.path, tree.access)]
+            above = find_mount(git.common, named)
+            is_shown = doubt is not None or (above is not None and above.access == "write")
+            mounts = [] if is_shown else [Mount(*each, "git") for each in git.list_mounts(tree.path, tree.access)]
             if mounts and (why := self._undoing(git.common, tree.access)):
                 doubt, mounts = doubt_git(git.common, f"{git.common} would undo the place: {why}", "move it"), []
             self.mounts += mounts
             self.state += git.list_missing() if mounts else ()
             for each in [doubt] if doubt else list_alternates(git):
                 self.warn(each)
-            packing = {"gc.auto": "0", "maintenance.auto": "false"} if mounts else {}
-            settings = {**find_identity(git, self.home, self.environ), **packing, **settings}
+            settings = {**find_identity(git, self.home, self.environ), **(WITHOUT if mounts else {}), **settings}
         self._set_git(settings)
 
     def _set_git(self, settings: Mapping[str, str]) -> None:
@@ -413,7 +416,8 @@ def prepare_place(where: Place) -> None:
     try:
         _note_written(where)
     except (OSError, Unfit) as error:
-        raise StateError(f"cannot note in {_ledger()} what the agent writes: {error}", fix="remove it") from error
+        fix = f"check the owner, the mode and the free space of {_ledger().parent}"
+        raise StateError(f"cannot note in {_ledger()} what the agent writes: {error}", fix=fix) from error
 
 
 # What confined agents could write in any launch, each path with a NUL behind it: a link below one may be an agent's.

@@ -51,20 +51,20 @@ class GitDirectory(Struct, frozen=True):
         yield from (each for each in found if real(each[0]) == each[0] and (each[0].exists() or each[0] in missing))
 
     def list_missing(self) -> tuple[Path, ...]:
-        """List what must be made before an agent starts: else a commit fails, or git obeys what the agent makes."""
-        needed = [self.common / "logs" / "refs" / "heads"] if self.own != self.common else []
-        if "worktreeconfig" in _read(self.common / "config").lower():
-            needed.append(self.own / "config.worktree")
-        return tuple(path for path in needed if not os.path.lexists(path))
+        """List what must be made before an agent starts, or git would obey what the agent makes."""
+        settings = self.own / "config.worktree"
+        is_obeyed = "worktreeconfig" in _read(self.common / "config").lower()
+        return (settings,) if is_obeyed and not os.path.lexists(settings) else ()
 
     def _list_branches(self) -> Iterator[Path]:
-        """Yield the directories of the branch and of its log; none if HEAD is detached."""
+        """Yield the directory of the branch, and its log alone: git appends to a log, also through a link. None if HEAD
+        is detached."""
         found = _BRANCH.match(_read(self.own / "HEAD"))
         if found and ".." not in Path(found[1]).parts:
-            for top in (self.common, self.common / "logs"):
-                heads = top / "refs" / "heads"
-                above = (path for path in (top / found[1]).parents if path.is_relative_to(heads))
-                yield next(filter(os.path.isdir, above), heads)
+            heads = self.common / "refs" / "heads"
+            above = (path for path in (self.common / found[1]).parents if path.is_relative_to(heads))
+            yield next(filter(os.path.isdir, above), heads)
+            yield self.common / "logs" / found[1]
 
 
 class Doubt(Struct, frozen=True):

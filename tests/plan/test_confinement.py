@@ -619,3 +619,19 @@ def test_git_has_the_users_name_behind_what_the_profile_gives_it(project: Path, 
         **{"GIT_CONFIG_KEY_1": "user.name", "GIT_CONFIG_VALUE_1": "Me"},
         **{"GIT_CONFIG_KEY_2": "user.email", "GIT_CONFIG_VALUE_2": "me@x"},
     }
+
+
+def test_a_repository_that_is_shown_anyway_stays_as_it_is(project: Path, home: Path) -> None:
+    """The agent works in a checkout, and in a linked worktree of it."""
+    common, tree = home / "main" / ".git", home / "tree"
+    for each in (common / "objects", common / "refs", common / "worktrees" / "tree", tree):
+        each.mkdir(parents=True)
+    for file, text in (
+        (common / "HEAD", ""),
+        (common / "worktrees" / "tree" / "commondir", "../.."),
+        (common / "worktrees" / "tree" / "gitdir", f"{tree}/.git"),
+        (tree / ".git", f"gitdir: {common}/worktrees/tree"),
+    ):
+        file.write_text(text)
+    assert list_paths(place_of(planned(project, {"write": [str(tree)]})), "git")
+    assert not list_paths(place_of(planned(project, {"write": [str(tree), str(home / "main")]})), "git")
