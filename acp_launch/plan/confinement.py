@@ -94,7 +94,7 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     except (OSError, Unfit) as error:
         what = f"cannot read {_ledger()}, which tells what agents could write: {error}"
         return plan, [wish.origin.problem(what, "remove it")]
-    survey = _Survey(plan, environ, real(program), written, wish.origin)
+    survey = _Survey(plan, environ, real(program), written, wish.origin, tuple(_list_private(environ)))
     survey.show_named(wish)
     survey.show_git()
     survey.show_system()
@@ -116,13 +116,14 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
 
 class _Survey(Struct):
     """Collects what a place shows, the paths that lead there, and the problems. `program` is bubblewrap, `written` what
-    other confined agents can write."""
+    other confined agents can write, `private` what no place holds."""
 
     plan: LaunchPlan
     environ: Mapping[str, str]
     program: Path
     written: Sequence[Path]
     origin: Origin
+    private: Sequence[tuple[Path, str]]
     named: list[tuple[Origin, Path]] = field(default_factory=list)
     needed: dict[Path, Problem] = field(default_factory=dict)  # if the place does not show these paths
     mounts: list[Mount] = field(default_factory=list)
@@ -198,7 +199,7 @@ class _Survey(Struct):
 
     def _undoing(self, path: Path, access: Access) -> str:
         """Say why showing a path would undo the place; empty if it would not."""
-        for place, what in self._list_private():
+        for place, what in self.private:
             if place.is_relative_to(path):
                 return f"it holds {what}" if place != path else f"it is {what}"
         for place, what in (*_list_own(), (Path("/proc"), "the processes"), (Path("/dev"), "the devices")):
@@ -208,19 +209,6 @@ class _Survey(Struct):
             if place.is_relative_to(path) or path.is_relative_to(place):
                 return f"it lies in {place}" if path.is_relative_to(place) else f"it holds {place}"
         return ""
-
-    def _list_private(self) -> Iterator[tuple[Path, str]]:
-        """Yield what no place holds: there are the user's files, keys and sockets."""
-        import pwd  # Linux has it
-
-        yield real(self.home), "your home"
-        with suppress(KeyError):
-            yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"
-        if runtime := self.environ.get("XDG_RUNTIME_DIR"):
-            yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
-        yield from _list_own()
-        yield Path("/run"), "the sockets of this machine"
-        yield real(Path("/tmp")), "the sockets of other programs"
 
     def _list_code(self) -> Iterator[Path]:
         """Yield what acp-launch runs itself: it has the secrets, and starts the agent."""
@@ -302,7 +290,7 @@ class _Survey(Struct):
         """Tell whether a directory holds more than one installation."""
         if len(path.parts) <= 2 or path == real(self.home) / ".local":
             return True
-        return any(place.is_relative_to(path) for place, _ in self._list_private())
+        return any(place.is_relative_to(path) for place, _ in self.private)
 
     def show_ours(self) -> None:
         """Show what the shim needs: Python, and our package."""
@@ -363,15 +351,29 @@ class _Survey(Struct):
     def _show_certificates(self) -> None:
         """Show what variables of the agent name: programs that obey them trust no server without it."""
         named = {name: value for name, value in self.plan.agent.env.items() if CERTIFICATES.fullmatch(name)}
-        for name, value in named.items():
-            for path in map(Path, "".join(map(str, value.parts)).split(os.pathsep)):
-                if not path.is_absolute() or not os.path.exists(path):
-                    continue
-                if why := self._undoing(real(path), "read"):
-                    self.warn(Doubt(real(path), f"{path}, which {name} names, is not shown: {why}", "name another"))
-                    continue
-                self.named.append((self.origin, path))
-                self.show(path, "read", "system")
+        texts = {text: name for name, value in named.items() for text in "".join(map(str, value.parts)).split(":")}
+        for path, name in ((Path(text), name) for text, name in texts.items()):
+            if not path.is_absolute() or not os.path.exists(path):
+                continue
+            if why := self._undoing(real(path), "read"):
+                self.warn(Doubt(real(path), f"{path}, which {name} names, is not shown: {why}", "name another"))
+                continue
+            self.named.append((self.origin, path))
+            self.show(path, "read", "system")
+
+
+def _list_private(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield what no place holds: there are the user's files, keys and sockets."""
+    import pwd  # Linux has it
+
+    yield real(Path(environ.get("HOME") or "/")), "your home"
+    with suppress(KeyError):
+        yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"
+    if runtime := environ.get("XDG_RUNTIME_DIR"):
+        yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
+    yield from _list_own()
+    yield Path("/run"), "the sockets of this machine"
+    yield real(Path("/tmp")), "the sockets of other programs"
 
 
 def _list_own() -> Iterator[tuple[Path, str]]:

@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -215,7 +214,12 @@ def _list_paths(text: str, server: StdioPlan) -> Iterator[Path]:
         return _text(server.env[name]) if name in server.env else ""
 
     text = _HOME.sub(lambda _: "$HOME", _HOST.sub("", text))
-    for each in dict.fromkeys((text, unquote(text))):
+    texts = [text]
+    if "%" in text:
+        from urllib.parse import unquote  # few arguments are addresses
+
+        texts.append(unquote(text))
+    for each in texts:
         whole = _VARIABLE.sub(expand, each)
         ends = [0, *(found.end() for found in _BETWEEN.finditer(whole))]  # a path may hold what stands between others
         pieces = (*_BETWEEN.split(whole), *(whole[end:] for end in ends))
