@@ -33,7 +33,7 @@ from acp_launch.plan.model import (
     StdioPlan,
     Value,
 )
-from acp_launch.plan.place import arrange, find_mount, shows
+from acp_launch.plan.place import arrange, can_change, find_mount, shows
 from acp_launch.plan.repository import Doubt, doubt_git, find_git_directory, find_identity, list_alternates
 from acp_launch.private import Unfit, create, follow_links, make_private, read_bounded, real
 from acp_launch.private import replace as replace_file
@@ -270,8 +270,7 @@ class _Survey(Struct):
     def _is_agents(self, path: Path) -> bool:
         """Tell whether a confined agent can write a path, in this launch or in another."""
         named = {mount.path: mount for mount in reversed(self.mounts) if mount.reason not in ("agent", "system")}
-        mount = find_mount(path, named)
-        return (mount is not None and mount.access == "write") or any(each in path.parents for each in self.written)
+        return can_change(path, named, self.written)
 
     def _show_installed(self, file: Path, reason: Reason, origin: Origin | None = None) -> None:
         """Show the directory that a program or script is installed in, and the way to it. `origin` names the program

@@ -30,7 +30,7 @@ from acp_launch.plan.model import (
     StdioPlan,
     Value,
 )
-from acp_launch.plan.place import can_write
+from acp_launch.plan.place import can_change, can_write
 from acp_launch.private import follow_links, real
 from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.agents import started
@@ -60,10 +60,9 @@ def find_stray(path: Path, plan: LaunchPlan, where: Place, written: Sequence[Pat
     for base in (plan.project, plan.cwd):
         if base in path.parents and not target.is_relative_to(real(base)):
             return f"{path} leads out of {base}, to {target}"
-    for link in links:
-        if can_write(where, link) or any(each in link.parents for each in written):
-            return f"{link} is a link to {target}, which a confined agent can change"
-    return ""
+    mounts = {mount.path: mount for mount in where.mounts}
+    changed = next((link for link in links if can_change(link, mounts, written)), None)
+    return f"{changed} is a link to {target}, which a confined agent can change" if changed else ""
 
 
 def keep_apart(

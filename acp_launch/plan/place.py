@@ -133,6 +133,15 @@ def can_write(where: Place, path: Path) -> bool:
     return mount is not None and mount.access == "write"
 
 
+def can_change(path: Path, mounts: Mapping[Path, Mount], written: Iterable[Path]) -> bool:
+    """Tell whether a confined agent can change what lies at a path without links: one there, or if the place does not
+    show it one of another launch, which could write `written`."""
+    mount = find_mount(path, mounts)
+    if mount is not None and mount.access != "empty":
+        return mount.access == "write"
+    return any(each in path.parents for each in written)
+
+
 def find_inside(where: Place, path: Path) -> Path | None:
     """Return where an absolute path leads for a process there, without links; None if it sees nothing there, whatever
     is outside. A path that is shown may still not exist."""

@@ -635,3 +635,16 @@ def test_a_repository_that_is_shown_anyway_stays_as_it_is(project: Path, home: P
         file.write_text(text)
     assert list_paths(place_of(planned(project, {"write": [str(tree)]})), "git")
     assert not list_paths(place_of(planned(project, {"write": [str(tree), str(home / "main")]})), "git")
+
+
+def test_what_the_place_protects_is_the_same_in_the_next_launch(project: Path, home: Path) -> None:
+    """Links within it are the user's: the agent writes around it, and that is noted."""
+    (project / "lib").mkdir()
+    agent = link(project / "lib" / "agent", program(home / "tools" / "agent"))
+    script = link(project / "lib" / "srv.py", project / "lib" / "real.py")
+    script.touch()
+    server = local("python3", str(script), env=SECRET)
+    for _ in range(2):
+        where = place_of(planned(project, {"read": ["lib"]}, agent={"command": str(agent)}, s=server))
+        prepare_place(where)
+    assert home / "tools" in list_paths(where, "agent")
