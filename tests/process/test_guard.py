@@ -567,9 +567,11 @@ def test_what_guards_that_came_later_leave_is_found_by_the_record(
 ) -> None:
     with launched(tmp_path, alive, program("scrubber")) as running:
         alive.hear("scrubber", "scrubbed")
+        os.kill(running.pid, signal.SIGSTOP)  # or it replaces the first of two before the second is killed
         for pid in {running.lower, running.upper} - {getattr(running, survivor, 0)}:
             with gone(pid):
                 os.kill(pid, signal.SIGKILL)
+        os.kill(running.pid, signal.SIGCONT)
         assert running.look() == [ONE if survivor else ALL]
         running.kill_with_guards()
         (ended,) = clear(tmp_path)
