@@ -2,9 +2,9 @@
 Files for the user alone: bounded reads, atomic writes, locks between processes, and directories for sockets.
 
 Files and directories get modes 0600 and 0700, whatever the umask is. A reader sees the old content or the new one,
-never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write,
-`locked` and `take_lock` take a lock file, `make_digest` tells the names of files apart, and `directory` makes a place
-for the sockets of a launch.
+never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write, `publish`
+moves what is written, `locked` and `take_lock` take a lock file, `make_digest` tells the names of files apart, and
+`directory` makes a place for the sockets of a launch.
 """
 
 import errno
@@ -26,12 +26,12 @@ try:
 except ImportError:
     from hashlib import blake2b as blake2b
 try:
-    from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12
+    from _sha2 import sha256 as sha256  # type: ignore[import-not-found]  # Python 3.12
 except ImportError:
     try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
+        from _sha256 import sha256 as sha256  # type: ignore[import-not-found]
     except ImportError:
-        from hashlib import sha256
+        from hashlib import sha256 as sha256
 
 compare_digest = _compare_digest  # what hmac gives
 MAX_LINKS = 40  # on the way to one file; what Linux follows
@@ -160,6 +160,18 @@ def sqlite_uri(path: Path) -> str:
     """Return the address of a file for SQLite. `Path.as_uri` of Python 3.14 imports an HTTP client."""
     escaped = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file://{escaped}"
+
+
+def publish(fresh: Path, path: Path) -> None:
+    """Move a whole file of the same file system to `path`, for the user alone: atomically, and flushed to disk."""
+    descriptor = os.open(fresh, os.O_RDONLY)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.replace(path)
+    _sync(path.parent)
 
 
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:

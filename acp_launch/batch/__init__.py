@@ -8,7 +8,9 @@
     store        the directory of a batch: locks, attempts, records, and `results.jsonl`, which is made from them
     item         one attempt: its directory, `run`, the check, the patch, the record
     outcome      what the events of a run mean
-    worktree     git: directories for attempts, and patches
+    worktree     directories for attempts
+    baseline     what such a directory held, and the patch of what differs
+    git          how git is called, and what it believes; what it is asked
     checking     the check of an item
     engine       what carries out attempts; `local` and `cluster` are engines
     schedule     which item starts when: jobs, accounts, pauses

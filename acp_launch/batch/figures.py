@@ -196,7 +196,12 @@ def add_up(parts: Sequence[Spent]) -> Spent:
 
 
 def explain(record: Record) -> str:
-    """Say in one line why an attempt did not pass."""
+    """Say in one line why an attempt did not pass, and why it has no patch."""
+    why, lack = _explain(record), record.patch_error
+    return f"{why}; no patch: {lack}" if lack and lack != why else why
+
+
+def _explain(record: Record) -> str:
     if record.check and record.outcome == "failed":
         ended = "passed its time limit" if record.check.exit_code is None else f"ended with {record.check.exit_code}"
         return f"{' '.join(record.check.command)} {ended}"

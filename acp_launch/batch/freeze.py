@@ -17,9 +17,9 @@ from msgspec import structs
 
 from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
+from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, encode
-from acp_launch.batch.worktree import is_url, resolve_commit
 from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
@@ -284,7 +284,8 @@ def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) ->
             return Base(repo, fault=fault)
     if isolation.kind == "none":
         with suppress(StateError):  # the commit is only for the record
-            return Base(repo, resolve_commit(repo, "HEAD") if repository_of(Path(repo)) else None)
+            around = repository_of(Path(repo))
+            return Base(repo, resolve_commit(str(around), "HEAD") if around else None)
         return Base(repo)
     if commit := resolve_commit(repo, ref):
         return Base(repo, commit)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
-from acp_launch.batch.model import ErrorFacts, Item, Outcome, Patch, Record
+from acp_launch.batch.model import ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, read_events, shorten_answer, subtract_earlier
 from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, RESULT, STARTED, STDERR, BatchDirectory, open_batch
 from acp_launch.cli.main import end_in_code
@@ -148,7 +148,7 @@ class _Attempt:
         """Make it, and return its record, which is written."""
         try:
             self._work(trust=trust)
-            self._note(patch=self._make_patch())
+            self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
             leave.within(LAST, leave.code())
             code = error.exit_code if isinstance(error, Stopped) else leave.code()
@@ -163,8 +163,7 @@ class _Attempt:
         except Stopped:
             raise
         except LaunchError as error:
-            blamed = ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
-            self._note(outcome="setup_failed", exit_code=error.exit_code, error=blamed)
+            self._note(outcome="setup_failed", exit_code=error.exit_code, error=_blame(error))
 
     # The run.
 
@@ -235,12 +234,17 @@ class _Attempt:
         resets = find_reset(self.record.error, time.time()) if outcome == "rate_limited" else None
         self._note(outcome=outcome, exit_code=code, resets=resets)
 
-    def _make_patch(self) -> Patch | None:
+    def _make_patch(self) -> None:
+        """Write the patch. An item that passed, but whose work is only in its tree, has not passed."""
+        if self._tree is None or not self._tree.is_made:
+            return
         try:
-            return self._tree.write_patch(self._where / PATCH) if self._tree and self._tree.at.exists() else None
+            self._note(patch=self._tree.write_patch(self._where / PATCH))
         except StateError as error:
             show_error(error)
-            return None
+            self._note(patch_error=error.message, error=self.record.error or _blame(error))
+            if self.record.outcome == "passed":
+                self._note(outcome="setup_failed", exit_code=error.exit_code)
 
     def _conclude(self) -> None:
         """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
@@ -279,6 +283,10 @@ class _Attempt:
         if keep == "failed" and record.outcome != "passed" and not is_untouched:
             return True
         return not directory.judge(record.item, [*directory.verdicts(record.item), record]).is_done
+
+
+def _blame(error: LaunchError) -> ErrorFacts:
+    return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
 def _plan(digest: str, trust: bool, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":

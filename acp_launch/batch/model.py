@@ -253,8 +253,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 class Record(Verdict, frozen=True, kw_only=True):
     """`result.json` of an attempt, on one line: also a line of `results.jsonl`.
 
-    Times are UTC as in events. `answer` is the first 64 KiB of it, `tools` counts tool calls, `worktree` is a
-    directory that was kept, `files` are those of the attempt's directory.
+    Times are UTC as in events. `answer` is the first 64 KiB of it, `tools` counts tool calls, `patch_error` says
+    why there is no patch, `worktree` is a directory that was kept, `files` are those of the attempt's directory.
     """
 
     batch: str
@@ -277,6 +277,7 @@ class Record(Verdict, frozen=True, kw_only=True):
     repo: str
     base_commit: str | None = None
     patch: Patch | None = None
+    patch_error: str | None = None
     check: CheckResult | None = None
     servers: tuple[ServerFacts, ...] = ()
     session: dict[str, str] | None = None  # name, id

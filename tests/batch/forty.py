@@ -12,7 +12,7 @@ import psutil
 
 from acp_launch.batch.model import Outcome
 from acp_launch.batch.store import BatchDirectory, open_batch
-from tests.batch.test_worktree import git
+from tests.batch.repositories import git
 from tests.patience import PATIENCE
 
 AGENTS = Path(__file__).parents[1] / "agents"

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from acp_launch.batch.figures import explain
 from acp_launch.batch.model import (
     CheckCommand,
     Cost,
@@ -553,13 +554,31 @@ def test_a_tree_is_kept_as_the_batch_says(launch: Launcher, keep: Any, check: st
     assert made(batch).patch is not None
 
 
-def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher) -> None:
+@pytest.mark.parametrize(
+    ("word", "outcome", "why"),
+    [("true", "setup_failed", "{}"), ("false", "failed", "false ended with 1; no patch: {}")],
+)
+def test_a_tree_whose_patch_cannot_be_made_is_kept(launch: Launcher, word: str, outcome: Outcome, why: str) -> None:
+    """Such an item has not passed: what reads patches would take it for one without work."""
     launch.scripted(WRITES.replace("    Path", '    Path(".git").unlink()\n    Path', 1))
-    batch = isolated(launch, isolation={"keep": "never"})
+    batch = isolated(launch, isolation={"keep": "never"}, check=checked(word))
+    done, tree = attempt(launch, batch), batch.path / "trees" / ID
+    record = made(batch)
+    lack = f"{tree}/.git cannot be used: No such file or directory"
+    assert (done.code, record.outcome, record.patch, record.worktree) == (9, outcome, None, str(tree))
+    assert (record.patch_error, explain(record)) == (lack, why.format(lack))
+    assert lack in done.err
+    assert (tree / "made.txt").exists()
+
+
+def test_a_tree_that_the_agent_removed_is_no_success(launch: Launcher) -> None:
+    move = "    import os; os.rename(os.getcwd(), os.getcwd() + '.moved')"
+    launch.scripted(WRITES.replace('    Path("made.txt").open("a").write("made\\n")', move))
+    batch = isolated(launch)
     done = attempt(launch, batch)
-    tree = batch.path / "trees" / ID
-    assert (done.code, made(batch).outcome, made(batch).patch, made(batch).worktree) == (0, "passed", None, str(tree))
-    assert tree.exists()
+    record = made(batch)
+    assert (done.code, record.outcome, record.patch, record.worktree) == (9, "setup_failed", None, None)
+    assert "cannot be used: No such file or directory" in explain(record)
 
 
 @pytest.mark.parametrize(("keep", "is_kept"), [("failed", False), ("always", True)])
@@ -578,12 +597,12 @@ def test_a_tree_that_no_run_has_touched_is_not_a_failure_to_look_at(
 
 @pytest.fixture
 def slow_git(launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git whose `add`, with which a patch begins, says so on a pipe and then hangs."""
+    """A git whose `diff-files`, with which a patch begins, says so on a pipe and then hangs."""
     real, fifo = shutil.which("git"), tmp_path / "adds"
     (tmp_path / "slow").mkdir()
     program = tmp_path / "slow" / "git"
     program.write_text(
-        f'#!/bin/sh\ncase " $* " in *" add --all "*) echo begun > {fifo}; exec sleep 600;; esac\nexec {real} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" diff-files "*) echo begun > {fifo}; exec sleep 600;; esac\nexec {real} "$@"\n'
     )
     program.chmod(0o700)
     os.mkfifo(fifo)
