@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from acp_launch.batch.model import BatchFile, BatchTask, Item
+from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item
 from acp_launch.batch.store import ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, shorten
@@ -155,8 +156,24 @@ def _find_faults(root: Mapping[str, Plain], file: BatchFile) -> Iterator[Fault]:
         what = "without isolation the next attempt works on what a failed one has left"
         fix = "add: isolation: {kind: worktree}; or, if that does not matter: isolation: {unsafe: true}"
         yield Fault(("retry",), what, fix, at_key=True)
-    if file.check is not None and not file.check.command:
-        yield Fault(("check", "command"), "the command is empty", "write a program and its arguments: [pytest, -q]")
+    yield from _check_isolation(root.get("isolation"), file.isolation)
+    for path, command in ((("check",), file.check), (("isolation", "setup"), file.isolation.setup)):
+        if command is not None and not command.command:
+            fix = "write a program and its arguments: [pytest, -q]"
+            yield Fault((*path, "command"), "the command is empty", fix)
+
+
+def _check_isolation(said: Plain, isolation: Isolation) -> Iterator[Fault]:
+    is_none = not isinstance(said, dict) or said.get("kind", "none") == "none"  # else a wrong kind was told already
+    for key in ("copy", "setup"):
+        if is_none and getattr(isolation, key):
+            what = "without isolation an item works in the checkout itself"
+            yield Fault(("isolation", key), what, f"remove {key}, or add: kind: worktree", at_key=True)
+    for index, name in enumerate(isolation.copy):
+        parts = PurePosixPath(name).parts
+        if name.startswith("/") or ".." in parts or not parts or ".git" in parts:
+            what = f'"{shorten(name)}" is not a path within the checkout'
+            yield Fault(("isolation", "copy", index), what, "write it from the checkout's top: [.env, node_modules]")
 
 
 def _check_names(file: BatchFile) -> Iterator[Fault]:

@@ -30,7 +30,9 @@ LOOK_EVERY = 0.5  # seconds
 CANNOT_START = 127  # as in a shell
 
 
-def run_check(check: CheckCommand, cwd: Path, output_file: Path, is_cancelled: Callable[[], bool]) -> CheckResult:
+def run_check(
+    check: CheckCommand, cwd: Path, output_file: Path, is_cancelled: Callable[[], bool], *, called: str = "check"
+) -> CheckResult:
     """Run the check, and write what it printed. `is_cancelled` is asked twice a second.
 
     A program given as a path that cannot be started is a check that failed: the agent may have removed it.
@@ -49,7 +51,7 @@ def run_check(check: CheckCommand, cwd: Path, output_file: Path, is_cancelled: C
     elif "/" in check.command[0]:
         code, text = CANNOT_START, f"acp-launch: {program.message}\n"
     else:
-        raise StateError(f"the check cannot run: {program.message}", fix=program.fix)
+        raise StateError(f"the {called} cannot run: {program.message}", fix=program.fix)
     replace(output_file, text.encode(errors="replace"))
     return CheckResult(command=check.command, exit_code=code, seconds=round(time.monotonic() - begun, 3))
 

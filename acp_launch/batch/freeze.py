@@ -20,6 +20,7 @@ from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, wr
 from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, encode
+from acp_launch.batch.worktree import refuse_copy
 from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
@@ -277,6 +278,8 @@ def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) ->
     if is_url(written):
         if isolation.kind != "clone":
             return Base(written, fault=("an address can only be cloned", "write isolation: {kind: clone}"))
+        if isolation.copy:
+            return Base(written, fault=("an address has no files to copy", "remove isolation.copy; or write a path"))
         repo = written
     else:
         repo = os.path.normpath(directory / os.path.expanduser(written))  # noqa: PTH111 - Path raises without a home
@@ -298,8 +301,10 @@ def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | Non
     if not os.path.isdir(repo):  # noqa: PTH112 - it raises in a directory we may not enter
         return f"the directory {repo} does not exist", "correct the path; it begins at the directory of the batch"
     around = repository_of(Path(repo))
-    if isolation.kind == "none" or str(around) == repo:
+    if isolation.kind == "none":
         return None
+    if str(around) == repo:
+        return next(filter(None, (refuse_copy(repo, name) for name in isolation.copy)), None)
     if around is None:
         return f"{repo} is not a git repository", "make it one: git init; or write isolation: {kind: none}"
     return f"{repo} lies in the repository {around}", f"write {around}"

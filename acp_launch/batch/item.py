@@ -25,9 +25,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
-from acp_launch.batch.model import ErrorFacts, Item, Outcome, Record
+from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, read_events, shorten_answer, subtract_earlier
-from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, RESULT, STARTED, STDERR, BatchDirectory, open_batch
+from acp_launch.batch.store import (
+    ANSWER,
+    CHECK,
+    EVENTS,
+    PATCH,
+    RESULT,
+    SETUP,
+    STARTED,
+    STDERR,
+    BatchDirectory,
+    open_batch,
+)
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
@@ -173,7 +184,24 @@ class _Attempt:
             os.chdir(self._batch.directory)  # profiles are found from there
         except OSError as error:
             raise StateError(f"cannot enter the batch's directory {error.filename}: {error.strerror}") from None
-        return self._tree.make() if self._tree else Path(self._item.repo)
+        if self._tree is None:
+            return Path(self._item.repo)
+        isolation = self._batch.isolation
+        return self._tree.make(self._prepare if isolation.copy or isolation.setup else None)
+
+    def _prepare(self) -> None:
+        """Bring a fresh tree what the commit has not."""
+        if self._tree is None:
+            return
+        self._tree.copy(self._batch.isolation.copy)
+        if setup := self._batch.isolation.setup:
+            from acp_launch.batch.checking import run_check
+
+            command, output = CheckCommand(command=setup.command, timeout=setup.timeout), self._where / SETUP
+            done = run_check(command, self._tree.at, output, self._directory.is_cancelled, called="setup")
+            if done.exit_code != 0:
+                ended = "passed its time limit" if done.exit_code is None else f"ended with {done.exit_code}"
+                raise StateError(f"the setup {ended}: {' '.join(setup.command)}", fix=f"see {output}")
 
     def _run(self, cwd: Path, *, trust: bool) -> int:
         """Carry out the run, and return its exit code. A session that cannot be continued is begun anew."""

@@ -81,9 +81,16 @@ class BatchTask(Shape, frozen=True, kw_only=True):
     vars: Mapping[str, Annotated[str, _VALUE]] = {}
 
 
+class SetupCommand(Shape, frozen=True, kw_only=True):
+    command: tuple[Annotated[str, _TEXT], ...]
+    timeout: Duration = Duration(600)
+
+
 class Isolation(Shape, frozen=True, kw_only=True):
     kind: Literal["none", "worktree", "clone"] = "none"
     ref: Annotated[str, _TEXT] = "HEAD"
+    copy: tuple[Annotated[str, _TEXT], ...] = ()  # paths of the checkout
+    setup: SetupCommand | None = None
     keep: Literal["failed", "always", "never"] = "failed"
     unsafe: Annotated[bool, TRUTH] = False  # retries without isolation
 

@@ -29,6 +29,7 @@ from acp_launch.waits import format_time
 
 BATCH, RESULT, STARTED = "batch.json", "result.json", "started.json"
 EVENTS, STDERR, ANSWER, PATCH, CHECK = "events.ndjson", "stderr.txt", "answer.md", "patch.diff", "check.txt"
+SETUP = "setup.txt"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 # Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
 ID = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

@@ -11,10 +11,10 @@ attempt waits for its end.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from acp_launch.batch.baseline import MAX_RULES_BYTES, Baseline
@@ -79,6 +79,30 @@ class Tree:
             prepare()
         self._baseline.seal(self._keep_rules(None), is_changed=prepare is not None)
         return self.at
+
+    def copy(self, names: Sequence[str]) -> None:
+        """Copy files of the checkout, ignored ones too; links stay links, and no file is shared.
+
+        Raises:
+            StateError: one is not in the checkout, or the commit has it.
+        """
+        for name in names:
+            if fault := refuse_copy(self.repo, name):
+                raise StateError(fault[0], fix=fault[1])
+            source, target = Path(self.repo, name), self.at / name
+            if real(self.at).is_relative_to(real(source)):
+                raise StateError(f"{source} holds {self.at}", fix="remove it from isolation.copy")
+            if os.path.lexists(target) or real(target.parent) != real(self.at) / PurePath(name).parent:
+                what = f"the commit has {name}, so it is not copied"
+                raise StateError(what, fix="name only what git does not bring, or remove it from isolation.copy")
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.is_dir() and not source.is_symlink():
+                    shutil.copytree(source, target, symlinks=True)
+                else:
+                    shutil.copy2(source, target, follow_symlinks=False)
+            except OSError as error:
+                raise StateError(f"cannot copy {source}: {error.strerror or error}") from None
 
     def write_patch(self, file: Path) -> Patch:
         """Write what differs from the commit, or from what `prepare` left; raises as `Baseline.write_patch`."""
@@ -162,6 +186,16 @@ class Tree:
         for each in (self._common / "worktrees").glob("*"):
             if real(each) == known or (known is None and not each.is_symlink() and _read_rules(each / "gitdir") == own):
                 yield each
+
+
+def refuse_copy(repo: str, name: str) -> tuple[str, str] | None:
+    """Say why a path of a checkout cannot be copied, and the fix; None if it can."""
+    checkout, source = real(Path(repo)), Path(repo, name)
+    if not os.path.lexists(source):
+        return f"{repo} has no {name}", "make it, or remove it from isolation.copy"
+    if real(source.parent) != checkout / PurePath(name).parent or not real(source).is_relative_to(checkout):
+        return f"{name} leads out of {repo}", "remove it from isolation.copy; isolation.setup can bring it"
+    return None
 
 
 def _locate(repo: str, what: str) -> Path:

@@ -257,6 +257,15 @@ ONE_PROBLEM = [
     (TASK + "check: {command: []}", "check.command: the command is empty"),
     (TASK + "retry: {}", "retry: without isolation the next attempt works on what a failed one has left"),
     (TASK + "isolation: {kind: worktre}", "isolation.kind: expected none, worktree or clone, found the text"),
+    (TASK + "isolation: {kind: worktre, copy: [x]}", "isolation.kind: expected none, worktree or clone, found"),
+    (TASK + "isolation: {copy: [x]}", "isolation.copy: without isolation an item works in the checkout itself"),
+    (TASK + "isolation: {kind: none, setup: {command: [x]}}", "isolation.setup: without isolation an item works in"),
+    (TASK + "isolation: {kind: clone, setup: {command: []}}", "isolation.setup.command: the command is empty"),
+    (TASK + "isolation: {kind: clone, setup: {command: [x], outside: true}}", 'isolation.setup.outside: unknown key "outside"'),
+    (TASK + "isolation: {kind: clone, copy: [.env, /etc]}", 'isolation.copy[1]: "/etc" is not a path within'),
+    (TASK + "isolation: {kind: clone, copy: [a/../../b]}", 'isolation.copy[0]: "a/../../b" is not a path within'),
+    (TASK + "isolation: {kind: clone, copy: [./]}", 'isolation.copy[0]: "./" is not a path within the checkout'),
+    (TASK + "isolation: {kind: clone, copy: [x/.git/hooks]}", 'isolation.copy[0]: "x/.git/hooks" is not a path'),
     (TASK + "version: 2", 'the key "version" appears twice'),
 ]
 

@@ -277,6 +277,20 @@ def test_an_address_is_cloned_and_nothing_else(write: Write, tmp_path: Path) -> 
         assert found == "nightly.yaml:4:9: an address can only be cloned | write isolation: {kind: clone}"
 
 
+def test_what_an_item_copies_is_in_the_checkout(write: Write, tmp_path: Path) -> None:
+    make_repository(tmp_path / "two")
+    (tmp_path / "two" / ".env").write_text("x")
+    (tmp_path / "two" / "out").symlink_to(tmp_path)
+    text = "version: 1\nprofiles: [demo]\nprompt: x\ntasks: [{id: a, repo: ../two}]\nisolation: {kind: clone, copy: "
+    assert plan_batch(write(text + "[.env]}\n"), trust=False).isolation.copy == (".env",)
+    for name, why in (("none", f"{tmp_path}/two has no none"), ("out/two", f"out/two leads out of {tmp_path}/two")):
+        (found,) = problems(write(text + f"[.env, {name}]}}\n"))
+        assert why in found
+    url = text.replace("../two", f"'file://{tmp_path}/two'")
+    (found,) = problems(write(url + "[.env]}\n"))
+    assert "an address has no files to copy" in found
+
+
 LEADING = """version: 1
 agent: {command: "${project}/agent", args: ["${project}/a.py"], env: {A: "x${project}", cwd: x}}
 workspace: {cwd: ., additional_directories: [lib, "${home}"]}

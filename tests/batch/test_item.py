@@ -25,8 +25,9 @@ from acp_launch.batch.model import (
     Outcome,
     Record,
     Retry,
+    SetupCommand,
 )
-from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, STDERR, BatchDirectory
+from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, BatchDirectory
 from acp_launch.cli.planning import loaded_profile
 from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
@@ -525,6 +526,42 @@ def test_an_item_works_in_a_tree_of_its_own_that_goes_when_it_passed(launch: Lau
     assert (record.patch.files, record.patch.insertions, record.patch.deletions) == (1, 1, 0)
     assert "+made" in text(batch, PATCH)
     assert record.files == (ANSWER, CHECK, EVENTS, PATCH, STDERR)
+
+
+def test_an_item_gets_what_its_commit_lacks_and_none_of_it_is_in_the_patch(launch: Launcher) -> None:
+    launch.scripted(WRITES)
+    (launch.project / ".gitignore").write_text(".env\n")
+    (launch.project / ".env").write_text("KEY=1\n")
+    script = "pwd; cat .env; echo set up >> known.txt; echo set up > made.txt"
+    setup = SetupCommand(command=("sh", "-c", script))
+    test = checked("sh", "-c", "grep KEY .env && grep 'set up' known.txt && test $(wc -l < made.txt) = 3")
+    isolation = {"copy": (".env",), "setup": setup}
+    batch = isolated(launch, check=test, isolation=isolation, retry=Retry(attempts=2, on=("failed",)))
+    tree = batch.path / "trees" / ID
+    with nothing_changes(launch.project):
+        assert (attempt(launch, batch).code, attempt(launch, batch).code) == (9, 0)
+    assert text(batch, SETUP) == f"{tree}\nKEY=1\n"
+    assert SETUP in made(batch).files
+    assert SETUP not in made(batch, 2).files
+    assert [line for line in text(batch, PATCH, 2).splitlines() if line[0] in "+-"][2:] == ["+made", "+made"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("sh", "-c", "echo no network; exit 3"), "the setup ended with 3: sh -c echo no network; exit 3"),
+        (("sleep", "1000"), "the setup passed its time limit: sleep 1000"),
+        (("no-such-program",), 'the setup cannot run: "no-such-program" is not on PATH'),
+    ],
+)
+def test_an_item_whose_setup_fails_asks_no_agent(launch: Launcher, words: Sequence[str], why: str) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch, isolation={"setup": SetupCommand(command=tuple(words), timeout=Duration(1))})
+    done = attempt(launch, batch)
+    record = made(batch)
+    assert (done.code, record.outcome, record.exit_code, done.heard, record.patch) == (9, "setup_failed", 3, [], None)
+    assert explain(record).startswith(why)
+    assert (words[0] != "sh") or text(batch, SETUP) == "no network\n"
 
 
 def test_the_next_attempt_works_in_the_same_tree(launch: Launcher) -> None:

@@ -292,6 +292,81 @@ def test_an_agent_cannot_have_another_worktree_removed(repo: Path, tmp_path: Pat
     assert [each.name for each in records.iterdir()] == ["own"]
 
 
+# What a commit lacks.
+
+
+@KINDS
+def test_files_of_the_checkout_are_copied_and_share_nothing(repo: Path, tmp_path: Path, kind: Kind) -> None:
+    (repo / "modules" / "deep").mkdir(parents=True)
+    (repo / "modules" / "deep" / "file.o").write_text("x\n")
+    (repo / "modules" / "link").symlink_to("deep")
+    (repo / "modules" / "out").symlink_to("/etc/passwd")
+    (repo / "new").mkdir()
+    (repo / "new" / "tool").write_text("#!/bin/sh\n")
+    (repo / "new" / "tool").chmod(0o755)
+    tree = Tree(str(repo), commit(repo), kind, tmp_path / "a")
+    tree.make(lambda: tree.copy(["./modules/", "new/tool"]))
+    assert (tree.at / "modules" / "link").readlink() == Path("deep")
+    assert (tree.at / "modules" / "out").is_symlink()
+    assert os.access(tree.at / "new" / "tool", os.X_OK)
+    for name in ("modules/deep/file.o", "new/tool"):
+        assert (tree.at / name).stat().st_nlink == (repo / name).stat().st_nlink == 1
+    assert patch_of(tree, tmp_path / "patch") == ""
+    (tree.at / "new" / "tool").write_text("changed\n")
+    assert "-#!/bin/sh\n+changed\n" in patch_of(tree, tmp_path / "patch")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("text", "the commit has text, so it is not copied"),
+        ("away/file", "leads out of"),
+        ("here", "leads out of"),
+        ("inner/x", "the commit has inner/x, so it is not copied"),
+        (".acp-launch", "/.acp-launch holds "),
+        ("none", "has no none"),
+        ("pipes", "cannot copy "),
+    ],
+)
+def test_what_cannot_be_copied_is_named(repo: Path, tmp_path: Path, name: str, why: str) -> None:
+    """The commit's own link does not lead a copy to another place."""
+    (repo / "inner").symlink_to(tmp_path)
+    base = save(repo)
+    (repo / "inner").unlink()
+    (repo / "inner").mkdir()
+    (repo / "inner" / "x").write_text("x")
+    (repo / "away").symlink_to(tmp_path)
+    (tmp_path / "file").write_text("x")
+    (repo / "here").symlink_to("../file")
+    (repo / "pipes").mkdir()
+    os.mkfifo(repo / "pipes" / "pipe")
+    tree = Tree(str(repo), base, "worktree", repo / ".acp-launch" / "batches" / "a")
+    with pytest.raises(StateError) as failure:
+        tree.make(lambda: tree.copy([name]))
+    assert why in failure.value.message
+    assert not (tmp_path / "x").exists()
+    assert not tree.is_made
+
+
+def test_changes_of_a_setup_are_in_no_patch(with_modules: Path, tmp_path: Path) -> None:
+    """Submodules that it made are there, and what the agent changes in them is in the patch."""
+    tree = Tree(str(with_modules), commit(with_modules), "worktree", tmp_path / "a")
+
+    def set_up() -> None:
+        git(tree.at, *LOCAL, "submodule", "--quiet", "update", "--init", "absent")
+        for name in ("text", "module/file", "absent/new"):
+            (tree.at / name).write_text("by the setup\n")
+        (tree.at / "gone").unlink()
+
+    tree.make(set_up)
+    assert patch_of(tree, tmp_path / "patch") == ""
+    for name in ("text", "module/file", "absent/new", "absent/file"):
+        (tree.at / name).write_text("by the agent\n")
+    patch = tree.write_patch(tmp_path / "patch")
+    assert (patch.files, patch.insertions, patch.deletions) == (4, 4, 4)
+    assert "-by the setup\n+by the agent" in (tmp_path / "patch").read_text()
+
+
 # Checkouts that hold a part of their repository.
 
 
