@@ -8,6 +8,7 @@
     store        the directory of a batch: locks, attempts, records, and `results.jsonl`, which is made from them
     item         one attempt: its directory, `run`, the check, the patch, the record
     outcome      what the events of a run mean
+    trees        the trees of a batch that are there
     worktree     directories for attempts
     baseline     what such a directory held, and the patch of what differs
     git          how git is called, and what it believes; what it is asked

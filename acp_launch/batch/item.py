@@ -39,6 +39,7 @@ from acp_launch.batch.store import (
     BatchDirectory,
     open_batch,
 )
+from acp_launch.batch.trees import make_tree
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
@@ -50,12 +51,10 @@ from acp_launch.problem import about, ours
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.batch.worktree import Tree
     from acp_launch.cli.planning import Ready
     from acp_launch.cli.run import Planner
     from acp_launch.settings.model import Settings
 
-TREES = "trees"
 NOT_PASSED = 9
 INTERRUPTED = 128 + signal.SIGINT
 LOOK_EVERY = 0.25  # seconds
@@ -122,7 +121,7 @@ class _Attempt:
         self._directory, self._item, self._batch = directory, item, directory.batch
         self._where = directory.begin(item.id, number)
         self._began = time.time()
-        self._tree = self._choose_tree()
+        self._tree = make_tree(directory, item)
         self.record = Record(
             batch=self._batch.name,
             item=item.id,
@@ -142,15 +141,6 @@ class _Attempt:
             repo=item.repo,
             base_commit=item.base_commit,
         )
-
-    def _choose_tree(self) -> "Tree | None":
-        """Return what git makes for the item; None without isolation."""
-        kind, item = self._batch.isolation.kind, self._item
-        if kind == "none" or item.base_commit is None:
-            return None
-        from acp_launch.batch.worktree import Tree
-
-        return Tree(item.repo, item.base_commit, kind, self._directory.path / TREES / item.id)
 
     def _note(self, **members: Any) -> None:
         self.record = replace(self.record, **members)

@@ -28,6 +28,7 @@ from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, V
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, open_batch
+from acp_launch.batch.trees import remove_left
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, harmless, harmless_line, tell
@@ -70,6 +71,8 @@ def run_batch(options: RunOptions) -> int:
     directory = _open_directory(options, elsewhere=bool(address))
     directory.batch = replace(directory.batch, limits=_override(directory.batch.limits, limits))
     items = _choose_items(directory, options)
+    if options.resume:
+        remove_left(directory)
     if options.again:
         _reopen_items(directory, items, options.again)
     directory.uncancel()

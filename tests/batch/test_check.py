@@ -261,7 +261,10 @@ ONE_PROBLEM = [
     (TASK + "isolation: {copy: [x]}", "isolation.copy: without isolation an item works in the checkout itself"),
     (TASK + "isolation: {kind: none, setup: {command: [x]}}", "isolation.setup: without isolation an item works in"),
     (TASK + "isolation: {kind: clone, setup: {command: []}}", "isolation.setup.command: the command is empty"),
-    (TASK + "isolation: {kind: clone, setup: {command: [x], outside: true}}", 'isolation.setup.outside: unknown key "outside"'),
+    (
+        TASK + "isolation: {kind: clone, setup: {command: [x], outside: true}}",
+        'isolation.setup.outside: unknown key "outside"',
+    ),
     (TASK + "isolation: {kind: clone, copy: [.env, /etc]}", 'isolation.copy[1]: "/etc" is not a path within'),
     (TASK + "isolation: {kind: clone, copy: [a/../../b]}", 'isolation.copy[0]: "a/../../b" is not a path within'),
     (TASK + "isolation: {kind: clone, copy: [./]}", 'isolation.copy[0]: "./" is not a path within the checkout'),
