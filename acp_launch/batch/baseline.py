@@ -16,7 +16,7 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePath
@@ -33,7 +33,8 @@ from acp_launch.regex import regex
 
 MAX_PATCH_BYTES = 256 * 1024 * 1024  # of the files in it: git holds each in memory
 MAX_RULES_BYTES = 1024 * 1024  # of a file with rules
-MAX_INDEX_BYTES = 256 * 1024 * 1024
+MAX_PATCH_FILES = 100_000
+MAX_INDEX_BYTES = 128 * 1024 * 1024
 SEALED = "sealed.json"
 TOKEN = "acp-launch.id"  # in the git directory of a clone: another one has not the same
 CACHE = "CACHEDIR.TAG"  # a directory that has it may be deleted at any time: bford.info/cachedir
@@ -268,7 +269,7 @@ class Baseline:
 
     def _copy(self, to: Path) -> Path:
         """Copy the repository without its objects and modules."""
-        shutil.copytree(self.place, to, ignore=shutil.ignore_patterns("objects", "modules", SEALED))
+        shutil.copytree(self.place, to, ignore=shutil.ignore_patterns("objects", "modules", "scratch-*", SEALED))
         (to / "objects").mkdir()
         return to
 
@@ -294,16 +295,19 @@ class Baseline:
         """Divide files that are gone: the first are behind a link, where git would not look."""
         parents = {f"{parent}/" for name in names for parent in PurePath(name).parents if str(parent) != "."}
         links = tuple(parent for parent in parents if (self.at / parent).is_symlink())
-        hidden = [name for name in names if links and name.startswith(links)]
-        return hidden, [name for name in names if not (links and name.startswith(links))]
+        hidden = [name for name in names if name.startswith(links)]
+        return hidden, [name for name in names if not name.startswith(links)]
 
     def _list_new(self, call_git: Any, scratch: Path, sealed: Sealed) -> list[str]:
         """List files that are neither tracked nor ignored."""
         words = "ls-files", "--others", "-z", f"--exclude-from={self.place / 'info' / 'exclude'}"
-        names = call_git(*words, refused=(_UNREADABLE,)).split("\0")[:-1]
+        listed = call_git(*words, refused=(_UNREADABLE,)).split("\0")[:-1]
+        modules = tuple(f"{os.fsdecode(name)}/" for name in sealed.modules)
+        names = [name for name in listed if not name.startswith(modules)]
         caches = tuple(name.removesuffix(CACHE) for name in names if self._marks_cache(name))
-        self._require_no_repository(scratch, sealed, caches)
-        return [name for name in names if not name.endswith("/") and not (caches and name.startswith(caches))]
+        nested = {f"{name}.git" for name in names if name.endswith("/")} | {*self._find_repositories(modules)}
+        self._require_ignored(scratch, [name for name in nested if not name.startswith(caches)])
+        return [name for name in names if not name.endswith("/") and not name.startswith(caches)]
 
     def _marks_cache(self, name: str) -> bool:
         if not name.endswith(f"/{CACHE}"):
@@ -313,30 +317,27 @@ class Baseline:
             return found is not None and found[0].startswith(CACHE_SIGNATURE)
         return False
 
-    def _require_no_repository(self, scratch: Path, sealed: Sealed, caches: tuple[str, ...]) -> None:
-        """Refuse another repository, whose `.git` would be left out, unless its directory is ignored."""
-        found = [name for name in self._find_repositories(sealed) if not (caches and name.startswith(caches))]
+    def _require_ignored(self, scratch: Path, found: Sequence[str]) -> None:
+        """Refuse other repositories, whose `.git` would be left out, unless their directories are ignored."""
         if not found:
             return
         empty = scratch / "empty"  # so only our own rules count
         empty.mkdir(exist_ok=True)
         words = "check-ignore", "--no-index", "-z", "--stdin"
         ignored = call(*words, cwd=empty, env=closed_environment(self.place, empty), feed=found).out.split("\0")
-        if left := [name.removesuffix("/.git") for name in found if name not in ignored]:
-            raise self._leave_out(
-                left[0], "a git repository of its own, or a submodule that your checkout does not have"
-            )
+        if left := sorted(name.removesuffix("/.git") for name in found if name not in ignored):
+            why = "a git repository of its own, or a submodule that your checkout does not have"
+            raise self._leave_out(left[0], why)
 
-    def _find_repositories(self, sealed: Sealed) -> Iterator[str]:
-        modules, directories = set(map(os.fsdecode, sealed.modules)), [""]
+    def _find_repositories(self, modules: Collection[str]) -> Iterator[str]:
+        directories = [""]
         while directories:
             directory = directories.pop()
             with suppress(OSError), os.scandir(self.at / directory) as entries:
                 for entry in entries:
-                    name = f"{directory}/{entry.name}".removeprefix("/")
                     if entry.name == ".git":
-                        yield from [name] if directory else []
-                    elif entry.is_dir(follow_symlinks=False) and name not in modules:
+                        yield from [f"{directory}.git"] if directory else []
+                    elif entry.is_dir(follow_symlinks=False) and (name := f"{directory}{entry.name}/") not in modules:
                         directories.append(name)
 
     def _list_forced(self, env: Mapping[str, str], scratch: Path, sealed: Sealed) -> list[str]:
@@ -367,6 +368,8 @@ class Baseline:
 
     def _require_small(self, names: Sequence[str]) -> None:
         total = 0
+        if len(names) > MAX_PATCH_FILES:
+            raise self._leave_out(f"{len(names):,} files", f"at most {MAX_PATCH_FILES:,} are allowed")
         for name in names:
             with suppress(OSError):
                 total += (self.at / name).lstat().st_size

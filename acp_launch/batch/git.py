@@ -27,7 +27,7 @@ from acp_launch.waits import seconds, stretch
 
 QUICK = stretch(60.0)  # seconds for a question to git, or to a server
 LONG = stretch(1800.0)  # seconds to write or to read a whole tree; a clone may come from far away
-MAX_OUTPUT_BYTES = 256 * 1024 * 1024  # names of files
+MAX_OUTPUT_BYTES = 128 * 1024 * 1024  # names of files
 SHOWN = 5  # lines of git's in a message
 _SETTINGS = {
     "core.hooksPath": os.devnull,
@@ -181,7 +181,8 @@ def make_environment() -> dict[str, str]:
     """Return our environment without secrets, and without what would lead git to another repository or index."""
     public = inherited(os.environ, "all")
     kept = {name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    path = os.pathsep.join(filter(os.path.isabs, os.get_exec_path(public)))  # others would begin in an agent's tree
+    return kept | {"PATH": path, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def closed_environment(repository: Path, tree: Path) -> dict[str, str]:

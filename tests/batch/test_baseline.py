@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.batch import baseline
+from acp_launch.batch import git as calls
 from acp_launch.batch.baseline import CACHE_SIGNATURE
 from acp_launch.batch.model import Patch
 from acp_launch.batch.worktree import Kind
@@ -530,6 +531,25 @@ def test_a_patch_that_would_leave_something_out_is_not_made(repo: Path, tmp_path
     assert not tree.at.exists()
 
 
+@KINDS
+def test_git_is_not_looked_for_in_the_tree(
+    repo: Path, tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some users have `node_modules/.bin` on their path."""
+    (repo / "tools").mkdir()
+    for directory in (repo / "tools", repo):
+        (directory / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (directory / "git").chmod(0o755)
+    base = save(repo)
+    monkeypatch.setenv("PATH", f"tools::.:{os.environ['PATH']}")
+    assert calls.resolve_commit(str(repo), "HEAD") == base
+    tree = make_tree(repo, kind, tmp_path / "a", base)
+    (tree.at / "text").write_text("third\n")
+    assert "+third" in patch_of(tree, tmp_path / "patch")
+    tree.remove()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_repository_in_an_ignored_directory_is_no_work(repo: Path, tmp_path: Path) -> None:
     (repo / ".gitignore").write_text("vendor/\n")
     save(repo)
@@ -546,4 +566,8 @@ def test_more_than_git_can_hold_in_memory_is_not_in_a_patch(
     with (tree.at / "huge").open("wb") as file:
         file.truncate(2**20 + 1)
     with pytest.raises(StateError, match="would leave out huge: with it the files have more than 1 MiB"):
+        tree.write_patch(tmp_path / "patch")
+    monkeypatch.setattr(baseline, "MAX_PATCH_FILES", 1)
+    (tree.at / "two").touch()
+    with pytest.raises(StateError, match="would leave out 2 files: at most 1 are allowed"):
         tree.write_patch(tmp_path / "patch")

@@ -350,9 +350,12 @@ def test_what_cannot_be_copied_is_named(repo: Path, tmp_path: Path, name: str, w
 
 def test_changes_of_a_setup_are_in_no_patch(with_modules: Path, tmp_path: Path) -> None:
     """Submodules that it made are there, and what the agent changes in them is in the patch."""
-    tree = Tree(str(with_modules), commit(with_modules), "worktree", tmp_path / "a")
+    (with_modules / ".gitattributes").write_text("sub/file text\n")
+    tree = Tree(str(with_modules), save(with_modules), "worktree", tmp_path / "a")
 
     def set_up() -> None:
+        (tree.at / ".gitattributes").write_text("* -text\n")
+        (tree.at / "sub" / "file").write_bytes(b"one\r\ntwo\n")  # no rule of the commit gives that back
         git(tree.at, *LOCAL, "submodule", "--quiet", "update", "--init", "absent")
         for name in ("text", "module/file", "absent/new"):
             (tree.at / name).write_text("by the setup\n")
