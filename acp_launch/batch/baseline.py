@@ -248,7 +248,9 @@ class Baseline:
         hidden, gone = self._divide_gone([name for status, name in changed if status == "D"])
         added = [name for status, name in changed if status != "D"]
         added += self._list_new(call_git, scratch, sealed)
-        added += self._list_forced(env, scratch, sealed)
+        if theirs := self._take_theirs(env, scratch, sealed):
+            added += self._list_forced(theirs, sealed)
+            self._require_all(theirs, [*hidden, *gone], sealed)
         self._require_small(added)
         if hidden:
             call_git("update-index", "-z", "--force-remove", "--stdin", feed=hidden)
@@ -340,27 +342,37 @@ class Baseline:
                     elif entry.is_dir(follow_symlinks=False) and (name := f"{directory}{entry.name}/") not in modules:
                         directories.append(name)
 
-    def _list_forced(self, env: Mapping[str, str], scratch: Path, sealed: Sealed) -> list[str]:
-        """List files that the agent's own index has besides the base: also ignored ones, which it added by force."""
+    def _take_theirs(self, env: Mapping[str, str], scratch: Path, sealed: Sealed) -> dict[str, str] | None:
+        """Copy the agent's own index, and return variables for a git that reads it; None if it says nothing new."""
         theirs, index = Path(os.fsdecode(sealed.git_directory)), scratch / "theirs"
         try:
             found = read_bounded(theirs / "index", MAX_INDEX_BYTES)
             if found is None or found[0] == (self.place / "index").read_bytes():
-                return []
+                return None
             index.write_bytes(found[0])
-            env = {**env, "GIT_INDEX_FILE": str(index)}
-            for each in theirs.glob("sharedindex.*"):
-                part = read_bounded(each, MAX_INDEX_BYTES) or (b"", 0)
-                env["GIT_DIR"] = str(
-                    scratch / "split" if (scratch / "split").exists() else self._copy(scratch / "split")
-                )
-                (scratch / "split" / each.name).write_bytes(part[0])
+            parts = {each.name: read_bounded(each, MAX_INDEX_BYTES) for each in theirs.glob("sharedindex.*")}
         except Unfit as error:
             raise self._leave_out("files of the agent's index", f"it {error}") from None
+        if not parts:
+            return {**env, "GIT_INDEX_FILE": str(index)}
+        split = self._copy(scratch / "split")
+        for name, part in parts.items():
+            (split / name).write_bytes(part[0] if part else b"")
+        return {**env, "GIT_INDEX_FILE": str(index), "GIT_DIR": str(split)}
+
+    def _list_forced(self, env: Mapping[str, str], sealed: Sealed) -> list[str]:
+        """List files that the agent's index has besides the base: also ignored ones, which it added by force."""
         words = "--cached", "--raw", "--no-renames", "--diff-filter=A", "-z", sealed.base, "--"
         facts = git("diff-index", *words, cwd=self.at, env=env).split("\0")
         listed = zip(facts[::2], facts[1::2], strict=False)
         return [name for modes, name in listed if modes.split(" ")[1] != _GITLINK and self._is_file(name)]
+
+    def _require_all(self, env: Mapping[str, str], gone: Collection[str], sealed: Sealed) -> None:
+        """Refuse files that are gone since the agent made its checkout sparse: it has not deleted them."""
+        if gone and (Path(os.fsdecode(sealed.git_directory)) / "info" / "sparse-checkout").exists():
+            listed = git("ls-files", "-t", "-z", cwd=self.at, env=env).split("\0")
+            if left := {each[2:] for each in listed if each.startswith("S ")}.intersection(gone):
+                raise self._leave_out(min(left), "the agent made the checkout sparse")
 
     def _is_file(self, name: str) -> bool:
         path = self.at / name

@@ -151,10 +151,6 @@ def ignore_by_configuration(tree: Path) -> None:
     git(tree, "config", "core.excludesFile", str(tree.parent / "own"))
 
 
-def choose_a_part(tree: Path) -> None:
-    git(tree, "sparse-checkout", "set", "--no-cone", "/nothing")
-
-
 def forget_a_file(tree: Path) -> None:
     git(tree, "update-index", "--force-remove", "sub/file")
 
@@ -194,7 +190,7 @@ TOLD: dict[str, Act] = {
     "its own ignore files": ignore_by_files,
     "info/exclude": ignore_in("info/exclude"),
     "core.excludesFile": ignore_by_configuration,
-    "sparse checkout": choose_a_part,
+    "sparse checkout of all": lambda tree: git(tree, "sparse-checkout", "set", "--no-cone", "/*"),
     "index without files": forget_a_file,
     "replaced objects": lambda tree: git(tree, "replace", "HEAD:text", "HEAD:old"),
     "orphan": commit_nothing,
@@ -485,6 +481,12 @@ def own_submodule(tree: Path) -> None:
     git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tree), "vendor")
 
 
+def sparse_checkout(tree: Path) -> None:
+    """Git removes the other files, which the agent did not want to delete."""
+    git(tree, "sparse-checkout", "set", "--no-cone", "/text")
+    assert not (tree / "sub").exists()
+
+
 def pipe_for_a_file(tree: Path) -> None:
     (tree / "text").unlink()
     os.mkfifo(tree / "text")
@@ -510,6 +512,7 @@ def index_without_sense(tree: Path) -> None:
         (hidden_directory, "would leave out deep/er: a git repository of its own"),
         (other_case, "git update-index in "),
         (own_submodule, "would leave out vendor: a git repository of its own, or a submodule"),
+        (sparse_checkout, "would leave out .gitignore: the agent made the checkout sparse"),
         (pipe_for_a_file, "text: unsupported file type"),
         (index_that_is_a_pipe, "would leave out files of the agent's index: it is not a regular file"),
         (index_without_sense, "index"),
