@@ -17,7 +17,7 @@ import shutil
 import stat
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -32,7 +32,7 @@ from acp_launch.private import Unfit, publish, read_bounded, real, sha256
 from acp_launch.regex import regex
 
 MAX_PATCH_BYTES = 256 * 1024 * 1024  # of the files in it: git holds each in memory
-MAX_RULES_BYTES = 1024 * 1024  # of a file with rules
+MAX_RULES_BYTES = 16 * 1024 * 1024  # of a file with rules
 MAX_PATCH_FILES = 100_000
 MAX_INDEX_BYTES = 128 * 1024 * 1024
 SEALED = "sealed.json"
@@ -129,7 +129,10 @@ class Baseline:
         return self._links
 
     def _read_moved(self, name: str, move: Any) -> bytes:
-        found = read_bounded(self.at / name, MAX_RULES_BYTES)  # None in a sparse checkout
+        try:
+            found = read_bounded(self.at / name, MAX_RULES_BYTES)  # None in a sparse checkout
+        except Unfit as error:
+            raise StateError(f"{self.at / name} {error}") from None
         directory = os.fsencode(name.rpartition("/")[0])
         lines = (found[0] if found else b"").removeprefix(b"\xef\xbb\xbf").split(b"\n")
         return b"\n".join(move(directory, line.removesuffix(b"\r")) for line in lines)
@@ -148,10 +151,10 @@ class Baseline:
             module.seal(template, is_changed=is_changed)
         if self._links:
             self._git("update-index", "-z", "--force-remove", "--stdin", feed=self._links)
-        git_directory = find_git_directory(self.at)
-        (git_directory / TOKEN).write_text(os.urandom(16).hex())
-        names = tuple(map(os.fsencode, modules))
-        sealed = Sealed(base, identify(self.at), os.fsencode(git_directory), names, self._converted)
+        git_directory, names = find_git_directory(self.at), tuple(map(os.fsencode, modules))
+        with self._explain(""):
+            (git_directory / TOKEN).write_text(os.urandom(16).hex())
+            sealed = Sealed(base, identify(self.at), os.fsencode(git_directory), names, self._converted)
         if is_changed:
             with TemporaryDirectory(dir=self.place, prefix="scratch-") as scratch:
                 self._stage(self._environment(self.place), Path(scratch), sealed)
@@ -194,13 +197,17 @@ class Baseline:
 
     def require_own(self, fix: str) -> None:
         """Refuse a directory that is another one now, or whose `.git` is; raise StateError."""
+        with self._explain(fix):
+            if identify(self.at) != self.read().identity:
+                raise Unfit("is not the one that was made there")
+
+    @contextmanager
+    def _explain(self, fix: str) -> Iterator[None]:
         try:
-            if identify(self.at) == self.read().identity:
-                return
-            why = "is not the one that was made there"
+            yield
         except (OSError, Unfit) as error:
-            why = str(error) if isinstance(error, Unfit) else f"cannot be used: {error.strerror}"
-        raise StateError(f"{self.at / '.git'} {why}", fix=fix)
+            why = f"cannot be used: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise StateError(f"{self.at / '.git'} {why}", fix=fix) from None
 
     def write_patch(self, file: Path) -> Patch:
         """Write what differs: files that are new, gone, binary or other than before, those of submodules too.
@@ -226,9 +233,8 @@ class Baseline:
         self.require_own("look into the directory, which was kept")
         sealed, listing = self.read(), scratch / "listing"
         (scratch / "objects").mkdir(parents=True)
-        shutil.copy2(
-            self.place / "index", scratch / "index"
-        )  # with its time, by which git finds changes of that moment
+        # With its time, by which git finds changes of the moment in which it was written.
+        shutil.copy2(self.place / "index", scratch / "index")
         env = self._environment(scratch)
         if self._stage(env, scratch, sealed):
             form = "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.batch import worktree
+from acp_launch.batch import baseline, worktree
 from acp_launch.batch.worktree import Kind, Tree
 from acp_launch.errors import StateError
 from tests.batch.repositories import LOCAL, commit, content, git, make_tree, patch_of, save
@@ -368,6 +368,24 @@ def test_changes_of_a_setup_are_in_no_patch(with_modules: Path, tmp_path: Path) 
     patch = tree.write_patch(tmp_path / "patch")
     assert (patch.files, patch.insertions, patch.deletions) == (4, 4, 4)
     assert "-by the setup\n+by the agent" in (tmp_path / "patch").read_text()
+
+
+def test_a_setup_that_breaks_the_tree_is_named(repo: Path, tmp_path: Path) -> None:
+    tree = Tree(str(repo), commit(repo), "clone", tmp_path / "a")
+    with pytest.raises(StateError, match=rf"{tree.at}/.git is a link"):
+        tree.make(lambda: move_git(tree.at))
+    tree = Tree(str(repo), commit(repo), "clone", tmp_path / "b")
+    with pytest.raises(StateError, match=rf"{tree.at}/.git cannot be used: No such file"):
+        tree.make(lambda: remove_git(tree.at))
+    assert not tree.is_made
+
+
+def test_rules_without_end_are_refused(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "MAX_RULES_BYTES", 1000)
+    (repo / ".gitignore").write_text("x\n" * 1000)
+    base = save(repo)
+    with pytest.raises(StateError, match=r"/a/.gitignore is larger than 1000 bytes"):
+        make_tree(repo, "worktree", tmp_path / "a", base)
 
 
 # Checkouts that hold a part of their repository.
