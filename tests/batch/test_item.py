@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -297,12 +297,14 @@ def test_an_attempt_without_a_record_did_not_happen(launch: Launcher) -> None:
 def test_two_processes_make_one_attempt(launch: Launcher) -> None:
     launch.profile("polite")
     batch = freeze(launch)
-    with launch.start("batch", "item", str(batch.path), ID) as one:
-        with batch.lock(ID):
+    with ExitStack() as held:
+        held.enter_context(batch.lock(ID))
+        with launch.start("batch", "item", str(batch.path), ID) as one:
             one.complains("waiting for another process, which makes an attempt of a.p")
             batch.begin(ID, 1)
             batch.write_record(make_record(ID, 1, "failed"))
-        done = one.end()
+            held.close()
+            done = one.end()
     assert (done.code, done.heard, begun(batch)) == (9, [], ["1"])
 
 
