@@ -13,7 +13,7 @@ from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
 from acp_launch.registry.index import RUNNERS, list_packages, parse_package, pin_line, read_copy
 from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
-from acp_launch.settings.load import directory, grounds, lies_in
+from acp_launch.settings.load import directory, elsewhere, grounds, lies_in
 
 
 class Used(Struct, frozen=True):
@@ -122,7 +122,7 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
     assert wanted is not None, "the profile was checked"
     if lies_in(state, [ground for place in places for ground in grounds(place)]):
         what = f"the state directory {state} lies in the project, so the agents in it cannot be trusted"
-        return CannotRun(what, "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project")
+        return CannotRun(what, elsewhere("STATE"))
     installation = chosen(state, wanted)
     if isinstance(installation, CannotRun):
         return _unknown(wanted, state) or installation

@@ -33,7 +33,7 @@ from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import trusted as locked
 from acp_launch.regex import regex
 from acp_launch.secret.value import MASK
-from acp_launch.settings.load import grounds, lies_in
+from acp_launch.settings.load import belongs_to, elsewhere
 from acp_launch.settings.model import Settings
 
 # The content that is accepted: the merged profile, one line for each value. Lines are sorted by path, so the order of
@@ -127,7 +127,7 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
         StateError: the store cannot be read.
     """
     label, project = loaded.label, real(loaded.found.project)
-    is_ours = not _is_projects(settings.config, project)
+    is_ours = not belongs_to(settings.config, project, "CONFIG")
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return TrustState(label=label, how="own")
@@ -136,7 +136,7 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     if doubts := tuple(f"{layer.label} {doubt}" for layer in foreign for doubt in _doubts_about(layer.file, around)):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts, weakened=weakened)
     file = _profile_path(loaded)
-    before = None if _is_projects(settings.state, project) else _read(_place(settings, project, file))
+    before = None if belongs_to(settings.state, project, "STATE") else _read(_place(settings, project, file))
     if before is None or (before.project, before.file) != (str(project), str(file)):
         return TrustState(label=label, how="new", now=lines, weakened=weakened)
     is_same = before.digest == digest(str(project), lines)
@@ -151,10 +151,10 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         StateError: the acceptance cannot be stored.
     """
     project = real(loaded.found.project)
-    if _is_projects(settings.state, project):
+    if belongs_to(settings.state, project, "STATE"):
         raise StateError(
             f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
-            fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
+            fix=elsewhere("STATE"),
         )
     lines = _content(loaded)
     acceptance = Acceptance(
@@ -197,11 +197,6 @@ def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
     if layer.origin == "user":
         return not is_ours or real(layer.file).parent.name == HOLDER
     return layer.origin in FOREIGN
-
-
-def _is_projects(directory: Path, project: Path) -> bool:
-    """Whether a directory of acp-launch lies in the project, where others may write."""
-    return lies_in(directory, (project, *grounds(project)))
 
 
 def _profile_path(loaded: Loaded) -> Path:

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import structs
@@ -33,23 +33,52 @@ def grounds(start: Path) -> Iterator[Path]:
 
 
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
-    """Whether `directory` lies in one of the projects after links are resolved. A home that is a project does not
-    count: it is the user's."""
-    target, home = real(directory), _home()
-    roots = map(real, projects)
-    return any(target.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
+    """Whether `directory` lies in one of the projects after links are resolved. A home that is a project (that of
+    dotfiles, say) does not count: it is the user's."""
+    target = real(directory)
+    return any(target.is_relative_to(root) and not _is_home(root) for root in map(real, projects))
 
 
-def _home() -> Path | None:
-    """Return the home directory from the user database, because HOME may have been set to mislead."""
+def belongs_to(directory: Path, project: Path, kind: str) -> bool:
+    """
+    Whether the directory of acp-launch for CONFIG, STATE or CACHE belongs to this project, where others may write.
+
+    It does if it lies in a repository, or in the parent of an `.acp-launch`, at or above `project`. A project that is
+    neither is only the directory that a command was typed in: it counts if it does not hold the home, and a
+    variable other than HOME has put the directory there.
+    """
+    if lies_in(directory, grounds(project)):
+        return True
+    home = _named_home()
+    is_around_home = home is not None and real(home).is_relative_to(real(project))
+    return not is_around_home and _variable(kind) != "" and lies_in(directory, (project,))
+
+
+def _is_home(root: Path) -> bool:
+    """Whether a project is the user's home, or holds the one that the user database has. One that HOME alone names is
+    not believed deeper in a project: the project may have set it."""
+    home = _named_home()
+    return (home is not None and root == real(home)) or root in _registered_homes()
+
+
+def _named_home() -> Path | None:
+    home = os.environ.get("HOME", "")
+    return Path(home) if os.path.isabs(home) else None  # noqa: PTH117 - "~" of pathlib asks the user database
+
+
+@cache
+def _registered_homes() -> tuple[Path, ...]:
+    """Return the home directory that the user database has, and its parents."""
     try:
         import pwd
     except ImportError:
-        return real(Path.home())
-    try:
-        return real(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    except KeyError:  # a container's user may have no name, and then no home that can be relied on
-        return None
+        home = real(Path.home())
+    else:
+        try:
+            home = real(Path(pwd.getpwuid(os.getuid()).pw_dir))
+        except KeyError:  # a container's user may have no name
+            return ()
+    return (home, *home.parents)
 
 
 FILE = "config.yaml"
@@ -96,6 +125,22 @@ def directory(kind: str) -> Path:
         raise StateError("there is no place for its files: the user has no home directory", fix=fix) from error
 
 
+def elsewhere(kind: str) -> str:
+    """Return the fix for a directory of acp-launch that lies in a project."""
+    if chosen := _variable(kind):
+        return f"unset {chosen}, or set it to a directory outside of the project"
+    return f"set {PREFIX}{kind}_DIR to a directory outside of the project"
+
+
+def _variable(kind: str) -> str:
+    """Return the variable that has put a directory of acp-launch elsewhere than HOME alone would; empty without one."""
+    ours, common, home = f"{PREFIX}{kind}_DIR", f"XDG_{kind}_HOME", _named_home()
+    if os.environ.get(ours):
+        return ours
+    base = os.environ.get(common)
+    return common if base and not (home and Path(base) == home / _PLACES[kind]) else ""
+
+
 def present() -> dict[str, str]:
     """
     Return the variables that are set, including misspelt ones of the section; an empty one counts as not set.
@@ -118,10 +163,7 @@ def file_text(file: Path) -> tuple[str | None, list[Problem]]:
         what = (
             "this file lies in a project; a project cannot choose your settings, because they may name a command to run"
         )
-        fix = (
-            "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or set it to a directory outside of the project"
-        )
-        return None, [about(str(file), what, fix)]
+        return None, [about(str(file), what, elsewhere("CONFIG"))]
     return read(file)
 
 

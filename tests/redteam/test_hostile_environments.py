@@ -117,6 +117,77 @@ def test_a_home_that_is_a_repository_is_still_the_users() -> None:
     assert list(grounds(Path("/nowhere/at/all"))) == []
 
 
+@pytest.fixture
+def at_home(a_home_of_its_own: Path, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a profile of the user's own, in the usual places below it."""
+    for kind in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
+    own = a_home_of_its_own / ".config" / "acp-launch" / "profiles"
+    own.mkdir(parents=True)
+    (a_home_of_its_own / ".local" / "state").mkdir(parents=True)
+    (own / "mine.yaml").write_text(profile({"command": str(clone.root / "tool")}))
+    return a_home_of_its_own
+
+
+@pytest.mark.parametrize("mark", ["", ".git", ".acp-launch"])
+@pytest.mark.parametrize("below", ["", "..", ".config", ".config/acp-launch/profiles", ".local/state", "work"])
+def test_a_profile_of_ones_own_is_ones_own_in_and_around_the_home(
+    clone: Clone, at_home: Path, below: str, mark: str
+) -> None:
+    """A home may be a repository, of dotfiles say, and an editor may start an agent in it."""
+    if mark:
+        (at_home / mark).mkdir()
+    (at_home / "work").mkdir()
+    told = clone.decides("trust", "mine", cwd=at_home / below)
+    assert (told.returncode, told.stderr) == (
+        0,
+        "acp-launch: mine is trusted already: it is your own, or built in\n",
+    )
+    if below == "":
+        clone.starts("mine", cwd=at_home)
+
+
+@pytest.mark.parametrize("variable", ["ACP_LAUNCH_CONFIG_DIR", "XDG_CONFIG_HOME"])
+def test_a_directory_without_a_mark_is_a_project_to_a_variable_that_leads_into_it(
+    clone: Clone, at_home: Path, variable: str
+) -> None:
+    unpacked = at_home / "unpacked"
+    shutil.copytree(at_home / ".config", unpacked / "c")
+    name = {"ACP_LAUNCH_CONFIG_DIR": "c/acp-launch", "XDG_CONFIG_HOME": "c"}[variable]
+    env: dict[str, Any] = {variable: str(unpacked / name)}
+    clone.refuses("run", "mine", "hello", why=NEW, cwd=unpacked, **env)
+
+
+@pytest.mark.parametrize(
+    ("variables", "fix"),
+    [
+        ({"ACP_LAUNCH_STATE_DIR": "c"}, "unset ACP_LAUNCH_STATE_DIR, or set it to a directory outside of the project"),
+        ({"XDG_STATE_HOME": "c"}, "unset XDG_STATE_HOME, or set it to a directory outside of the project"),
+        ({"HOME": "c"}, "set ACP_LAUNCH_STATE_DIR to a directory outside of the project"),
+        (
+            {"HOME": "c", "XDG_STATE_HOME": "c/.local/state"},
+            "set ACP_LAUNCH_STATE_DIR to a directory outside of the project",
+        ),
+    ],
+    ids=["ours", "common", "home", "both"],
+)
+def test_the_fix_names_the_variable_that_leads_into_the_project(
+    clone: Clone, at_home: Path, variables: dict[str, str], fix: str
+) -> None:
+    clone.write()
+    env: dict[str, Any] = {name: str(clone.root / below) for name, below in variables.items()}
+    said = clone.refuses("trust", "review", "--yes", why="lies in the project, so acceptances", code=3, **env)
+    assert said.endswith(f"fix: {fix}")
+
+
+def test_a_profile_that_a_home_holds_as_a_project_is_accepted_there(clone: Clone, at_home: Path) -> None:
+    (at_home / ".acp-launch").mkdir()
+    (at_home / ".acp-launch" / "review.yaml").write_text(profile({"command": str(clone.root / "tool")}))
+    clone.refuses(why=NEW, cwd=at_home)
+    clone.accepts(cwd=at_home)
+    clone.starts(cwd=at_home)
+
+
 def test_a_damaged_acceptance_counts_as_none(clone: Clone) -> None:
     clone.write()
     clone.accepts()
