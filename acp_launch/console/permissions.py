@@ -78,6 +78,8 @@ def log_lines(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
 def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
     said = {key: value if isinstance(value, str) else "" for key, value in entry.items()}
     what = _short(said.get("title") or said.get("command") or "a tool call")
+    if chosen := said.get("chosen"):
+        what = f"{what}: {_short(chosen)}"
     answer = said.get("answer", "")
     return [
         said.get("time", ""),

@@ -42,7 +42,7 @@ from acp_launch.session.observer import (
 )
 from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.policy import READS, choose
+from acp_launch.session.permission.policy import READS, choose, is_choice
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
@@ -438,7 +438,7 @@ class HostSession:
     def _answer_unattended(self, question: ToolQuestion) -> Answer:
         policy = self._hub.host.unattended
         about = self._gate.about(question.call)
-        allowed = policy.allows_reads and about.kind in READS and not about.acts
+        allowed = policy.allows_reads and about.kind in READS and not about.acts and not is_choice(question.options)
         came = ", and no terminal attached" if policy.wait else ""
         return Answer(choose(allowed, question.options), by=f"permissions.unattended: {policy.written}{came}")
 

@@ -62,3 +62,27 @@ def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Lau
     done = launch("run", "p", "hi")
     assert (done.code, done.out, outcomes(done)) == (10, b"outcomes: reject_once-3\n", ["reject_once-3"])
     assert "denied: Change a file (permissions.default: ask, and no terminal to ask on)\n" in done.err
+
+
+@pytest.mark.parametrize("way", [("--approve", "all"), ()], ids=["approve", "default"])
+def test_a_choice_without_a_refusal_is_left_to_a_user_and_cancelled_in_a_pipe(
+    launch: Launcher, way: tuple[str, ...]
+) -> None:
+    launch.profile("asker", "allow_once,allow_once", permissions={"default": "allow"})
+    done = launch("run", "p", "hi", *way)
+    by = "--approve all" if way else "permissions.default: allow"
+    assert (done.code, outcomes(done)) == (10, ["cancelled"])
+    why = f"{by}, which does not say which of the agent's choices, and no terminal to ask on"
+    assert QUESTION % ("cancelled", why) in done.err
+
+
+def test_of_several_options_of_a_kind_the_one_that_was_chosen_is_named(launch: Launcher) -> None:
+    launch.profile("asker", "allow_once,allow_once,reject_once", permissions={"default": "allow"})
+    done = launch("run", "p", "hi", "-o", "json")
+    (event,) = (event for event in done.events if event["type"] == "permission")
+    names = {option["optionId"]: option["name"] for option in event["options"]}
+    assert (event["allowed"], names[event["optionId"]]) == (True, "Option allow_once")
+    told = "acp-launch: allowed: Change a file: Option allow_once (permissions.default: allow)\n"
+    assert told in launch("run", "p", "hi").err
+    logged = launch("permission", "log", "p").out.decode()
+    assert logged.count("Change a file: Option allow_once  permissions.default: allow\n") == 2

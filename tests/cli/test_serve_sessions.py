@@ -60,6 +60,20 @@ def test_what_no_rule_decides_goes_to_the_editor_as_it_is(launch: Launcher) -> N
     assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
 
 
+def test_a_choice_goes_to_the_editor_whatever_the_profile_allows(launch: Launcher) -> None:
+    launch.profile("asker", "allow_always,allow_always", permissions={"default": "allow"})
+    answers = {"session/request_permission": choosing("allow_always-1")}
+    with serving(launch, answers=answers, is_valid=False) as editor:  # the agent uses its ids again
+        editor.begin()
+        session = editor.open()
+        for words in ("go", "again"):
+            editor.prompt(session, words)
+        assert len(editor.heard("session/request_permission")) == 2
+    assert [(each["answer"], each["chosen"], each["by"]) for each in log(launch)] == [
+        ("allow", "Option allow_always", "the editor")
+    ] * 2
+
+
 def test_what_the_editor_allows_for_always_is_not_asked_again_in_its_session(launch: Launcher) -> None:
     launch.profile("asker")
     answers = {"session/request_permission": choosing("allow_always-0")}

@@ -172,6 +172,16 @@ def test_without_a_terminal_reads_may_be_allowed_and_all_may_be_denied(
     assert f'"permissions.unattended: {unattended}"' in log
 
 
+def test_without_a_terminal_no_choice_is_made_for_the_user(launch: Launcher) -> None:
+    launch.profile(
+        "asker", "kind=read", "allow_once,allow_once", permissions={"default": "allow", "unattended": "allow-reads"}
+    )
+    with up(launch) as host:
+        assert host.run("hi", "-d", "-s", "work").code == 0
+        ended = launch.apart("session", "wait", "work")
+        assert (ended.code, ended.out) == (10, b"outcomes: cancelled\n")
+
+
 @pytest.mark.parametrize("hangup", ["stop", "detach"])
 def test_a_turn_whose_terminal_closes_ends_or_goes_on_as_the_settings_say(
     launch: Launcher, gate: Path, hangup: str

@@ -16,7 +16,7 @@ from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Answer, Ask, Choice, Person, Tone, ToolQuestion
-from acp_launch.session.permission.policy import choose, holds
+from acp_launch.session.permission.policy import choose, distinct, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.state import server, title, tool
 
@@ -73,20 +73,20 @@ def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> 
 
     Of several options with the same id only the first counts, as in the agent's question as a whole.
     """
-    distinct = _distinct(options)
-    offered = [_option(option, where if is_keepable else "") for option in distinct]
+    valid = distinct(options)
+    offered = [_option(option, where if is_keepable else "") for option in valid]
     keys = _keys([slot for slot, _, _ in offered])
     ways = [
         AnswerChoice(Choice(key, text), answer) for key, (_, text, answer) in zip(keys, offered, strict=True) if key
     ]
-    once = choose(True, distinct)
+    once = choose(True, valid)
     if is_keepable and KEYS[FOR_GOOD] not in keys and once is not None:
         ways.append(
             AnswerChoice(Choice(KEYS[FOR_GOOD], label("allow_always", "Always", where)), Answer(once, "always"))
         )
     more = keys.count("")
     left_out = (f"[... {more:,} more options are not shown ...]",) if more else ()
-    return Answers(tuple(ways), Answer(choose(False, distinct)), left_out)
+    return Answers(tuple(ways), Answer(choose(False, valid)), left_out)
 
 
 def label(kind: str, name: str, where: str = "") -> str:
@@ -121,14 +121,6 @@ def _option(option: dict[str, Any], where: str) -> tuple[str, str, Answer]:
     life = holds(kind, name) if where else "once"
     slot = FOR_GOOD if (kind, life) == ("allow_always", "always") else kind
     return slot, label(kind, name, where), Answer(acp.text(option.get("optionId")), life)
-
-
-def _distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for option in map(acp.mapping, options):
-        if isinstance(id := option.get("optionId"), str):
-            found.setdefault(id, option)
-    return list(found.values())
 
 
 def _keys(slots: Sequence[str]) -> list[str]:
@@ -196,7 +188,7 @@ WIDE = 60  # columns from which there is room for a remark
 def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, cwd: str) -> list[str]:
     """Return a line, of two rows at most, about the calls that the lasting answers hold for; none if every answer is
     for this once."""
-    of_agent = [option for option in _distinct(question.options) if option.get("kind") in LASTING]
+    of_agent = [option for option in distinct(question.options) if option.get("kind") in LASTING]
     ids = {acp.text(option.get("optionId")) for option in of_agent}
     lasting = [way for way in ways.offered if way.answer.holds != "once" or way.answer.option_id in ids]
     if not lasting or (question.is_keepable and not question.scope):

@@ -250,8 +250,12 @@ class Notices:
         """Print an answer, unless its question stands right above with it."""
         if self._is_watched and permission.is_by_user:
             return
+        from acp_launch.session.permission.policy import chosen_name  # only where an agent asks
+
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
-        self._line(f"acp-launch: {answer}: {permission.title} ({permission.by})", DIM)
+        chosen = chosen_name(permission.option_id, permission.options)
+        what = f"{permission.title}: {chosen}" if chosen else permission.title
+        self._line(f"acp-launch: {answer}: {what} ({permission.by})", DIM)
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
         """Report a call that ignored a rule. Agents run many calls without asking, so other calls are not reported."""

@@ -15,7 +15,7 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from acp_launch.private import hash_content, make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Way
+from acp_launch.session.permission.policy import chosen_name
 from acp_launch.session.permission.subject import subject
 from acp_launch.waits import format_time
 
@@ -88,7 +89,7 @@ class Audit:
         self,
         how: Way,
         call: dict[str, Any],
-        options: Iterable[Any],
+        options: Sequence[Any],
         *,
         allowed: bool,
         by: str,
@@ -110,6 +111,7 @@ class Audit:
                 "answer": answer,
                 "by": by,
                 "option": option_id,
+                "chosen": chosen_name(option_id, options),
                 "offered": [acp.text(option.get("kind")) for option in map(acp.mapping, options)],
                 **_about(call, cwd),
             }

@@ -17,7 +17,16 @@ from msgspec.structs import replace
 from acp_launch.protocol import acp
 from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
-from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
+from acp_launch.session.permission.policy import (
+    Policy,
+    Remembered,
+    Verdict,
+    choose,
+    covers_service,
+    is_choice,
+    judge,
+    remember,
+)
 from acp_launch.session.permission.subject import Subject
 from acp_launch.session.state import call_id
 
@@ -92,6 +101,7 @@ def _directory(call: Mapping[str, Any], links: Links) -> str:
 
 Call = dict[str, Any]
 NO_TERMINAL = "and no terminal to ask on"
+WHICH = "which does not say which of the agent's choices"
 READ = "read"
 GRANTS = 1_000  # grants known at a time; older ones are asked about again
 SERVICE_OPTIONS = [
@@ -146,6 +156,8 @@ class Gate:
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """Return the policy's answer to a question of the agent; None if the user must be asked."""
         verdict = self._judge(call)
+        if verdict.answer == "allow" and is_choice(options):
+            verdict = replace(verdict, answer="ask", by=f"{verdict.by}, {WHICH}")
         if verdict.answer == "ask" and self.ask is not None:
             return None
         return self._conclude(call, options, verdict)
@@ -153,7 +165,8 @@ class Gate:
     async def asked(self, call: Call, options: list[Any], how: Way = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self.ask is not None, "decided returns None only if there is a user to ask"
-        would_keep = self._storable(call, True) if self._books is not None else None
+        books = None if is_choice(options) else self._books  # no answer to a choice is kept
+        would_keep = self._storable(call, True) if books is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
@@ -165,8 +178,8 @@ class Gate:
             kinds.setdefault(acp.text(option.get("optionId")), option.get("kind"))  # the first one was shown
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         kept = None
-        if answer.holds != "once" and self._books is not None:
-            kept = self._books.keep(self._storable(call, allowed), holds=answer.holds, session=session)
+        if answer.holds != "once" and books is not None:
+            kept = books.keep(self._storable(call, allowed), holds=answer.holds, session=session)
         by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))

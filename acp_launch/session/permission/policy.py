@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from acp_launch.plan.model import LaunchPlan, Origin, RulePlan
 from acp_launch.profile.model import Approval
+from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session import safepath
 from acp_launch.session.observer import Holds
@@ -356,3 +357,26 @@ def choose(allow: bool, options: Sequence[Any], always: bool = False) -> str | N
         if isinstance(found := offered.get(kind), str):
             return found
     return None
+
+
+def distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the options that can be chosen; of several with the same id only the first counts."""
+    found: dict[str, dict[str, Any]] = {}
+    for option in options:
+        if isinstance(option, dict) and isinstance(id := option.get("optionId"), str):
+            found.setdefault(id, option)
+    return list(found.values())
+
+
+def is_choice(options: Sequence[Any]) -> bool:
+    """Whether to allow would be to choose for the user: several options of a kind allow, and none rejects."""
+    kinds = [option.get("kind") for option in distinct(options)]
+    return any(kinds.count(kind) > 1 for kind in ALLOW) and not any(kind in DENY for kind in kinds)
+
+
+def chosen_name(option_id: str | None, options: Sequence[Any]) -> str:
+    """Return the name of an option that was chosen; empty if no other of its kind was offered."""
+    offered = distinct(options)
+    option = next((each for each in offered if each["optionId"] == option_id), {})
+    is_one_of_several = sum(each.get("kind") == option.get("kind") for each in offered) > 1
+    return acp.text(option.get("name")) if option and is_one_of_several else ""

@@ -41,6 +41,13 @@ def audit(state: Path, notes: Notes | None = None, profile: str = "work") -> Aud
     )
 
 
+def test_an_option_among_several_of_its_kind_is_named(tmp_path: Path) -> None:
+    log = audit(tmp_path)
+    offered = [{"optionId": id, "name": f"Keep {id}", "kind": "allow_once"} for id in ("mine", "theirs")]
+    log.record("asked", CALL, offered, allowed=True, by="you", option_id="theirs", session="s1")
+    assert [entry["chosen"] for entry in lines(log)] == ["Keep theirs"]
+
+
 def record(log: Audit, call: dict[str, Any] = CALL, how: Way = "asked", *, allowed: bool = False) -> None:
     log.record(how, call, OPTIONS, allowed=allowed, by="permissions.rules[1]", option_id="n", session="s1", cwd="/p")
 
@@ -62,6 +69,7 @@ def test_an_answer_is_one_line_that_says_all_of_it(tmp_path: Path) -> None:
             "answer": "deny",
             "by": "permissions.rules[1]",
             "option": "n",
+            "chosen": "",
             "offered": ["allow_once", "reject_once", ""],
             "tool_call": "c1",
             "title": "Run it",

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
 from acp_launch.session.observer import Answer, Holds, ToolQuestion, Way
-from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate
+from acp_launch.session.permission.gate import NO_TERMINAL, WHICH, Call, Decision, Gate
 from acp_launch.session.permission.policy import Policy, Remembered
 
 OPTIONS = [
@@ -80,6 +81,66 @@ def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> No
     assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
     assert books.kept == [("allow", "always")]
     assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+
+
+def choices(*kinds: str) -> list[dict[str, str]]:
+    return [{"optionId": str(place), "name": f"Option {place}", "kind": kind} for place, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("allow_once", "allow_once"),
+        ("allow_always", "allow_always"),
+        ("allow_once", "allow_always", "allow_always"),
+        ("allow_once", "allow_once", "of_their_own"),
+    ],
+    ids=",".join,
+)
+@pytest.mark.parametrize(
+    ("policy", "by"),
+    [
+        (Policy("allow"), "permissions.default: allow"),
+        (Policy("ask", "all"), "--approve all"),
+        (Policy("ask", rules=(rule("allow", kind=("edit",)),)), "permissions.rules[0] (p.yaml:3:5)"),
+    ],
+    ids=["default", "approve", "rule"],
+)
+def test_no_policy_chooses_among_answers_of_which_none_rejects(policy: Policy, by: str, kinds: tuple[str, ...]) -> None:
+    assert Gate(policy, Person()).decided(EDIT, choices(*kinds)) is None
+    denied = Decision(False, None, f"{by}, {WHICH}, {NO_TERMINAL}", is_unasked=True)
+    assert Gate(policy).decided(EDIT, choices(*kinds)) == denied
+
+
+@pytest.mark.parametrize(
+    ("kinds", "id"),
+    [
+        (("allow_once",), "0"),
+        (("allow_once", "allow_always"), "0"),
+        (("allow_always",), "0"),
+        (("allow_once", "allow_once", "reject_once"), "0"),  # qwen
+        (("allow_always", "allow_once", "allow_always", "reject_always"), "1"),  # codex
+    ],
+    ids=lambda given: ",".join(given),
+)
+def test_an_allowance_chooses_where_the_question_is_whether(kinds: tuple[str, ...], id: str) -> None:
+    assert Gate(Policy("allow")).decided(EDIT, choices(*kinds)) == Decision(True, id, "permissions.default: allow")
+
+
+def test_one_option_that_is_offered_twice_is_no_choice() -> None:
+    twice = [{"optionId": "x", "name": "Yes", "kind": "allow_once"}] * 2
+    assert Gate(Policy("allow")).decided(EDIT, twice) == Decision(True, "x", "permissions.default: allow")
+
+
+def test_a_choice_is_never_kept_and_an_answer_that_was_kept_does_not_choose() -> None:
+    books, person = DecisionLog(), Person(Answer("always", "always"), Answer("1", "session"))
+    gate = Gate(Policy("ask", cwd="/w"), person, books)
+    done(gate.asked(EDIT, OPTIONS))
+    offered = choices("allow_always", "allow_always")
+    assert gate.decided(EDIT, offered) is None
+    assert done(gate.asked(EDIT, offered)) == Decision(True, "1", "you")
+    assert not person.questions[1].is_keepable
+    assert len(gate.policy.kept) == 1
 
 
 def test_an_answer_for_a_session_holds_in_that_session_and_in_no_other() -> None:
