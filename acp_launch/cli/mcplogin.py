@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 PARTING = stretch(10.0)  # seconds for a server to take a token back
 BROWSER = 300.0  # seconds for the user in the browser
+TRIAL = f"{LOGINS}trial"  # the item that is stored to find out whether a login can be
 
 
 class LoginTarget(Struct, frozen=True):
@@ -101,9 +102,22 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         return 0
     limit = BROWSER if patience is None else patience
     vault = Vault(settings, may_offer=True)
-    vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
+    _rehearse(vault)
     with verb_processes(settings, plan, "mcp") as processes:
         return max(_log_in_to(each, profile, vault, processes, limit, browser=browser) for each in due)
+
+
+def _rehearse(vault: "Vault") -> None:
+    """Store and remove something, before the user goes to the browser: a login that cannot be kept would be in vain.
+
+    Raises:
+        SecretError: the store does not take it.
+        StateError: the record of a login cannot be written.
+    """
+    what = "cannot store a login"
+    Logins(vault.settings.state).rehearse()
+    vault.do(what, lambda: vault.store.write(TRIAL, Secret("trial")), writing=LOGINS)
+    vault.do(what, lambda: vault.store.remove(TRIAL))
 
 
 def _log_in_to(
@@ -326,6 +340,7 @@ async def _log_in(
         issuer=oauth.issuer,
         before=target.login,
         client_metadata_url=oauth.client_metadata_url,
+        sends_resource=oauth.resource,
         headers=target.headers,
     )
     opener, why = _find_opener(browser=browser)
@@ -337,7 +352,8 @@ async def _log_in(
             fix = f"run it in a terminal: {ours('mcp', 'login', profile, target.name)}"
             show, pasted = partial(_refuse_page, why, fix), None
     quiet: Waiting = lambda what, waited, limit: None  # noqa: E731 - the question of the terminal is on the screen
-    listener = LoopbackListener(show, say_waiting if pasted is None else quiet, pasted=pasted, patience=limit)
+    told = say_waiting if pasted is None else quiet
+    listener = LoopbackListener(show, told, host=oauth.callback, pasted=pasted, patience=limit)
     known = target.login
     # What the server has demanded in runs is not asked for any more if logins do not bring it.
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
@@ -350,10 +366,9 @@ async def _log_in(
         fix = refused.fix or "ask the operator of the server"
         raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None
     except OSError as error:
-        what = f"{target.name}: cannot listen on 127.0.0.1, port {oauth.callback_port or 'any'}: {error.strerror}"
-        raise StateError(
-            what, fix="stop the program that listens there, or choose another oauth.callback_port"
-        ) from None
+        where = f"{oauth.callback}, port {oauth.callback_port or 'any'}"
+        fix = "stop the program that listens there, or choose another oauth.callback_port"
+        raise StateError(f"{target.name}: cannot listen on {where}: {error.strerror}", fix=fix) from None
     if known is not None and known.is_hopeless:
         logins.say_not_asked(target.name, known.demanded)
     return grant, login

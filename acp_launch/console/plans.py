@@ -203,7 +203,9 @@ def _login(oauth: LoginPlan) -> dict[str, Any]:
         "client_secret": secret.get("client_secret"),
         "issuer": masked(oauth.issuer) or None,
         "client_metadata_url": masked(oauth.client_metadata_url) or None,
+        "callback": oauth.callback,
         "callback_port": oauth.callback_port,
+        "resource": oauth.resource,
     }
 
 
@@ -441,8 +443,11 @@ def _login_text(oauth: LoginPlan) -> str:
     known_as = oauth.client_id or oauth.client_metadata_url
     client = f", as the client {masked(known_as)}" if known_as else ""
     secrets = ", ".join(map(str, oauth.client_secret.secrets)) if oauth.client_secret else ""
-    port = f", answered at port {oauth.callback_port}" if oauth.callback_port else ""
-    return f"OAuth{at}, for {scopes}{client}{f' with {secrets}' if secrets else ''}{port}"
+    client += f" with {secrets}" if secrets else ""
+    host = "" if oauth.callback == LoginPlan().callback else f" {oauth.callback}"
+    port = f" port {oauth.callback_port}" if oauth.callback_port else ""
+    answered = f", answered at{host}{',' if host and port else ''}{port}" if host or port else ""
+    return f"OAuth{at}, for {scopes}{client}{answered}{'' if oauth.resource else ', without `resource`'}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

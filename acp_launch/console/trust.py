@@ -114,7 +114,10 @@ def _login(oauth: OAuth) -> str:
     scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that it names"
     known_as = oauth.client_id or oauth.client_metadata_url
     at = f" at {oauth.issuer}" if oauth.issuer else ""
-    return discreet(f"asks you to log in{at}, for {scopes}{f', as the client {known_as}' if known_as else ''}")
+    client = f", as the client {known_as}" if known_as else ""
+    host = "" if oauth.callback == OAuth().callback else f", answered at {oauth.callback}"
+    resource = "" if oauth.resource else ", for a token that may be good elsewhere (resource: false)"
+    return discreet(f"asks you to log in{at}, for {scopes}{client}{host}{resource}")
 
 
 def _where(server: StdioServer, there: Path | None) -> str:

@@ -41,8 +41,12 @@ _FIXES = {
     ),
     **dict.fromkeys(("temporarily_unavailable", "server_error", "slow_down"), "try again later"),
     "invalid_scope": "check oauth.scopes in the profile",
-    "invalid_target": "the authorization server does not know this MCP server: check its `url`",
+    "access_denied": "log in again, and allow it",
 }
+_RESOURCE = regex(r"\bresource\b(?! owner)", re.IGNORECASE)
+_REDIRECT = regex(r"redirect.?ur[il]", re.IGNORECASE)
+NO_RESOURCE = "write oauth.resource: false in the profile"
+CALLBACK = "register its redirect address there, or write oauth.callback: localhost in the profile"
 
 
 class Refused(Exception):  # noqa: N818 - it reads as what it is
@@ -272,13 +276,22 @@ def refusal(url: str, answer: TokenAnswer, missing: str) -> Refused:
         why = excerpt(answer.said.get("error_description"))
         how = f"{server} refused: {excerpt(code)}{f' ({why})' if why else ''}"
         is_final = code in DEAD and status < 500
-        return Refused(how, _FIXES.get(code, "log in again"), error=code, is_final=is_final, pause=pause)
+        return Refused(how, advice(code, why), error=code, is_final=is_final, pause=pause)
     if 200 <= status < 300:
         return Refused(f"{server} sent {missing}", "try again, or ask its operator", pause=pause)
     redirect = "; a redirect is not followed, as credentials would go elsewhere" if 300 <= status < 400 else ""
     wait = f", and asks to wait {pause:g} s" if pause else ""
     fix = "try again later" if status in (429, 503) else "try again, or ask its operator"
     return Refused(f"{server} answered {phrase(status)}{redirect}{wait}", fix, pause=pause)
+
+
+def advice(code: str, why: str) -> str:
+    """Return what to do about an error of OAuth, from its code and description."""
+    if code == "invalid_target" or (code != "access_denied" and _RESOURCE.search(why)):
+        return f"if the server refuses the parameter `resource`, {NO_RESOURCE}; else check the `url` of the MCP server"
+    if _REDIRECT.search(f"{code} {why}"):
+        return CALLBACK
+    return _FIXES.get(code, "log in again")
 
 
 def excerpt(said: object) -> str:

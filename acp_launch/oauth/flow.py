@@ -22,7 +22,18 @@ from msgspec.structs import replace
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
 from acp_launch.mcp.message import HELLO, VERSIONS
 from acp_launch.oauth import metadata
-from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, issuer_line, post, refusal
+from acp_launch.oauth.exchange import (
+    CALLBACK,
+    Refused,
+    TokenAnswer,
+    advice,
+    ask,
+    excerpt,
+    fetch,
+    issuer_line,
+    post,
+    refusal,
+)
 from acp_launch.oauth.grant import Grant, Login, Method, OAuthClient, Tokens
 from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear, is_local
@@ -47,7 +58,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """A server to log in to, and what the profile says of it. `headers` are for requests to its origin only.
 
     `issuer` is the only authorization server to log in at. If it is empty, the user confirms the one that may get
-    `client_secret`, which is at `place` in the profile. `before` is the record of the login before.
+    `client_secret`, which is at `place` in the profile. `before` is the record of the login before. Without
+    `sends_resource` the authorization server is not told which MCP server the tokens are for.
     """
 
     name: str
@@ -60,6 +72,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     issuer: str = ""
     before: Login | None = None
     client_metadata_url: str = ""
+    sends_resource: bool = True
     headers: Mapping[str, Secret] = msgspec.field(default_factory=dict)
 
 
@@ -126,10 +139,12 @@ class LoginFlow(Struct):
         scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
         name = resource.resource if resource else metadata.canonical(wanted.url)
         ours = await self.client(server, scopes, registered)
-        tokens = await self.tokens(server, ours, name, scopes)
+        named = {"resource": name} if wanted.sends_resource else {}
+        tokens = await self.tokens(server, ours, named, scopes)
         redirect_uri, secret = (self.browser.redirect_uri, ours.secret) if ours.is_registered else ("", None)
         blank = Grant(client=ours.client, resource=name, access=tokens.access, scopes=scopes)
-        grant = replace(blank, client_secret=secret, redirect_uri=redirect_uri).after(tokens)
+        known = {"client_secret": secret, "redirect_uri": redirect_uri, "sends_resource": wanted.sends_resource}
+        grant = replace(blank, **known).after(tokens)
         login = Login.of(grant, url=wanted.url, client=wanted.client_id, account=tokens.account)
         return grant, replace(login, origins=self.origins, secret_to=self.secret_to)
 
@@ -259,17 +274,21 @@ class LoginFlow(Struct):
         answer = await self._wait(work, f"registration at {shown_origin(where)}")
         said = _convert(answer, _Registration)
         if said is None or not 0 < len(said.client_id) <= metadata.LONGEST_ADDRESS:
-            raise Refused(refusal(where, answer, "no client id").how, fix)
+            refused = refusal(where, answer, "no client id")
+            raise Refused(refused.how, CALLBACK if refused.fix == CALLBACK else fix)
         taken: Any = said.method or about["token_endpoint_auth_method"]
         if taken != "none" and not (taken in metadata.BY_SECRET and said.client_secret):
             raise Refused(f"{shown_origin(where)} registered us for `{excerpt(taken)}`, which we cannot use", fix)
         secret = Secret(said.client_secret) if said.client_secret and taken != "none" else None
         return _Ours(_client(server, said.client_id, taken), secret, is_registered=True)
 
-    async def tokens(self, server: AuthorizationServer, ours: _Ours, resource: str, scopes: tuple[str, ...]) -> Tokens:
-        """Let the user log in: in the browser that comes back to us, or with a code on any machine."""
+    async def tokens(
+        self, server: AuthorizationServer, ours: _Ours, named: Mapping[str, str], scopes: tuple[str, ...]
+    ) -> Tokens:
+        """Let the user log in: in the browser that comes back to us, or with a code on any machine. `named` tells the
+        authorization server which MCP server the tokens are for."""
         if self._has_device(server):
-            return await self._by_device(server, ours, resource, scopes)
+            return await self._by_device(server, ours, named, scopes)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
         redirect, endpoint = self.browser.redirect_uri, server.authorization_endpoint
@@ -280,7 +299,7 @@ class LoginFlow(Struct):
             "state": state,
             "code_challenge": digest.decode().rstrip("="),
             "code_challenge_method": "S256",
-            "resource": resource,
+            **named,
             **({"scope": " ".join(scopes)} if scopes else {}),
             **({"prompt": "consent"} if OFFLINE in scopes else {}),  # else that one is ignored (OpenID Core, 11)
         }
@@ -291,7 +310,7 @@ class LoginFlow(Struct):
             "code": Secret(code_in(said, state, server)),
             "redirect_uri": redirect,
             "code_verifier": Secret(verifier),
-            "resource": resource,
+            **named,
         }
         work = ask(ours.client, ours.secret, form, limit=LIMIT)
         return await self._wait(work, f"token from {shown_origin(ours.client.token_endpoint)}")
@@ -301,11 +320,11 @@ class LoginFlow(Struct):
         return self.device is not None and bool(offers)
 
     async def _by_device(
-        self, server: AuthorizationServer, ours: _Ours, resource: str, scopes: tuple[str, ...]
+        self, server: AuthorizationServer, ours: _Ours, named: Mapping[str, str], scopes: tuple[str, ...]
     ) -> Tokens:
         """Let the user type a code on another machine, and ask for the tokens until that is done (RFC 8628)."""
         where = server.device_authorization_endpoint or ""
-        form: dict[str, str | Secret] = {"resource": resource, **({"scope": " ".join(scopes)} if scopes else {})}
+        form: dict[str, str | Secret] = {**named, **({"scope": " ".join(scopes)} if scopes else {})}
         work = post(where, ours.client, ours.secret, form, LIMIT)
         answer = await self._wait(work, f"code from {shown_origin(where)}")
         page = _convert(answer, _Page)
@@ -319,7 +338,7 @@ class LoginFlow(Struct):
         assert self.device is not None
         self.device(address, page.user_code)
         limit = min(self.patience, page.expires_in)
-        form = {"grant_type": DEVICE, "device_code": Secret(page.device_code), "resource": resource}
+        form = {"grant_type": DEVICE, "device_code": Secret(page.device_code), **named}
         pause = max(LEAST_PAUSE, page.interval)
         try:
             async with asyncio.timeout(limit):
@@ -368,9 +387,9 @@ def code_in(said: Mapping[str, str], state: str, server: AuthorizationServer) ->
         )
         raise Refused(how, ASK)
     if "error" in said:
-        why = f" ({excerpt(said['error_description'])})" if said.get("error_description") else ""
-        fix = "log in again, and allow it" if said["error"] == "access_denied" else "log in again"
-        raise Refused(f"the authorization server {where} refused the login: {excerpt(said['error'])}{why}", fix)
+        why = excerpt(said.get("error_description"))
+        how = f"the authorization server {where} refused the login: {excerpt(said['error'])}"
+        raise Refused(f"{how} ({why})" if why else how, advice(said["error"], why))
     if not said.get("code"):
         raise Refused("the browser came back without a code", "log in again")
     return said["code"]

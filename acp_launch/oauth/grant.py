@@ -6,6 +6,7 @@ a grant. There is one grant for each issuer, resource and client id. `Logins` ar
 """
 
 import hashlib
+import os
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
 class Grant(Struct, frozen=True, kw_only=True):
     """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
-    `is_renewed`: the access token came of a refresh, not of a login.
+    `is_renewed`: the access token came of a refresh, not of a login. `sends_resource`: renewals name the resource.
     `client_secret` and `redirect_uri` are those of a dynamic registration; some servers compare even the port of the
     latter. A secret that the user configured stays in the profile's reference.
     """
@@ -77,6 +78,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     expires: float | None = None
     scopes: tuple[str, ...] = ()
     is_renewed: bool = False
+    sends_resource: bool = True
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -254,6 +256,13 @@ class Logins:
     def forget_wanted(self, url: str, client: str) -> None:
         with self._explain():
             self._file(url, client).with_suffix(WANTED).unlink(missing_ok=True)
+
+    def rehearse(self) -> None:
+        """Write and remove a file, to find out whether a record can be written."""
+        with self._explain():
+            make_private(self._directory)
+            replace_file(trial := self._directory / f"trial-{os.getpid()}", b"{}\n")
+            trial.unlink()
 
     def drop(self, login: Login) -> None:
         with self._explain():

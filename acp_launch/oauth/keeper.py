@@ -210,7 +210,7 @@ class TokenStore:
     def _ask(self, stored: Grant) -> Tokens:
         assert stored.refresh is not None
         form: dict[str, str | Secret] = {"grant_type": "refresh_token", "refresh_token": stored.refresh}
-        if stored.resource:
+        if stored.resource and stored.sends_resource:
             form["resource"] = stored.resource
         secret = stored.client_secret if self._secret is None else self._secret.reveal_to(stored.client)
         return asyncio.run(ask(stored.client, secret, form, limit=ANSWER, clock=self._clock))

@@ -1,5 +1,5 @@
 """
-A `flow.BrowserLogin`: a listener on 127.0.0.1 that the browser comes back to, or an address that the user pastes.
+A `flow.BrowserLogin`: a listener on this machine that the browser comes back to, or an address that the user pastes.
 
 The listener takes one answer: the right path, our own Host, and the state of the login that waits. All other requests
 get an error page and change nothing. What a page quotes of an answer is escaped and cut; the page needs no script and
@@ -7,13 +7,16 @@ loads nothing. Requests are bounded in size and time.
 """
 
 import asyncio
+import errno
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from html import escape
 from urllib.parse import parse_qsl
 
+from acp_launch.errors import WaitExpired
 from acp_launch.mcp.http.wire import printable
+from acp_launch.oauth.exchange import NO_RESOURCE
 from acp_launch.oauth.flow import Waiting
 from acp_launch.waits import awaited, stretch
 
@@ -21,7 +24,7 @@ HEAD = 16 * 1024  # bytes of a request's head
 HEAD_TIME = stretch(10.0)  # seconds for a request's head, and for its page to be taken
 QUOTED = 200  # characters that a page quotes of an answer
 IDLE = 16  # connections whose request has not come; the oldest is closed for a further one
-HOST = "127.0.0.1"
+NUMBERS = {"127.0.0.1": ("127.0.0.1",), "localhost": ("127.0.0.1", "::1")}  # a browser tries either for localhost
 PATH = "/callback"
 Pasted = Callable[[str], Awaitable[str]]
 
@@ -49,10 +52,18 @@ class LoopbackListener:
     """Waits for the browser. `listening` opens and ends the listener."""
 
     def __init__(
-        self, show: Callable[[str], None], waiting: Waiting, *, pasted: Pasted | None = None, patience: float = 300.0
+        self,
+        show: Callable[[str], None],
+        waiting: Waiting,
+        *,
+        host: str = "127.0.0.1",
+        pasted: Pasted | None = None,
+        patience: float = 300.0,
     ) -> None:
-        """`show` tells the user an address, and may open it. `pasted` asks for the address that a browser on another
-        machine came back to; its argument says what was wrong with the one before."""
+        """`show` tells the user an address, and may open it. `host` is that of the redirect address, a key of
+        `NUMBERS`. `pasted` asks for the address that a browser on another machine came back to; its argument says what
+        was wrong with the one before."""
+        self._host = host
         self._show, self._waiting, self._pasted, self._patience = show, waiting, pasted, patience
         self._port = 0
         self._state = ""
@@ -62,7 +73,7 @@ class LoopbackListener:
 
     @property
     def redirect_uri(self) -> str:
-        return f"http://{HOST}:{self._port}{PATH}"
+        return f"http://{self._host}:{self._port}{PATH}"
 
     async def answer(self, address: str, state: str) -> Mapping[str, str]:
         """Show an address; return the parameters that the browser came back with, this state among them.
@@ -76,6 +87,11 @@ class LoopbackListener:
             self._show(address)
             what = "answer from the browser"
             return await awaited(self._answer, what=what, limit=self._patience, waiting=self._waiting)
+        except WaitExpired as expired:  # many authorization servers tell the browser alone what is wrong
+            other = ", or write oauth.callback: localhost" if self._host != "localhost" else ""
+            redirect = f"if its page refused the redirect address, register {self.redirect_uri} there{other}"
+            expired.fix = f"log in again; {redirect}; if it refused `resource`, {NO_RESOURCE}"
+            raise
         finally:
             self._state = ""
             if typing is not None:
@@ -89,16 +105,31 @@ class LoopbackListener:
         Raises:
             OSError: the port is taken.
         """
-        server = await asyncio.start_server(self._accept, HOST, port, limit=HEAD)
-        self._port = server.sockets[0].getsockname()[1]
+        servers = await self._bind(port)
+        self._port = servers[0].sockets[0].getsockname()[1]
         try:
             yield
         finally:
-            server.close()
+            for server in servers:
+                server.close()
             for idle in self._idle:
                 idle.transport.abort()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+
+    async def _bind(self, port: int) -> list[asyncio.Server]:
+        """Listen at each number of the host, at the same port: another user of this machine could listen at the other,
+        and get what the browser brings."""
+        first, *others = NUMBERS[self._host]
+        servers = [await asyncio.start_server(self._accept, first, port, limit=HEAD)]
+        found = servers[0].sockets[0].getsockname()[1]
+        try:
+            servers += [await asyncio.start_server(self._accept, other, found, limit=HEAD) for other in others]
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # else this machine has no such number
+                servers[0].close()
+                raise
+        return servers
 
     async def _ask(self, ask: Pasted, answer: "asyncio.Future[Mapping[str, str]]") -> None:
         """Ask for the address until it is the right one."""
@@ -138,9 +169,9 @@ class LoopbackListener:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*request.split(" "), "", "")[:3]
         hosts = [line[5:].strip() for line in lines if line[:5].lower() == "host:"]
-        is_ours = hosts == [f"{HOST}:{self._port}"]  # else a page of another site, by a name that leads to this machine
+        is_ours = hosts == [f"{self._host}:{self._port}"]  # else a page of another site, by its own name for us
         is_get = method == "GET" and version.startswith("HTTP/1.")
-        said = self._take(f"http://{HOST}:{self._port}{target}") if is_get and is_ours else None
+        said = self._take(f"http://{self._host}:{self._port}{target}") if is_get and is_ours else None
         if said is None:
             return OTHER
         if "error" not in said:

@@ -156,7 +156,9 @@ class LoginPlan(Struct, frozen=True, kw_only=True):
     client_secret: Value | None = None
     issuer: str = ""
     client_metadata_url: str = ""
+    callback: str = "127.0.0.1"
     callback_port: int | None = None
+    resource: bool = True
 
 
 class RemotePlan(BridgedPlan, frozen=True, kw_only=True):

@@ -393,7 +393,9 @@ def _login(substitution: Substitution, path: KeyPath, oauth: OAuth) -> LoginPlan
         client_secret=None if secret is None else substitution.value((*path, "client_secret"), secret),
         issuer=(oauth.issuer or "").rstrip("/"),
         client_metadata_url=oauth.client_metadata_url or "",
+        callback=oauth.callback,
         callback_port=oauth.callback_port,
+        resource=oauth.resource,
     )
 
 

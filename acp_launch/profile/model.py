@@ -292,8 +292,13 @@ class OAuth(Shape, frozen=True, kw_only=True):
     server names; a login asks you once whether it may get `client_secret`."""
     client_metadata_url: str | None = None
     """The address of a client id metadata document, `https://`, for authorization servers that accept one."""
+    callback: Literal["127.0.0.1", "localhost"] = "127.0.0.1"
+    """The host in the redirect address of a login: `http://HOST:PORT/callback`."""
     callback_port: Annotated[int | None, PORT] = None
-    """The port on 127.0.0.1 at which a login is answered, if the client is registered with one. Default: any free."""
+    """The port of this machine at which a login is answered, if the client is registered with it. Default: any."""
+    resource: bool = True
+    """`false`: a login does not name the server in the parameter `resource`, for an authorization server that refuses
+    it, such as Microsoft Entra ID."""
 
 
 class RemoteServer(Server, frozen=True, kw_only=True):

@@ -455,6 +455,32 @@ def test_a_store_that_only_reads_says_so_before_the_browser_opens(home: Launcher
     assert "cannot store a login: " in refused.err
 
 
+def test_a_full_disk_is_found_out_before_the_browser_opens(home: Launcher) -> None:
+    with authority() as server, browsing(home) as browser:
+        profile(home, server)
+        with home.start("mcp", "login", "p", prefix=("sh", "-c", 'ulimit -f 0; exec "$@"', "sh")) as running:
+            refused = running.end()
+        assert (refused.code, browser.addresses, server.log) == (3, [], [])
+    assert "cannot read or write the records of logins: file too large" in refused.err
+    assert not [*(home.state / "logins").glob("trial*")]
+
+
+def test_a_client_that_is_registered_with_localhost_logs_in_there(home: Launcher) -> None:
+    with authority(redirect_host="localhost", refuses_resource=True) as server, browsing(home) as browser:
+        profile(home, server)
+        refused = home("mcp", "login", "p")
+        assert (refused.code, "oauth.callback: localhost" in refused.err) == (6, True)
+        profile(home, server, callback="localhost")
+        refused = home("mcp", "login", "p")
+        assert (refused.code, "oauth.resource: false" in refused.err) == (6, True)
+        profile(home, server, callback="localhost", resource=False)
+        logged_in(home)
+        assert "redirect_uri=http%3A%2F%2Flocalhost%3A" in browser.addresses[-1]
+        assert "resource=" not in browser.addresses[-1]
+    plan = home("plan", "p").out.decode()
+    assert "for the scopes that the server names, answered at localhost, without `resource`" in " ".join(plan.split())
+
+
 def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:
     with authority() as server, browsing(home):
         profile(home, server)

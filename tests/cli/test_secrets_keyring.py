@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.launcher import Launcher
+from tests.oauth.authority import authority
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
 
@@ -34,6 +35,17 @@ def test_set_once_then_found_by_a_run(home: Launcher) -> None:
     assert [(each["name"], each["state"], each["source"]) for each in check["secrets"]] == [
         ("github", "found", "keyring (Secret Service)")
     ]
+
+
+def test_a_locked_keyring_is_found_out_before_a_login_asks_anything(home: Launcher, desktop: Desktop) -> None:
+    kept(home, "github")
+    with authority() as server:
+        entry = {"type": "http", "url": server.url, "oauth": True}
+        home.profile("polite", mcp_servers={"docs": entry})
+        lock(desktop)
+        done = home("mcp", "login", "p", "--no-browser")
+        assert (done.code, server.log) == (3, [])
+    assert "cannot store a login: the desktop keyring is locked" in done.err
 
 
 def test_a_locked_keyring_says_so_and_nothing_starts(home: Launcher, desktop: Desktop) -> None:

@@ -99,11 +99,15 @@ def test_a_login_is_shown_with_its_scopes_and_client(project: Path, run: Run) ->
     there = {"type": "http", "url": "https://docs.example.com/mcp"}
     oauth = {"client_id": "ours", "client_secret": "${secret:docs}", "scopes": ["read", "write"]}
     pinned = {**oauth, "issuer": "https://login.example.com"}
-    write(project, mcp_servers={"docs": {**there, "oauth": pinned}, "wiki": {**there, "oauth": True}})
+    loose = {"callback": "localhost", "resource": False}
+    write(project, mcp_servers={"docs": {**there, "oauth": pinned}, "wiki": {**there, "oauth": loose}})
     said = " ".join(run("run", "review", "hi").stderr.split())
     docs, wiki = said.split("server wiki: ")
     assert "asks you to log in at https://login.example.com, for the scopes read, write, as the client ours" in docs
-    assert "asks you to log in, for the scopes that it names" in wiki
+    assert (
+        "asks you to log in, for the scopes that it names, answered at localhost, "
+        "for a token that may be good elsewhere (resource: false)"
+    ) in wiki
 
 
 def test_one_run_may_do_without(project: Path, run: Run) -> None:

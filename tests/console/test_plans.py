@@ -394,9 +394,12 @@ def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: 
         "client_secret": {"origin": f"{tmp_path}/p.yaml:8:40", "secrets": ["docs"]},
         "issuer": "https://login.example",
         "client_metadata_url": None,
+        "callback": "127.0.0.1",
         "callback_port": 8976,
+        "resource": True,
     }
-    assert wiki["oauth"] == {**dict.fromkeys(docs["oauth"]), "scopes": []}
+    usual = {"scopes": [], "callback": "127.0.0.1", "resource": True}
+    assert wiki["oauth"] == {**dict.fromkeys(docs["oauth"]), **usual}
 
 
 def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:

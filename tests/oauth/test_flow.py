@@ -550,6 +550,53 @@ def test_a_device_asks_until_the_user_has_typed_its_code() -> None:
     assert flow.DEVICE in registered["body"]["grant_types"]
 
 
+REFUSED_RESOURCE = (
+    "if the server refuses the parameter `resource`, write oauth.resource: false in the profile; "
+    "else check the `url` of the MCP server"
+)
+
+
+def test_a_server_that_refuses_the_parameter_resource_is_told_none_if_the_profile_says_so() -> None:
+    """Microsoft Entra ID."""
+    with authority(refuses_resource=True) as site:
+        assert failed(site).fix == REFUSED_RESOURCE
+        grant, _ = logged_in(site, browser := Browser(), sends_resource=False)
+        (token,) = site.asked("as /token")
+    assert "resource" not in parameters(browser) | token["form"]
+    assert (grant.resource, grant.sends_resource) == (site.url, False)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_device_names_no_resource_either_if_the_profile_says_so() -> None:
+    with authority(**with_device(refuses_resource=True)) as site:
+        assert failed(site, device=lambda page, code: None).fix == REFUSED_RESOURCE
+        logged_in(site, device=lambda page, code: None, sends_resource=False)
+        (token,) = site.asked("as /token")
+    assert "resource" not in token["form"]
+
+
+@pytest.mark.parametrize(
+    "temper",
+    [
+        {"redirect_host": "localhost"},
+        {"redirect": {"error": "redirect_uri_mismatch", "code": None}},
+        {
+            "answers": {
+                "as /token": {
+                    "status": 400,
+                    "body": '{"error": "invalid_grant", "error_description": "redirect_uri differs"}',
+                }
+            }
+        },
+    ],
+    ids=["registration", "page", "token"],
+)
+def test_a_redirect_address_that_is_refused_has_a_fix_that_names_the_key(temper: dict[str, Any]) -> None:
+    with authority(**temper) as site:
+        fix = failed(site).fix
+    assert fix == "register its redirect address there, or write oauth.callback: localhost in the profile"
+
+
 def test_the_page_may_hold_the_code() -> None:
     shown: list[str] = []
     whole = "{as}/type?code=ABCD-EFGH"

@@ -129,6 +129,14 @@ def test_a_token_about_to_expire_is_renewed_and_stored_before_it_is_used(scene: 
     assert redactor.text(f"{access(2)} {refresh(2)}") == "*** ***"
 
 
+def test_a_renewal_names_the_resource_only_if_the_login_did(scene: Scene) -> None:
+    scene.put(left=59, sends_resource=False)
+    assert token(scene.keeper()) == access(2)
+    (posted,) = scene.endpoint.posted
+    assert "resource" not in posted.form
+    assert not scene.stored.sends_resource
+
+
 @pytest.mark.parametrize(
     ("life", "left", "is_renewed"),
     [

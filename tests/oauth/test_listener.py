@@ -217,6 +217,62 @@ async def test_the_wait_has_a_name_and_an_end() -> None:
         with pytest.raises(WaitExpired) as caught:
             await browser.answer(ADDRESS, STATE)
     assert caught.value.message == "no answer from the browser within 0 s"
+    assert caught.value.fix == (
+        "log in again; if its page refused the redirect address, register "
+        f"{browser.redirect_uri} there, or write oauth.callback: localhost; if it refused `resource`, "
+        "write oauth.resource: false in the profile"
+    )
+
+
+def has_two_numbers() -> bool:
+    with socket.socket(socket.AF_INET6) as six:
+        try:
+            six.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+two_numbers = pytest.mark.skipif(not has_two_numbers(), reason="this machine has no ::1")
+
+
+@two_numbers
+@looped
+@pytest.mark.parametrize("number", ["127.0.0.1", "::1"])
+async def test_at_localhost_the_browser_may_come_back_by_either_number(number: str) -> None:
+    browser = LoopbackListener(visited, unsaid, host="localhost")
+    async with browser.listen(), asyncio.timeout(PATIENCE):
+        answer = asyncio.create_task(browser.answer(ADDRESS, STATE))
+        await asyncio.sleep(0)
+        port = int(browser.redirect_uri.removeprefix("http://localhost:").removesuffix("/callback"))
+        for host, status in ((number, 400), ("127.0.0.1", 400), ("localhost", 200)):
+            reader, writer = await asyncio.open_connection(number, port)
+            writer.write(f"GET /callback?code=c&state={STATE} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            assert read(await reader.read())[0] == status
+            writer.close()
+        assert await answer == {"code": "c", "state": STATE}
+
+
+@two_numbers
+@looped
+async def test_a_port_that_is_taken_at_the_other_number_is_not_listened_at() -> None:
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="address already in use"):
+            async with LoopbackListener(visited, unsaid, host="localhost").listen(port):
+                pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+
+@looped
+async def test_a_machine_without_the_other_number_is_listened_at_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(listener.NUMBERS, "localhost", ("127.0.0.1", "192.0.2.1"))  # for documentation, nowhere
+    browser = LoopbackListener(visited, unsaid, host="localhost")
+    async with browser.listen():
+        assert browser.redirect_uri.startswith("http://localhost:")
 
 
 @looped

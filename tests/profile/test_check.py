@@ -451,6 +451,10 @@ login {callback_port: 80}
 f.yaml:4:58: mcp_servers.s.oauth.callback_port: expected a port from 1024 to 65535, found the number 80
     fix: write a number such as 8976, or remove it for any free port
 
+login {callback: 0.0.0.0}
+f.yaml:4:53: mcp_servers.s.oauth.callback: expected 127.0.0.1 or localhost, found the text "0.0.0.0"
+    fix: write 127.0.0.1
+
 login true, bridge: false
 f.yaml:4:35: mcp_servers.s.oauth: the agent connects to this server itself (bridge: false), and never gets your login
     fix: remove bridge: false, or oauth
@@ -1201,6 +1205,7 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
             "{client_id: '${env:ID}', client_secret: '${secret:a}', callback_port: 8976}",
             OAuth(client_id=Template("${env:ID}"), client_secret=Template("${secret:a}"), callback_port=8976),
         ),
+        ("{callback: localhost, resource: false}", OAuth(callback="localhost", resource=False)),
         ("{client_metadata_url: 'https://x/y'}", OAuth(client_metadata_url="https://x/y")),
         ("{issuer: 'https://login.example/tenant'}", OAuth(issuer="https://login.example/tenant")),
         ("{issuer: 'http://127.0.0.1:9'}", OAuth(issuer="http://127.0.0.1:9")),

@@ -125,7 +125,7 @@ LOGINS = [
     "null",
     "{}",
     "{scopes: read}",
-    "{scopes: [read, write], callback_port: 8976}",
+    "{scopes: [read, write], callback_port: 8976, callback: localhost, resource: false}",
     "{client_id: '${env:A}', client_secret: '${secret:a}'}",
     "{client_metadata_url: 'https://x.example/client.json'}",
     "{client_id: a, client_secret: '${secret:a}', issuer: 'https://login.example/tenant/'}",

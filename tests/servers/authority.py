@@ -12,6 +12,7 @@ authorization server, and `/forget` there revokes every token. The argument says
 - `answers`: for `mcp /path` or `as /path`, an answer of `status`, `headers`, `body`; `holds` for one that never comes
 - `clients`: id to secret, or to null; `documents`: ids of client id metadata documents
 - `redirect`: parameters of the browser's way back that are replaced; `redirect_to`: where it leads
+- `refuses_resource`: the parameter `resource`; `redirect_host`: the only one that it registers
 - `needs`: scopes for each request, `calls_need`: for a call of its tool `save`
 - `allows`: scopes that any login gets at most; `always_wants`: another one each time
 - `device`: what the token endpoint answers before the user has typed the code of a device; `page`: replaced members
@@ -172,8 +173,12 @@ class Handler(BaseHTTPRequestHandler):
     def as_authorize(self, form: Json, about: Json) -> None:
         known = form.get("client_id") in clients or form.get("client_id") in temper.get("documents", [])
         wanted = {"response_type": "code", "code_challenge_method": "S256"}
-        if not known or any(form.get(name) != value for name, value in wanted.items()) or "resource" not in form:
+        is_refused = temper.get("refuses_resource", False)
+        if not known or any(form.get(name) != value for name, value in wanted.items()):
             return self.say(400, {"error": "invalid_request"})
+        if ("resource" in form) == is_refused:
+            back = {"error": "invalid_target", "error_description": "not that", "state": form["state"]}
+            return self.write(302, b"", {"Location": f"{form['redirect_uri']}?{urlencode(back)}"})
         code = secrets.token_urlsafe(16)
         codes[code] = {**form, "scopes": form.get("scope", "").split()}
         back = changed({"code": code, "state": form["state"]}, temper.get("redirect", {}))
@@ -181,11 +186,16 @@ class Handler(BaseHTTPRequestHandler):
         return self.write(302, b"", {"Location": f"{to}?{urlencode(back, quote_via=quote)}"})
 
     def as_device(self, form: Json, about: Json) -> None:
+        if ("resource" in form) == temper.get("refuses_resource", False):
+            words = "AADSTS901002: The 'resource' request parameter is not supported."
+            return self.say(400, {"error": "invalid_request", "error_description": words})
         codes["device"] = {**form, "scopes": form.get("scope", "").split()}
         said = {"device_code": "device", "user_code": "ABCD-EFGH", "verification_uri": f"{site['as']}/type"}
         return self.say(200, changed({**said, "expires_in": 60, "interval": 0}, temper.get("page", {})))
 
     def as_register(self, form: Json, about: Json) -> None:
+        if any(urlsplit(uri).hostname != temper.get("redirect_host", "127.0.0.1") for uri in about["redirect_uris"]):
+            return self.say(400, {"error": "invalid_redirect_uri"})
         client = f"client-{len(clients) + 1}"
         method = about["token_endpoint_auth_method"]
         clients[client] = None if method == "none" else f"secret-of-{client}"
