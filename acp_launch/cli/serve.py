@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -85,8 +85,8 @@ def _refuse(error: LaunchError, source: int, sink: int) -> int:
     from acp_launch.serve.lines import refuse_all
     from acp_launch.settings.model import MAX_LINE
 
-    show_error(error)
-    asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE))
+    if not asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE)):
+        show_error(error)
     return error.exit_code
 
 
@@ -162,8 +162,7 @@ class _Served:
         feed = EditorFeed(is_verbose=self.request.verbose)
         self.observer = RedactedOutput(feed)
         with self._context() as context:
-            asyncio.run(self._serve(context, feed, *_lent(source, sink)))
-        return 0
+            return asyncio.run(self._serve(context, feed, *_lent(source, sink)))
 
     @contextmanager
     def _context(self) -> "Iterator[LaunchContext]":
@@ -192,7 +191,7 @@ class _Served:
                 share=sharing(settings, plan, "serve"),
             )
 
-    async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:
+    async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> int:
         from acp_launch.launch.loop import supervise
         from acp_launch.launch.run import Launch
         from acp_launch.launch.servers import LaunchServers
@@ -207,10 +206,16 @@ class _Served:
                 from acp_launch.host.front import HostAsAgent
 
                 launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
-            await EditorFace(
-                launch, feed, source, sink, observer, plan_session=self._session_plan, forget=self._forget
-            ).run()
+            plan_session, deleting = self._session_plan, self._deleting
+            face = EditorFace(launch, feed, source, sink, observer, plan_session=plan_session, deleting=deleting)
+            try:
+                await face.run()
+            except LaunchError as error:
+                if error is not face.told:
+                    raise
+                return error.exit_code
             interrupts.check()
+            return 0
 
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
@@ -237,7 +242,7 @@ class _Served:
                     wishes=settings_of(self.plan),
                     gate=Gate(policy(self.plan, approve="all")),  # the host decides
                     registry=registry,
-                    hold=lambda name: nullcontext(),
+                    hold=lambda name, id: nullcontext(),
                     enters=enter_from_editor,
                 )
             return
@@ -255,8 +260,30 @@ class _Served:
                 wishes=settings_of(given),
                 gate=gate(),
                 registry=registry,
-                hold=lambda name: _hold(state, (str(plan.project), plan.profile, name)),
+                hold=lambda name, id: _hold(state, (str(plan.project), plan.profile, name), id),
             )
+
+    @contextmanager
+    def _deleting(self, session_id: str, is_open: bool) -> "Iterator[Callable[[], None]]":
+        """Hold a session while it is deleted, unless it `is_open` here; give what removes it from the store.
+
+        Raises:
+            SessionError: another process has it open.
+        """
+        from acp_launch.session.hold import list_held
+        from acp_launch.session.store import open_registry
+
+        if is_open or self.host is not None:  # which knows its fronts
+            yield lambda: self._forget(session_id)
+            return
+        state, key = self.settings.state, (str(self.plan.project), self.plan.profile)
+        with open_registry(state) as registry:
+            stored = [each.key for each in registry.list(*key) if each.session_id == session_id]
+        held = [each.key for each in list_held(state) if (each.session_id, each.key[:2]) == (session_id, key)]
+        with ExitStack() as stack:
+            for each in dict.fromkeys((*stored, *held)):
+                stack.enter_context(_hold(state, each, fix="close it there first"))
+            yield lambda: self._forget(session_id)
 
     def _forget(self, session_id: str) -> None:
         """Remove a session from the store that the agent has deleted."""
@@ -322,15 +349,17 @@ class _Served:
 
 
 @contextmanager
-def _hold(state: Path, key: "Key") -> "Iterator[None]":
+def _hold(
+    state: Path, key: "Key", session_id: str = "", *, fix: str = "close it there, or open another session"
+) -> "Iterator[None]":
     """Lock a session; an editor cannot choose another name for it."""
     from acp_launch.session.hold import hold
 
     with ExitStack() as stack:
         try:
-            stack.enter_context(hold(state, key, verb="serve"))
+            stack.enter_context(hold(state, key, verb="serve", session_id=session_id))
         except SessionError as error:
-            error.fix = "close it there, or open another session"
+            error.fix = fix
             raise
         yield
 

@@ -35,6 +35,7 @@ from acp_launch.launch.context import LaunchContext, LogIn
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
 from acp_launch.launch.servers import LaunchServers
+from acp_launch.problem import ours
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated, Offers
@@ -337,6 +338,10 @@ class HostAsAgent(Launch):
         """Prepare it. `find` finds the host, or raises AgentError."""
         super().__init__(context, observer, interrupts, servers)
         self._find = find
+
+    @property
+    def after_death(self) -> str:
+        return f"; to go on: {ours('up', self.plan.called)}"
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with a connection to the host."""

@@ -85,6 +85,8 @@ class SessionEvents:
 
     def _is_known(self, id: int, front: "FrontLine") -> bool:
         known = self._known.get(id)
+        if known == "here" and front.is_editor:  # it is not told of a turn's begin, and knows its own prompts
+            return self._turn_of(id) is front
         return known in (front, "here") or (known == "elsewhere" and not front.is_first(self))
 
     def _has_turn_of_other(self, last: int, end: int, front: "FrontLine") -> bool:

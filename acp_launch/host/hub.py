@@ -89,6 +89,7 @@ class Hub:
             "session/resume": partial(self._enter, "resume"),
             "session/prompt": self._prompt,
             "session/close": self._close,
+            "session/delete": self._delete,
             JOIN: self._join,
             RESTART: self._restart,
             RELOAD: self._reload,
@@ -427,7 +428,8 @@ class Hub:
         front.can_ask = front.can_elicit = bool(elicitation)
         said = acp.mapping(acp.decoded(connection.agent.raw))
         able = {**acp.mapping(said.get("agentCapabilities")), "loadSession": True}
-        able["sessionCapabilities"] = {**acp.mapping(able.get("sessionCapabilities")), "resume": {}}
+        kinds = {**acp.mapping(able.get("sessionCapabilities")), "resume": {}}
+        able["sessionCapabilities"] = {kind: kinds[kind] for kind in kinds if kind != "fork"}
         return redactor.tree({**said, "agentCapabilities": able})
 
     async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
@@ -536,6 +538,15 @@ class Hub:
         for session in self._about(front, params):
             self._exit(front, session)
         return NOTHING
+
+    async def _delete(self, front: FrontLine, params: dict[str, Any]) -> object:
+        """Have the agent delete a session, unless another front has it open."""
+        id = msgspec.json.encode(acp.text(params.get("sessionId")))
+        for session in [each for each in self.sessions.values() if each.id_json == id]:
+            if session.is_busy or set(session.fronts) - {front}:
+                raise SessionError(f'session "{session.name}" is in use by the host', fix="close it there first")
+            session.leave()
+        return await self.forward("session/delete", params)
 
     async def _enter_again(self, front: FrontLine, past: HostSession) -> HostSession:
         """Open a session again whose agent has ended, for an editor that goes on with it."""

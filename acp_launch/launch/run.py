@@ -175,6 +175,11 @@ class Launch:
         return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
 
     @property
+    def after_death(self) -> str:
+        """What becomes of an agent that has ended, to follow that in a message."""
+        return "; it is started again with the next request"
+
+    @property
     def is_agent_dead(self) -> bool:
         """Whether its process is dead; its connection ends half a second later, when its last words have come."""
         from acp_launch.process.pidfd import living

@@ -194,8 +194,18 @@ LONG = 1024 * 1024  # bytes
 _NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 
 
+ENDS = 1024  # bytes of each end of a line that is skipped
+
+
 class LineTooLong(Exception):  # noqa: N818 - not an error of ours
-    """Raised when the other side sends more than the limit without a newline; the text completes "sent …"."""
+    """Raised when the other side sends more than the limit without a newline; the text completes "sent …".
+
+    `head` and `tail` are the ends of a line that was skipped.
+    """
+
+    def __init__(self, text: str, head: bytes = b"", tail: bytes = b"") -> None:
+        super().__init__(text)
+        self.head, self.tail = head, tail
 
 
 class LineFramer:
@@ -207,10 +217,10 @@ class LineFramer:
 
     def __init__(self, *, limit: int, skip: Callable[[LineTooLong], None] | None = None) -> None:
         """`limit` is the longest line accepted, in bytes, without its newline. A longer one is skipped if `skip` is
-        given, which hears of it.
+        given, which hears of it at its end.
         """
         self._limit, self._skip = limit, skip
-        self._is_skipping = False
+        self._skipping: tuple[bytes, bytes, int] | None = None  # both ends of the line so far, and its bytes
         self._parts: list[bytes] = []
         self._long = bytearray()
         self._held = 0
@@ -221,9 +231,12 @@ class LineFramer:
         Raises:
             LineTooLong: after the lines before it were yielded, unless such lines are skipped.
         """
-        if self._is_skipping:
-            _, newline, chunk = chunk.partition(b"\n")
-            self._is_skipping = not newline
+        if self._skipping is not None:
+            part, newline, chunk = chunk.partition(b"\n")
+            self._pass_over(part)
+            if not newline:
+                return
+            self._skip_line()
         if chunk and not self._held and chunk.find(_NEWLINE) == len(chunk) - 1 <= self._limit:
             yield chunk[:-1]  # one whole line, as most chunks of a pipe are
             return
@@ -231,23 +244,28 @@ class LineFramer:
         self._hold(first)
         if not rest:
             return
-        if not self._is_skipping:
+        if self._skipping is None:
             yield self._whole()
-        self._is_skipping = False
+        else:
+            self._skip_line()
         tail = rest.pop()
         for line in rest:
-            if len(line) > self._limit:
-                self._refuse()
+            self._hold(line)
+            if self._skipping is None:
+                yield self._whole()
             else:
-                yield line
+                self._skip_line()
         self._hold(tail)
 
     def _hold(self, part: bytes) -> None:
         self._held += len(part)
         if self._held > self._limit:
+            if self._skip is None:
+                self._forget()
+                raise LineTooLong(f"a line of more than {self._limit:,} bytes")
+            self._long += b"".join([*self._parts, part])
+            self._skipping = bytes(self._long[:ENDS]), bytes(self._long[-ENDS:]), self._held
             self._forget()
-            self._is_skipping = True
-            self._refuse()
         elif self._held > LONG:
             self._long += b"".join([*self._parts, part])
             self._parts = []
@@ -263,11 +281,15 @@ class LineFramer:
     def _forget(self) -> None:
         self._parts, self._long, self._held = [], bytearray(), 0
 
-    def _refuse(self) -> None:
-        error = LineTooLong(f"a line of more than {self._limit:,} bytes")
-        if self._skip is None:
-            raise error
-        self._skip(error)
+    def _pass_over(self, part: bytes) -> None:
+        assert self._skipping is not None
+        head, tail, size = self._skipping
+        self._skipping = head, (tail + part[-ENDS:])[-ENDS:], size + len(part)
+
+    def _skip_line(self) -> None:
+        assert self._skipping is not None and self._skip is not None
+        (head, tail, size), self._skipping = self._skipping, None
+        self._skip(LineTooLong(f"a line of {size:,} bytes, where {self._limit:,} are allowed", head, tail))
 
 
 # One side of a JSON-RPC connection, sans-IO: the open requests of both sides.

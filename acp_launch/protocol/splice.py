@@ -21,6 +21,10 @@ _STRING = regex(_QUOTED)
 _SCALAR = regex(rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)(?![^\s,\]}])")
 _STRUCTURE = regex(_QUOTED + rb'|[\[\]{}"]')  # a lone quote begins an unfinished string
 _QUOTE, _COMMA, _COLON, _BRACE, _BRACKET = b'",:{['
+_PLAIN = rb'\s*"(\w+)"\s*:\s*(' + _QUOTED + rb'|[^\s"\[\]{},:]++)\s*'  # a member that is no array and no object
+_FIRST = regex(rb"(?:" + _BOM + rb")?\s*\{((?:" + _PLAIN + rb",)*)\s*(?:\"(\w+)\")?")
+_LAST = regex(rb"((?:," + _PLAIN + rb")*)\}\s*\Z")
+_MEMBER = regex(_PLAIN)
 _CLOSING = {_BRACE: ord("}"), _BRACKET: ord("]")}
 
 
@@ -49,6 +53,21 @@ def members(data: bytes, start: int = 0) -> list[Member]:
         Malformed: it is not an object, or it is broken.
     """
     return [Member(text(data, at), at, value, end) for at, value, end in _parts(data, start, _BRACE)]
+
+
+def outer(head: bytes, tail: bytes) -> dict[str, bytes]:
+    """
+    Return the members of an object at both ends of its text that are no arrays and no objects, as they are written,
+    and the key after those at its begin, with an empty value. The text may be cut after `head` and before `tail`.
+    """
+    found = {}
+    if first := _FIRST.match(head):
+        found = {key.decode(): value for key, value in _MEMBER.findall(first[1])}
+        if first[4]:
+            found.setdefault(first[4].decode(), b"")
+    if last := _LAST.search(tail):
+        found |= {key.decode(): value for key, value in _MEMBER.findall(last[1])}
+    return found
 
 
 def elements(data: bytes, start: int = 0) -> list[Span]:

@@ -11,7 +11,7 @@ faster than the agent takes, and the agent no faster than the editor takes.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, NULL, PARSE_ERROR, Answered
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest, fault
+from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.serve.session import OPENING, EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import LIMIT as LOGIN
@@ -55,7 +55,6 @@ SERVED = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/create"
 ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
 CLOSING = ("session/close", "session/delete")
 SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
-AGAIN = "; it is started again with the next request"
 
 
 class EditorFeed(Notices):
@@ -139,16 +138,17 @@ class EditorFace(EditorLines):
         observer: RedactedOutput,
         *,
         plan_session: Callable[[Path], AbstractContextManager[SessionPlan]],
-        forget: Callable[[str], None],
+        deleting: Callable[[str, bool], AbstractContextManager[Callable[[], None]]],
     ) -> None:
         """`observer` is of the launch; it gives what it is told to `feed`. `plan_session` plans a session for its
-        directory; `forget` removes one from the store, by the agent's id.
+        directory. `deleting` keeps others from a session, by the agent's id and whether it is open here, and gives what
+        removes it from the store.
         """
         super().__init__(source, sink, max_line=launch.context.max_line, note=observer.note)
         feed.of(self)
         self.interrupts, self.observer = launch.interrupts, observer
         self._stands_alone = observer.passes
-        self._launch, self.plan_session, self._forget = launch, plan_session, forget
+        self._launch, self.plan_session, self._deleting = launch, plan_session, deleting
         self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
         self._greeting: EditorRequest | None = None  # the first `initialize`
         self._agent: Negotiated | None = None
@@ -261,12 +261,12 @@ class EditorFace(EditorLines):
 
     def _lose(self, error: LaunchError) -> None:
         """Settle what an agent has left open. The next request starts it again."""
-        after = AGAIN if self._agent is not None else ""
-        self.observer.note(f"{error.message}{after}")
-        tail = "".join(f"\n{line}" for line in error.detail[-LAST_WORDS:])
+        after = self._launch.after_death if self._agent is not None else ""
         passed, self._passed = self._passed, {}
+        is_told = bool(passed)
         for request in passed.values():
-            self.refuse(request, INTERNAL_ERROR, f"{error.message} before it answered {request.method}{after}{tail}")
+            text = f"{error.message} before it answered {request.method}{after}"
+            self.refuse(request, INTERNAL_ERROR, text, {"details": "\n".join((text, *error.detail[-LAST_WORDS:]))})
         for number, asked in list(self._asked.items()):
             if asked.id is not None:
                 del self._asked[number]
@@ -277,12 +277,20 @@ class EditorFace(EditorLines):
         if self._was_ready and self._parked:
             self._wanted.set()
         elif not self._was_ready:  # they have waited for an agent that did not come up
-            parked, self._parked = [*filter(None, [self._greeting]), *self._parked], []
-            for request in parked:
-                request.withdrawn()
-                self.refuse(request, *fault(error))
+            is_told = self._refuse_parked(error) or is_told
+        if not is_told:
+            self.observer.note(f"{error.message}{after}")
         self._was_ready = False
         self._resume()
+
+    def _refuse_parked(self, error: LaunchError) -> bool:
+        """Answer the requests that wait for an agent with the reason why none comes; return whether there are any."""
+        parked, self._parked = [*filter(None, [self._greeting]), *self._parked], []
+        has_open = not all(request.is_settled for request in parked)
+        for request in parked:
+            request.withdrawn()
+            self.tell(request, error)
+        return has_open
 
     async def _watch(self) -> None:
         """Wait until the agent lets the time for an answer pass. While it waits for the editor, it has time.
@@ -439,9 +447,7 @@ class EditorFace(EditorLines):
                 await self._take_place(session)
             await session.live(request, self._agent)
         except LaunchError as error:
-            told = (line.strip() for line in error.message.splitlines())
-            self.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
-            self.refuse(request, *fault(error))
+            self.tell(request, error)
         except Exception as error:  # a bug of ours costs the session, not the others
             self.mishaps.add("a session", error)
             self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
@@ -464,13 +470,21 @@ class EditorFace(EditorLines):
         """Let a session's servers go once the agent has closed it."""
         id = acp.text(request.params.get("sessionId"))
         session = self._by_id.get(id)
+        held, forget = ExitStack(), None
+        if request.method == "session/delete":
+            try:
+                forget = held.enter_context(self._deleting(id, session is not None))
+            except LaunchError as error:
+                self.tell(request, error)
+                return
+            request.over = held.close
 
         def closed(answer: Answered) -> None:
             if answer.fault is None:
                 if session is not None:
                     session.left.set()
-                if request.method == "session/delete":
-                    self._forget(id)
+                if forget is not None:
+                    forget()
             self.finish(request, answer.line)
 
         self.pass_on(request, closed)

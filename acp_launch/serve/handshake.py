@@ -13,6 +13,7 @@ from acp_launch.protocol.written import written
 
 META = "acp-launch"  # our member of `_meta`
 CAPABILITIES = ("params", "clientCapabilities")
+VERSION = ("params", "protocolVersion")
 FILES = {"fs/read_text_file", "fs/write_text_file"}
 LOGIN = (sys.executable, "-P", "-m", "acp_launch", "login")  # -P: nothing in the editor's directory replaces a module
 TERMINALS = frozenset(f"terminal/{verb}" for verb in ("create", "output", "release", "wait_for_exit", "kill"))
@@ -36,7 +37,12 @@ def withheld(plan: LaunchPlan) -> frozenset[str]:
 
 
 def edit_request(line: bytes, kept: frozenset[str]) -> bytes:
-    """Edit the editor's request: without the capabilities whose methods are `kept` from the agent."""
+    """Edit the editor's request: without the capabilities whose methods are `kept` from the agent, and with the latest
+    version that we know in place of a later one: an agent would else answer in words that we do not know."""
+    version = splice.at(line, VERSION)
+    asked = acp.decoded(line[slice(*version)]) if version else None
+    if isinstance(asked, int) and asked > acp.PROTOCOL_VERSION:
+        line = splice.replaced(line, VERSION, b"%d" % acp.PROTOCOL_VERSION)
     places = {
         "fs/read_text_file": (*CAPABILITIES, "fs", "readTextFile"),
         "fs/write_text_file": (*CAPABILITIES, "fs", "writeTextFile"),

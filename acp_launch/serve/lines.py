@@ -29,12 +29,15 @@ CANCEL = "$/cancel_request"
 
 
 def fault(error: LaunchError) -> tuple[int, str, object]:
-    """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
+    """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was.
+
+    The message is the first line of the details: editors show either of them, and some both.
+    """
     if error.reply is not None:
         return error.reply
     lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
     text = redactor.text("\n".join(lines))
-    return INTERNAL_ERROR, text, {"exitCode": error.exit_code, "details": text}
+    return INTERNAL_ERROR, text.partition("\n")[0], {"exitCode": error.exit_code, "details": text}
 
 
 class EditorRequest:
@@ -47,6 +50,7 @@ class EditorRequest:
         self.limit: float | None = None  # seconds for the answer, if not those of its method
         self.is_settled = False
         self.withdrawn: Callable[[], object] = lambda: None  # hears that the editor does not want it any more
+        self.over: Callable[[], object] = lambda: None  # hears that it is answered
 
     @property
     def params(self) -> dict[str, Any]:
@@ -60,6 +64,7 @@ class EditorLines(ABC):
 
     def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
         self.over = asyncio.Event()  # the editor has ended
+        self.told: LaunchError | None = None  # the latest error that an answer has told
         self._note = note
         self._room = asyncio.Event()  # the editor takes more
         self._framer = LineFramer(limit=max_line, skip=self._refuse_long)
@@ -109,17 +114,22 @@ class EditorLines(ABC):
             self._receive(line)
 
     def _refuse_long(self, error: LineTooLong) -> None:
-        """Answer a line that is too long: it is skipped, and with it the id of its request."""
-        text = f"the editor sent {error}, which was skipped; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
-        self._note(text)
-        self.write(jsonrpc.error(NULL, INVALID_REQUEST, text, {"details": text}))
+        """Answer a line that is too long and was skipped, with the id that stands at one of its ends."""
+        said = splice.outer(error.head, error.tail)
+        id = Raw(said.get("id", b"null"))
+        text = f"the editor sent {error}; attach less, or raise the limit: ACP_LAUNCH_MAX_LINE=<bytes>"
+        line = jsonrpc.error(id, INVALID_REQUEST, text, {"details": text})
+        if "method" not in said and ("result" in said or "error" in said):
+            self.answered(bytes(id), line)
+        else:
+            self.write(line)
 
     def _receive(self, line: bytes) -> None:
         message = jsonrpc.decode(line)
         if message is None:
             self._take_garbage(line)
         elif message.method is UNSET:
-            if message.id is UNSET:
+            if message.id is UNSET or (message.result is UNSET and message.error is UNSET):
                 self._take_garbage(line)
             else:
                 self.answered(bytes(message.id), line)
@@ -143,7 +153,10 @@ class EditorLines(ABC):
         if not line.strip():
             return
         code, text = (INVALID_REQUEST, "Invalid Request") if jsonrpc.is_json(line) else (PARSE_ERROR, "Parse error")
-        self.write(jsonrpc.error(NULL, code, text, {"details": text}))
+        id = jsonrpc.member(Raw(line), "id") if code == INVALID_REQUEST else None
+        if id is None or bytes(id).startswith((b"{", b"[")):
+            id = NULL
+        self.write(jsonrpc.error(id, code, text, {"details": text}))
 
     # What is written to it.
 
@@ -158,6 +171,11 @@ class EditorLines(ABC):
             data = {"details": message} if data is UNSET else data
             self.write(jsonrpc.error(Raw(request.id), code, message, data))
 
+    def tell(self, request: EditorRequest, error: LaunchError) -> None:
+        """Answer with an error of ours, which the user need not be told besides."""
+        self.told = error
+        self.refuse(request, *fault(error))
+
     def settle(self, request: EditorRequest) -> bool:
         """Return whether the request was still open."""
         if request.is_settled:
@@ -166,6 +184,7 @@ class EditorLines(ABC):
         key = jsonrpc.key(Raw(request.id))
         if self._open.get(key) is request:
             del self._open[key]
+        request.over()
         return True
 
     def write(self, line: bytes) -> None:
@@ -188,10 +207,10 @@ class _Refusing(EditorLines):
 
     def __init__(self, error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
         super().__init__(source, sink, max_line=max_line, note=lambda text: None)
-        self._fault = fault(error)
+        self._error = error
 
     def called(self, request: EditorRequest) -> None:
-        self.refuse(request, *self._fault)
+        self.tell(request, self._error)
 
     def notified(self, method: str, line: bytes) -> None:
         """Do nothing: no agent is there to take it."""
@@ -200,10 +219,14 @@ class _Refusing(EditorLines):
         """Do nothing: nothing was asked."""
 
 
-async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
-    """Answer each request of the editor with an error, until the editor ends: it shows the one about `initialize`."""
+async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> bool:
+    """Answer each request of the editor with an error, until the editor ends: it shows the one about `initialize`.
+
+    Return whether there was one.
+    """
     lines = _Refusing(error, source, sink, max_line=max_line)
     try:
         await lines.over.wait()
     finally:
         lines.close()
+    return lines.told is not None

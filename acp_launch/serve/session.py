@@ -52,8 +52,9 @@ CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cance
 class SessionPlan(Struct, frozen=True, kw_only=True):
     """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
 
-    `hold` locks a session by its name. In a host the host decides about tool calls, and keeps the session: then
-    `enters` adds how the session is entered to the params of a request, for a session of that name.
+    `hold` locks a session by its name; it is given the id too, if that is known. In a host the host decides about tool
+    calls, and keeps the session: then `enters` adds how the session is entered to the params of a request, for a
+    session of that name.
     """
 
     plan: LaunchPlan
@@ -62,7 +63,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     wishes: Sequence[Setting]
     gate: Gate
     registry: Registry
-    hold: Callable[[str], AbstractContextManager[None]]
+    hold: Callable[[str, str], AbstractContextManager[None]]
     enters: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
 
 
@@ -126,7 +127,7 @@ class EditorSession:
         self._settings: dict[tuple[str, str], tuple[str, Mapping[str, object]]] = {}  # by method and option
         self._answer = b""  # of the agent, to the request
         self._terminals: set[str] = set()  # that the agent has at the editor
-        self._turn: EditorRequest | None = None
+        self._turn: EditorRequest | None = None  # the latest
         self._waiting: dict[int, asyncio.Future[Answer]] = {}  # by the identity of a call
 
     # Its life.
@@ -170,7 +171,7 @@ class EditorSession:
         self._gate.ask = self._ask
         if made.enters is not None:
             self._params = made.enters(self._params, self.name)
-        return made.hold(self.name)
+        return made.hold(self.name, self.id)
 
     def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
         return SessionRequest(
@@ -394,15 +395,16 @@ class EditorSession:
         assert client is not None and self._connection is not None, "it is open"
         client.new_turn()
         self._connection.conversation.working(self.id, is_working=True)  # a history has ended
-        self._turn = request
+        is_first, self._turn = self._turn is None, request
         said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
         if not (self.is_hosted or self._keeper.is_kept):
             ready = SessionReady(self.id, self.name, self.how, 0, NULL)
             self._note(lambda: self._keeper.opened(ready, self._agent))
 
         def answered(answer: Answered) -> None:
-            self._turn = None
             self._editor.finish(request, answer.line)
+            if self.servers is not None and is_first:
+                self.servers.first_turn_over()
             if answer.fault is None and not self.is_hosted:
                 self._note(lambda: self._keeper.ended(client.title, said))
 

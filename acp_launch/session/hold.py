@@ -35,10 +35,13 @@ def is_fresh(name: str) -> bool:
 
 
 @contextmanager
-def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = None) -> Iterator[None]:
+def hold(
+    state_dir: Path, key: Key, *, verb: str = "run", now: float | None = None, session_id: str = ""
+) -> Iterator[None]:
     """Hold the session `key` for the length of the block; never waits.
 
-    `verb` is what we do and `now` since when (Unix seconds), for the message to a second process.
+    `verb` is what we do and `now` since when (Unix seconds), for the message to a second process. `session_id` is that
+    of the agent, if the session is not in the store yet.
 
     Raises:
         SessionError: another process holds it, or the lock cannot be created.
@@ -48,7 +51,7 @@ def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = No
         descriptor = _lock(path, key[2])
     try:
         with _explain(path, key[2]):
-            _write_note(descriptor, _note(key, verb, time.time() if now is None else now))
+            _write_note(descriptor, _note(key, verb, time.time() if now is None else now, session_id))
         yield
     finally:
         path.unlink(missing_ok=True)  # it is locked by us, so we may delete it
@@ -113,11 +116,11 @@ def _take(descriptor: int, name: str) -> None:
         )
 
 
-def _note(key: Key, verb: str, now: float) -> bytes:
+def _note(key: Key, verb: str, now: float, session_id: str) -> bytes:
     _, profile, name = key
     words = {"run": f"run {profile} --session {name}", "serve": f"serve {profile}"}
     command = f"acp-launch {words.get(verb, f'{verb} {name}')}"
-    return msgspec.json.encode(SessionHolder(os.getpid(), now, command, key))
+    return msgspec.json.encode(SessionHolder(os.getpid(), now, command, key, session_id))
 
 
 def _write_note(descriptor: int, note: bytes) -> None:
@@ -137,12 +140,13 @@ def _describe_holder(descriptor: int) -> str:
 
 
 class SessionHolder(msgspec.Struct, frozen=True):
-    """A session in use: the process that holds it, since when (Unix seconds), and its key."""
+    """A session in use: the process that holds it, since when (Unix seconds), its key, and its id if that is known."""
 
     pid: int
     since: float
     command: str
     key: Key = ("", "", "")  # so in the note of an earlier version
+    session_id: str = ""
 
 
 def _read_note(descriptor: int) -> SessionHolder | None:

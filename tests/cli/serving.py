@@ -33,9 +33,12 @@ class Editor(Recorder):
         return dict(self.request("initialize", params)["result"])
 
     def refused(self, method: str = "initialize", **params: object) -> str:
-        """The text of the error that answers a request."""
+        """The text of an error that answers a request; its message is the first line."""
         given: Json = params or {"protocolVersion": 1, "clientCapabilities": {}}
-        return str(self.request(method, given)["error"]["message"])
+        error = self.request(method, given)["error"]
+        text = str((error.get("data") or {}).get("details", error["message"]))
+        assert text.partition("\n")[0] == error["message"]
+        return text
 
     def open(self, cwd: Path | None = None, **params: object) -> str:
         """The id of a new session."""

@@ -93,7 +93,7 @@ def test_a_directory_that_is_not_there_is_named_as_what_the_editor_gave(launch: 
         text = editor.refused("session/new", **editor.place(launch.project / "gone"))
         gone = launch.project / "gone"
         assert text == f'cwd: the directory "{gone}" does not exist\nfix: mkdir -p {gone}'
-        assert f'session/new: cwd: the directory "{gone}" does not exist; fix: mkdir -p {gone}\n' in editor.told
+    assert editor.told == "", "an editor shows the error, and each line of stderr"
 
 
 def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to_run(launch: Launcher) -> None:
@@ -105,6 +105,12 @@ def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to
         assert editor.request("session/new", editor.place())["error"]["data"] == {"exitCode": 7, "details": text}
         assert editor.refused("session/new", **editor.place()) == text
         assert editor.end() == 7
+    assert "not trusted" not in editor.told and "fix: " not in editor.told
+    with serving(launch, trusts=False) as editor:
+        assert editor.end() == 7
+    assert editor.told.endswith(f"{text.partition(chr(10))[0]}\n    {text.rpartition(chr(10))[2]}\n"), (
+        "without a request"
+    )
 
 
 def test_other_reasons_why_nothing_starts_answer_the_handshake_too(launch: Launcher) -> None:
@@ -129,6 +135,7 @@ def test_an_agent_that_cannot_be_started_or_ends_is_named(launch: Launcher) -> N
     with serving(launch) as editor:
         assert "the agent" in editor.refused()
         assert editor.end() == 4
+    assert editor.told == ""
 
 
 def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:

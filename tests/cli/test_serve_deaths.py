@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from typing import Any
@@ -29,11 +30,15 @@ def prompt(request):
     script.update(session, "tool_call", toolCallId="c", title="Work", kind="edit", status="in_progress")
     if text == "die in a tool call":
         die()
-    if text == "die while asking":
+    if text in ("die while asking", "ask"):
         options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
         call = {"toolCallId": "c", "title": "Work"}
         params = {"sessionId": session, "toolCall": call, "options": options}
         script.send({"id": "q", "method": "session/request_permission", "params": params})
+        if text == "ask":
+            script.response("q")
+            script.end(request)
+            return
         script.expect("_test/die")
         die()
     if text == "die in a terminal":
@@ -118,7 +123,7 @@ def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: L
         editor.begin()
         session = editor.open()
         editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
-        for deaths, step in enumerate(STEPS, 1):
+        for step in STEPS:
             editor.withhold("session/request_permission" if "asking" in step else "terminal/wait_for_exit")
             editor.skip()
             text = dies(editor, session, step)
@@ -130,7 +135,8 @@ def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: L
             if step == "die in a terminal":
                 assert editor.expect("terminal/release")["params"]["terminalId"] == "t1"
             editor.release()  # late answers are dropped
-            hears(editor, "SIGKILL; it is started again with the next request", deaths)
+            if step == "die after the answer":
+                hears(editor, "SIGKILL; it is started again with the next request", 1)
             before = len(editor.lines)
             assert editor.prompt(session, "go on")["result"] == {"stopReason": "end_turn"}
             assert editor.said(before) == "heard go on", "and no history"
@@ -163,13 +169,62 @@ def test_a_line_over_the_cap_is_skipped_with_an_error_and_the_connection_goes_on
     with serving(launch, is_valid=False, ACP_LAUNCH_MAX_LINE="100000") as editor:
         editor.begin()
         session = editor.open()
-        editor.start("session/prompt", editor.words(session, "x" * 100_000))
+        asked = editor.start("session/prompt", editor.words(session, "x" * 100_000))
         assert editor.prompt(session, "hello")["result"] == {"stopReason": "end_turn"}
-        (error,) = (each["error"] for each in map(json.loads, editor.lines) if each.get("id", 0) is None)
-        text = "the editor sent a line of more than 100,000 bytes, which was skipped"
+        error = editor.answer(asked)["error"]
         assert (error["code"], error["data"]["details"]) == (-32600, error["message"])
-        assert error["message"].startswith(text)
-        assert text in editor.told
+        assert re.fullmatch(
+            r"the editor sent a line of 100,\d\d\d bytes, where 100,000 are allowed; "
+            r"attach less, or raise the limit: ACP_LAUNCH_MAX_LINE=<bytes>",
+            error["message"],
+        )
+    assert editor.told == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ('{"id":79,"method":5}', 79),
+        ('{"jsonrpc":"2.0","id":"a","method":null,"params":{}}', "a"),
+        ('{"id":3}', 3),
+        ('{"id":3,"params":{}}', 3),
+        ('{"id":{"a":1},"method":5}', None),
+        ('{"method":5}', None),
+        ("[]", None),
+    ],
+)
+def test_a_malformed_request_is_refused_under_its_id_if_that_can_be_read(
+    launch: Launcher, text: str, id: object
+) -> None:
+    mortal(launch)
+    with serving(launch, is_valid=False) as editor:
+        editor.begin()
+        editor.write(text.encode())
+        editor.request("session/new", editor.place())
+        (error,) = (each for each in map(json.loads, editor.lines) if "error" in each)
+        assert (error["id"], error["error"]["code"]) == (id, -32600)
+
+
+def test_the_id_of_a_line_over_the_cap_may_stand_at_its_end(launch: Launcher) -> None:
+    mortal(launch)
+    with serving(launch, is_valid=False, ACP_LAUNCH_MAX_LINE="100000") as editor:
+        editor.begin()
+        params = json.dumps({"sessionId": "s", "prompt": [{"type": "text", "text": 'x", "id": 1}' * 20_000}]})
+        editor.write(f'{{"params":{params},"method":"session/prompt","id":"late"}}'.encode())
+        editor.request("session/new", editor.place())
+        (error,) = (each for each in map(json.loads, editor.lines) if "error" in each)
+        assert (error["id"], error["error"]["code"]) == ("late", -32600)
+
+
+def test_an_answer_over_the_cap_is_an_error_to_the_agent(launch: Launcher) -> None:
+    mortal(launch)
+    answers = {"session/request_permission": result({"outcome": {"outcome": "cancelled"}, "x": "x" * 100_000})}
+    with serving(launch, answers=answers, is_valid=False, ACP_LAUNCH_MAX_LINE="100000") as editor:
+        editor.begin()
+        asked = editor.start("session/prompt", editor.words(editor.open(), "ask"))
+        assert "result" in editor.answer(asked)
+        (answer,) = (each for each in editor.agent_heard if each.get("id") == "q")
+        assert answer["error"]["code"] == -32600
 
 
 def test_a_directory_with_a_nul_in_its_name_is_refused(launch: Launcher) -> None:

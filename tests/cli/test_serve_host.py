@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
-from tests.cli.serving import serving
-from tests.cli.test_serve_sessions import choosing
+from tests.cli.serving import Editor, serving
+from tests.cli.test_serve_sessions import DELETING, choosing
 from tests.cli.test_up_kills import until, until_gone
 
 
@@ -41,6 +41,39 @@ def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Pa
         assert f"p is up in {launch.project}" in elsewhere
         assert "acp-launch down p" in elsewhere
         assert host.methods.count("initialize") == 1
+
+
+def test_an_editor_is_shown_the_prompts_of_others_and_not_its_own(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with up(launch) as host, serving(launch) as editor:
+        assert "fork" not in editor.begin()["agentCapabilities"].get("sessionCapabilities", {})
+        session = editor.open()
+        editor.prompt(session, "mine")
+        assert prompts(editor) == []
+        (name,) = (each["name"] for each in listed(launch))
+        before = len(editor.lines)
+        assert host.run("theirs", "-s", name).code == 0
+        while "live 2" not in editor.said(before):
+            editor.expect("session/update")
+        assert prompts(editor) == ["theirs"]
+        editor.prompt(session, "mine again")
+        assert prompts(editor) == ["theirs"]
+
+
+def prompts(editor: Editor) -> list[str]:
+    told = (message["params"]["update"] for message in editor.heard("session/update"))
+    return [update["content"]["text"] for update in told if update["sessionUpdate"] == "user_message_chunk"]
+
+
+def test_a_session_that_another_front_of_the_host_has_open_is_not_deleted(launch: Launcher) -> None:
+    launch.scripted(DELETING)
+    with up(launch), serving(launch) as one, serving(launch) as other:
+        one.begin()
+        other.begin()
+        session = one.open()
+        one.prompt(session, "work")
+        assert "is in use by the host" in other.refused("session/delete", sessionId=session)
+        assert one.request("session/delete", {"sessionId": session})["result"] == {}
 
 
 def test_the_rules_of_the_host_come_before_the_editor_and_its_answer_is_recorded_once(launch: Launcher) -> None:
@@ -77,8 +110,12 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
         editor.prompt(session, "one")
         os.kill(host.pid, signal.SIGKILL)
         until_gone(host)
-        assert "host" in editor.prompt(session, "two")["error"]["message"]
-        assert "the host of p has ended\nfix: acp-launch up p" in editor.prompt(session, "three")["error"]["message"]
+        gone = "the agent is gone with its host before it answered session/prompt; to go on: acp-launch up p"
+        two = editor.request("session/prompt", editor.words(session, "two"))
+        assert two["error"]["message"] in (gone, "the host of p has ended")
+        three = editor.refused("session/prompt", **editor.words(session, "three"))
+        assert three == "the host of p has ended\nfix: acp-launch up p"
+        assert "started again" not in editor.told + str(two)
         again = later.enter_context(up(launch))
         assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
         assert again.methods[:2] == ["initialize", "session/resume"]

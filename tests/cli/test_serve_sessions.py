@@ -367,6 +367,57 @@ script.serve({
         assert shown["session_id"] == sessions[1]
 
 
+DELETING = """
+able = {"loadSession": True, "sessionCapabilities": {"delete": {}}}
+script.serve({
+    "initialize": lambda request: script.initialize(request, **able),
+    "session/load": lambda request: script.answer(request, {}),
+    "session/delete": lambda request: script.answer(request, {}), "session/prompt": script.end,
+})
+"""
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_session_that_another_editor_has_open_is_not_deleted(launch: Launcher, is_stored: bool) -> None:
+    launch.scripted(DELETING)
+    with serving(launch) as one, serving(launch) as other:
+        one.begin()
+        other.begin()
+        assert "result" in one.request("session/load", {"sessionId": "theirs", **one.place()})
+        if is_stored:
+            one.prompt("theirs", "work")
+        text = other.refused("session/delete", sessionId="theirs")
+        assert f"is in use by process {one.pid}" in text and text.endswith("\nfix: close it there first")
+        assert one.request("session/delete", {"sessionId": "theirs"})["result"] == {}, "its own"
+        assert other.request("session/delete", {"sessionId": "unknown"})["result"] == {}
+    assert json.loads(launch("session", "list", "--json").out)["sessions"] == []
+
+
+def test_a_session_is_free_again_once_it_is_deleted(launch: Launcher) -> None:
+    launch.scripted(DELETING)
+    with serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "work")
+        (name,) = names(launch)
+    with serving(launch) as editor:
+        editor.begin()
+        assert editor.request("session/delete", {"sessionId": session})["result"] == {}
+        assert launch("run", "p", "--session", name, "again").code == 0
+
+
+def test_the_servers_that_are_ready_are_told_after_the_first_turn_at_the_latest(launch: Launcher) -> None:
+    """Of these the agent opens only one."""
+    servers = {"notes": DEMO_SERVER, "more": DEMO_SERVER}
+    launch.write({"agent": DEMO, "mcp_servers": servers, "permissions": {"default": "allow"}})
+    with serving(launch, "-v") as editor:
+        editor.begin()
+        session = editor.open()
+        for _ in range(2):
+            editor.prompt(session, "note buy milk")
+    assert editor.told.count("mcp servers: notes ready in ") == 1, editor.told
+
+
 def test_a_call_that_runs_without_a_question_is_told_of_on_stderr(launch: Launcher) -> None:
     launch.scripted("""
 def prompt(request):

@@ -43,7 +43,7 @@ GARBAGE = (
     b"Loading...",
     b"\x1b[31mred",
 )
-ODD = (b"[]", b"1", b'"x"', b"null", b"{}", b'[{"jsonrpc":"2.0","id":1,"method":"x"}]', b'{"method":1,"id":2}')
+ODD = (b"[]", b"1", b'"x"', b"null", b"{}", b'[{"jsonrpc":"2.0","id":1,"method":"x"}]', b'{"method":1}')
 OF_AGENTS = (
     *(b"initialize", b"authenticate", b"logout", b"session/new", b"session/load", b"session/resume", b"session/fork"),
     *(b"session/list", b"session/delete", b"session/close", b"session/prompt", b"session/set_mode"),

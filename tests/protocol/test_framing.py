@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
+from acp_launch.protocol.jsonrpc import ENDS, LineFramer, LineTooLong
 
 
 def fed(data: bytes, size: int, limit: int = 1 << 20) -> list[bytes]:
@@ -39,12 +39,19 @@ def test_a_line_past_the_limit_is_the_peers_fault(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 13, 500])
 def test_lines_past_the_limit_can_be_skipped(size: int) -> None:
-    said: list[str] = []
-    framer = LineFramer(limit=10, skip=lambda error: said.append(str(error)))
-    data = b"one\n" + b"x" * 11 + b"\ntwo\n" + b"y" * 300 + b"\n\nthree\n" + b"z" * 11
+    said: list[LineTooLong] = []
+    framer = LineFramer(limit=10, skip=said.append)
+    long = b"<" + b"y" * 5000 + b">"
+    data = b"one\n" + b"x" * 11 + b"\ntwo\n" + long + b"\n\nthree\n" + b"z" * 11
     lines = [line for start in range(0, len(data), size) for line in framer.feed(data[start : start + size])]
     assert lines == [b"one", b"two", b"", b"three"]
-    assert said == ["a line of more than 10 bytes"] * 3
+    assert [str(error) for error in said] == [
+        "a line of 11 bytes, where 10 are allowed",
+        "a line of 5,002 bytes, where 10 are allowed",
+    ], "each at its end"
+    assert (said[0].head, said[0].tail) == (b"x" * 11, b"x" * 11)
+    assert (long.startswith(said[1].head), long.endswith(said[1].tail)) == (True, True)
+    assert said[1].head and len(said[1].tail) == ENDS
 
 
 def test_the_lines_before_one_that_is_too_long_are_delivered() -> None:

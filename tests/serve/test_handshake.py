@@ -30,6 +30,21 @@ def test_capabilities_that_an_agent_leaves_out_are_made(able: dict[str, Any]) ->
     assert json.loads(line)["result"]["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": True}
 
 
+@pytest.mark.parametrize("offered", ["2", "17", " 2 "])
+def test_a_later_version_that_an_editor_offers_becomes_our_latest(offered: str) -> None:
+    """Kotlin's and Rust's SDKs offer 2, and an agent that knows it would answer so."""
+    line = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"x": [1,  2],"protocolVersion":%b,"y":0}}'
+    edited = edit_request(line % offered.encode(), frozenset())
+    assert json.loads(edited)["params"] == {"x": [1, 2], "protocolVersion": 1, "y": 0}
+    assert b"[1,  2]" in edited
+
+
+@pytest.mark.parametrize("offered", ["1", "0", '"2"', "null", "2.5", "true"])
+def test_any_other_version_passes_as_it_is(offered: str) -> None:
+    line = b'{"id":0,"method":"initialize","params":{"protocolVersion":%b}}' % offered.encode()
+    assert edit_request(line, frozenset()) == line
+
+
 def test_a_login_on_a_terminal_runs_through_us_and_the_others_stay_as_they_are() -> None:
     own = '{"id": "web", "name" : "Browser"}'
     theirs = '{"type":"terminal","id":"tty","name":"Here","args":["--login"],"env":{"A":"1"}}'
