@@ -211,7 +211,8 @@ def _explain(record: Record) -> str:
         return f"denied: {record.denied}"
     if record.outcome in ("refused", "limited"):
         return f"the agent stopped: {record.stop_reason}"
-    return "the answer is empty" if record.outcome == "empty" else ""
+    unsaid = {"empty": "the answer is empty", "unknown": "the agent does not say whether its turn failed: add a check"}
+    return unsaid.get(record.outcome, "")
 
 
 def _count_spent(record: Record) -> Spent:

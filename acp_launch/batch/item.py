@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from acp_launch import __version__, leave
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
-from acp_launch.batch.outcome import classify, find_reset, read_events, shorten_answer, subtract_earlier
+from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier
 from acp_launch.batch.store import (
     ANSWER,
     CHECK,
@@ -248,7 +248,7 @@ class _Attempt:
             self._note(check=check)
             outcome = "passed" if check.exit_code == 0 else "failed"
         elif outcome is None:
-            outcome = "passed" if self.record.answer.strip() else "empty"
+            outcome = judge_answer(self.record)
         resets = find_reset(self.record.error, time.time()) if outcome == "rate_limited" else None
         self._note(outcome=outcome, exit_code=code, resets=resets)
 

@@ -22,7 +22,8 @@ Outcome = Literal[
     "failed",  # by the check
     "empty",  # no check, and an answer of white space
     "refused",
-    "limited",  # by max_tokens, max_turn_requests or a reason of the agent's own
+    "limited",  # by max_tokens, max_turn_requests, the context or a reason of the agent's own
+    "unknown",  # no check, and an agent that ends failed turns well did not say that this one is none
     "rate_limited",
     "denied",
     "agent_died",  # every other end with 1, 4 or 5
@@ -121,7 +122,7 @@ class Backoff(Shape, frozen=True, kw_only=True):
 
 class Retry(Shape, frozen=True, kw_only=True):
     attempts: Annotated[int, _NATURAL] = 3
-    on: tuple[Literal["rate_limited", "agent_died", "timed_out", "failed", "empty", "limited"], ...] = (
+    on: tuple[Literal["rate_limited", "agent_died", "timed_out", "failed", "empty", "limited", "unknown"], ...] = (
         "rate_limited",
         "agent_died",
         "timed_out",

@@ -1,14 +1,18 @@
 """
-The outcome of a run: what its events, its exit code and the earlier records of its item say. Pure.
+The outcome of a run: what its events, its exit code and the earlier records of its item say.
 
-Only data of an agent's error counts as a rate limit, never its words.
+The shapes of limits are in `limits.json`, with the agent and version that each was seen at; the first one that fits
+counts. The words of an error count only beside data that says of which kind it is.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts
 from acp_launch.protocol import acp
@@ -22,13 +26,13 @@ ENDS: Mapping[int, Outcome] = {
     **dict.fromkeys((129, 130, 143), "cancelled"),
     **dict.fromkeys((2, 3, 6, 7, 8), "setup_failed"),
 }
-LIMITED = (429, 529, "429", "529")
-STATUSES = ("code", "status", "statusCode", "status_code")
 ANSWER = DATA = 64 * 1024  # bytes of an answer, and of an error's data, that are in a record
 MILLISECONDS = 1e11  # a later time is not in seconds
 _TYPE = regex(rb'\{"type":"([a-z]+)"')
 # Updates that are decoded; most of a long file are others.
-_UPDATE = regex(rb'"sessionUpdate"\s*:\s*"(tool_call|usage_update|current_mode_update|config_option_update)"')
+_UPDATE = regex(
+    rb'"sessionUpdate"\s*:\s*"(tool_call|usage_update|current_mode_update|config_option_update)"|"usage"\s*:\s*\{'
+)
 
 
 def read_events(lines: Iterable[bytes]) -> dict[str, Any]:
@@ -49,6 +53,7 @@ class _EventReader:
         self._state = SessionState()
         self._calls: set[str] = set()
         self._restarts: dict[str, int] = {}
+        self._used: dict[str, int] = {}  # tokens of the answers of a model, as qwen tells them in `_meta`
         self.takes: Mapping[bytes, Callable[[dict[str, Any]], None]] = {
             b"initialized": self._take_agent,
             b"session": self._take_session,
@@ -86,6 +91,8 @@ class _EventReader:
         kind = acp.text(update.get("sessionUpdate"))
         if kind == "tool_call":
             self._calls.add(acp.text(update.get("toolCallId")))
+        for name, used in _read_usage(acp.mapping(update.get("_meta")).get("usage")).items():
+            self._used[name] = self._used.get(name, 0) + used
         self._state.apply(kind, update)
 
     def _take_servers(self, event: dict[str, Any]) -> None:
@@ -95,12 +102,14 @@ class _EventReader:
                 self._restarts[acp.text(each.get("name"))] = restarts
 
     def _take_result(self, event: dict[str, Any]) -> None:
-        told = {name: tokens(count) for name, count in acp.mapping(event.get("usage")).items()}
+        meta = acp.mapping(acp.mapping(event.get("result")).get("_meta"))
+        quota = acp.mapping(acp.mapping(meta.get("quota")).get("token_count"))  # of gemini
+        theirs = {"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}
         self._members |= {
             "stop_reason": acp.text(event.get("stopReason")),
             "answer": acp.text(event.get("text")),
             "denied": acp.text(event.get("denied")) or None,
-            "usage": {name: count for name, count in told.items() if count is not None} or None,
+            "usage": _read_usage(event.get("usage")) or _read_usage(theirs) or self._used or None,
         }
 
     def _take_error(self, event: dict[str, Any]) -> None:
@@ -117,6 +126,61 @@ class _EventReader:
         )
 
 
+def _read_usage(said: object) -> dict[str, int]:
+    told = {name: tokens(count) for name, count in acp.mapping(said).items()}
+    return {name: count for name, count in told.items() if count is not None}
+
+
+class _Limit(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shape of `limits.json`. What it has must fit: `data` by path, in which `*` is any member; `words` are a pattern
+    of the message and of texts in the data. With `agent`, a pattern of its name, it is about a turn without usage."""
+
+    outcome: Outcome
+    seen: str
+    code: tuple[int, ...] = ()
+    data: Mapping[str, tuple[str | int, ...]] = {}
+    words: str = ""
+    agent: str = ""
+
+
+@cache
+def _limits() -> list[_Limit]:
+    return msgspec.json.decode(Path(__file__).with_name("limits.json").read_bytes(), type=list[_Limit])
+
+
+def _fits(limit: _Limit, error: ErrorFacts) -> bool:
+    if limit.agent or (limit.code and error.code not in limit.code):
+        return False
+    data = acp.mapping(error.data)
+    for path, values in limit.data.items():
+        if not any(found in values for found in _members(data, path.split(".")) if isinstance(found, str | int)):
+            return False
+    texts = [error.message, *(text for text in data.values() if isinstance(text, str))]
+    return not limit.words or any(regex(f"(?i){limit.words}").search(text) for text in texts)
+
+
+def _members(value: object, path: list[str]) -> Iterator[object]:
+    if not path:
+        yield value
+        return
+    said = acp.mapping(value)
+    for name in said if path[0] == "*" else path[:1]:
+        yield from _members(said.get(name), path[1:])
+
+
+def find_limit(error: ErrorFacts) -> Outcome | None:
+    """Find the limit that an error of the agent tells, by its data."""
+    return next((limit.outcome for limit in _limits() if _fits(limit, error)), None)
+
+
+def judge_answer(record: Record) -> Outcome:
+    """Judge a turn that has ended well and has no check, by its answer."""
+    if not record.answer.strip():
+        return "empty"
+    named = (limit for limit in _limits() if limit.agent and regex(f"(?i){limit.agent}").search(record.agent.name))
+    return "passed" if record.usage else next((limit.outcome for limit in named), "passed")
+
+
 def classify(exit_code: int, stop_reason: str | None = None, error: ErrorFacts | None = None) -> Outcome | None:
     """Classify a run; None after a turn that has ended well: its check decides, or its answer."""
     if exit_code == 0:
@@ -125,17 +189,7 @@ def classify(exit_code: int, stop_reason: str | None = None, error: ErrorFacts |
         return "refused" if stop_reason == "refusal" else "limited"
     outcome = ENDS.get(exit_code, "agent_died")
     is_failure = outcome in ("agent_died", "setup_failed")
-    return "rate_limited" if is_failure and error and is_rate_limit(error) else outcome
-
-
-def is_rate_limit(error: ErrorFacts) -> bool:
-    """Whether the agent's error says by its data that a rate limit is reached, or that its model is overloaded."""
-    data = acp.mapping(error.data)
-    return (
-        error.code in LIMITED
-        or "rate_limit" in (data.get("errorKind"), data.get("error_kind"))
-        or any(data.get(name) in LIMITED for name in STATUSES)
-    )
+    return (is_failure and error and find_limit(error)) or outcome
 
 
 def find_reset(error: ErrorFacts | None, now: float) -> float | None:

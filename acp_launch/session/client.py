@@ -77,6 +77,7 @@ class Client:
         self._last_replayed = ""  # the kind of the last update
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
+        self._words: Updated | None = None  # the last of the agent's answer
         self._session: SessionReady | None = None
         self.session_id = ""  # the agent's id of the session; empty before it is known
         self.number = -1  # of the request that opens it
@@ -130,6 +131,8 @@ class Client:
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
         if update.kind not in WORDS:
             self._take(update)
+        elif update.kind == "agent_message_chunk":
+            self._words = update
         self.observer.update(update)
 
     def opened(self, opened: Opened) -> None:
@@ -200,9 +203,20 @@ class Client:
 
     def new_turn(self) -> None:
         """Prepare for the next prompt."""
-        self.denied = ""
+        self.denied, self.state.failure, self._words = "", None, None
         if self._gate is not None:
             self._gate.new_turn()
+
+    def failure(self) -> AgentRefused | None:
+        """Return the error with which the agent says that this turn has failed, although it ends it well (codex); its
+        text is the last that it said."""
+        if self.state.failure is None:
+            return None
+        said = acp.decoded(self._words.update) if self._words else None
+        text = acp.text(acp.mapping(acp.mapping(said).get("content")).get("text")).strip() or "it does not say which"
+        error = AgentRefused(f"the agent ended its turn with an error: {text}", code=jsonrpc.INTERNAL_ERROR)
+        error.reply = jsonrpc.INTERNAL_ERROR, text, self.state.failure
+        return error
 
     def excuse(self) -> list[dict[str, Any]]:
         """Note that the turn is being cancelled, and return the tool calls that were unfinished (C-63)."""
@@ -409,6 +423,8 @@ class Turn:
     def _end(self, result: Raw) -> TurnEnd:
         answer = acp.mapping(acp.decoded(result))
         reason, used = acp.text(answer.get("stopReason")) or "unknown", answer.get("usage")  # which many agents add
+        if reason == "end_turn" and (failure := self._client.failure()) is not None:
+            raise failure
         usage = used if isinstance(used, dict) else None
         turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result)
         self._over()

@@ -148,6 +148,7 @@ class SessionState:
         self.title = ""  # empty if the agent gives none, or withdrew it
         self.compaction: Compaction | None = None  # the last one
         self.notice: Notice | None = None  # the last one; None if it had no text
+        self.failure: dict[str, Any] | None = None  # how the agent says that the turn fails, though it ends it well
         self.lists = 0  # how many lists of options the agent sent unasked
         self._mode = ""  # of an agent without an option for it
 
@@ -226,8 +227,11 @@ class SessionState:
         )
 
     def _take_info(self, body: dict[str, Any]) -> None:
-        """Update the title: left out is unchanged, null clears (C-57)."""
+        """Update the title: left out is unchanged, null clears (C-57). codex tells here that its turn fails."""
         self.title = patch_member(body, "title", self.title, str, one_line)
+        status = acp.mapping(acp.mapping(body.get("_meta")).get("codex")).get("threadStatus")
+        if isinstance(status, dict):
+            self.failure = {"codex": {"threadStatus": status}} if status.get("type") == "systemError" else None
 
     def _take_notice(self, body: dict[str, Any]) -> None:
         title, description = one_line(body.get("title")), acp.text(body.get("description"))[:TEXT]

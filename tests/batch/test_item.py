@@ -176,6 +176,34 @@ def test_a_rate_limit_keeps_what_the_agent_said(launch: Launcher) -> None:
     assert (record.resets, record.error.code, record.error.data) == (1795768300, 429, {"resetsAt": 1795768300})
 
 
+HIDES = """
+def initialize(request):
+    about = {"name": NAME, "version": "1"}
+    script.answer(request, {"protocolVersion": 1, "agentInfo": about, "authMethods": []})
+def prompt(request):
+    session = script.session_of(request)
+    for kind in ("active", "systemError") if NAME == "codex" else ():
+        script.update(session, "session_info_update", _meta={"codex": {"threadStatus": {"type": kind}}})
+    script.say(session, "exceeded retry limit, last status: 429 Too Many Requests")
+    script.end(request)
+script.serve({"initialize": initialize, "session/prompt": prompt})
+"""
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("codex", "rate_limited"), ("Copilot", "unknown"), ("x", "passed")])
+def test_a_failed_turn_that_an_agent_ends_well_has_not_passed(launch: Launcher, name: str, outcome: Outcome) -> None:
+    launch.scripted(HIDES.replace("NAME", repr(name)))
+    batch = freeze(launch)
+    attempt(launch, batch)
+    assert made(batch).outcome == outcome
+
+
+def test_a_check_decides_where_an_agent_hides_failures(launch: Launcher) -> None:
+    launch.scripted(HIDES.replace("NAME", "'Copilot'"))
+    batch = freeze(launch, check=CheckCommand(command=("true",)))
+    assert (attempt(launch, batch).code, made(batch).outcome) == (0, "passed")
+
+
 def test_a_profile_that_cannot_start_is_a_setup_that_failed(launch: Launcher) -> None:
     launch.write({"agent": {"command": "no-such-agent"}})
     batch = freeze(launch)

@@ -1,19 +1,23 @@
 """What the events of a run mean."""
 
 import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.batch.model import Cost, ErrorFacts, Outcome, Record
+from acp_launch.batch import outcome
+from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record
 from acp_launch.batch.outcome import (
     ANSWER,
     DATA,
     classify,
+    find_limit,
     find_reset,
-    is_rate_limit,
+    judge_answer,
     read_events,
     shorten_answer,
     subtract_earlier,
@@ -100,8 +104,152 @@ def test_data_of_an_error_says_a_rate_limit(code: int, data: object) -> None:
     ],
 )
 def test_words_and_other_data_do_not(code: int, data: object) -> None:
-    assert not is_rate_limit(refusal(code, data))
+    assert find_limit(refusal(code, data)) is None
     assert classify(4, None, failed(code, data).error) == "agent_died"
+
+
+GEMINI = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
+CODEX = "the agent ended its turn with an error: "
+LISTED = "codex's list of errors, not met in ACP yet"
+INVALID = {"errorKind": "invalid_request"}
+SYSTEM = {"codex": {"threadStatus": {"type": "systemError"}}}
+# As the agents said them, each with the shape of limits.json that it is to fit: agent, code, message, data, outcome.
+RECORDED: list[tuple[str, int | None, str, object, Outcome]] = [
+    ("claude-agent-acp 0.101.0: a quota", -32603, "limit", {"errorKind": "rate_limit"}, "rate_limited"),
+    ("claude-agent-acp 0.101.0: HTTP 529", -32603, "Overloaded", {"errorKind": "server_error"}, "rate_limited"),
+    ("gemini-cli 0.61.0: a quota", 429, "Rate limit exceeded. Try again later.", None, "rate_limited"),
+    (
+        "codex-acp 2.6.0: a plan used up",
+        -32603,
+        "Internal error",
+        {"message": "try again at Nov 29th, 2026 4:52 AM.", "codexErrorInfo": "usageLimitExceeded"},
+        "rate_limited",
+    ),
+    (
+        LISTED,
+        -32603,
+        "Internal error",
+        {"codexErrorInfo": {"responseTooManyFailedAttempts": {"httpStatusCode": 429}}},
+        "rate_limited",
+    ),
+    (
+        "codex-acp 2.6.0: a turn that ends well with the error as its text",
+        -32603,
+        f"{CODEX}exceeded retry limit, last status: 429 Too Many Requests",
+        SYSTEM,
+        "rate_limited",
+    ),
+    (
+        "@zed-industries/codex-acp 0.16.0: a plan used up",
+        -32603,
+        "Internal error",
+        {"codex_error_info": "usage_limit_exceeded"},
+        "rate_limited",
+    ),
+    (
+        "@zed-industries/codex-acp 0.16.0: HTTP 429",
+        -32603,
+        "Internal error",
+        {"codex_error_info": {"response_too_many_failed_attempts": {"http_status_code": 429}}},
+        "rate_limited",
+    ),
+    ("claude-agent-acp 0.101.0: the longest answer", -32603, "stop", {"errorKind": "max_output_tokens"}, "limited"),
+    (
+        "claude-agent-acp 0.101.0: the context",
+        -32603,
+        "Prompt is too long",
+        {"errorKind": "invalid_request"},
+        "limited",
+    ),
+    ("opencode-ai 1.18.33: the context", -32603, "no", {"errorName": "ContextOverflowError"}, "limited"),
+    ("gemini-cli 0.61.0: the context", 400, GEMINI, None, "limited"),
+    (
+        "qwen-code 0.24.4: the context",
+        -32603,
+        "Internal error (-32603)",
+        {"details": "400 This model's maximum context length is 131072 tokens"},
+        "limited",
+    ),
+    (LISTED, -32603, "no", {"codexErrorInfo": "contextWindowExceeded"}, "limited"),
+    (LISTED, -32603, "no", {"codexErrorInfo": "serverOverloaded"}, "rate_limited"),
+    (LISTED, -32603, "no", {"codex_error_info": "server_overloaded"}, "rate_limited"),
+    (LISTED, -32603, "no", {"codex_error_info": "context_window_exceeded"}, "limited"),
+    (
+        "codex-acp 2.6.0: a turn that ends well with the error as its text",
+        -32603,
+        f"{CODEX}Codex ran out of room in the model's context window.",
+        SYSTEM,
+        "limited",
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "code", "message", "data", "outcome"), RECORDED)
+def test_what_agents_say_of_a_limit_is_read(
+    seen: str, code: int | None, message: str, data: object, outcome: Outcome
+) -> None:
+    assert classify(4, None, failed(code, data, message=message).error) == outcome
+
+
+def test_each_shape_of_the_table_was_recorded_or_is_a_status_of_http() -> None:
+    shapes = json.loads(Path(outcome.__file__).with_name("limits.json").read_text())
+    recorded = {(seen, outcome) for seen, _, _, _, outcome in RECORDED}
+    generic = ("the status of HTTP", "the same in snake case", "@github/copilot")
+    told = {(each["seen"], each["outcome"]) for each in shapes if not each["seen"].startswith(generic)}
+    assert told == recorded
+    assert all(seen == LISTED or re.search(r" \d+\.\d+\.\d+: ", seen) for seen, _ in told)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "data"),
+    [
+        (-32603, "it is overloaded, says the page", {"errorKind": "billing"}),
+        (-32603, "no", {"errorKind": "server_error"}),
+        (-32603, "no such model", {"errorKind": "invalid_request"}),
+        (-32602, "the context window is full", None),
+        (400, "no such model", None),
+        (-32603, f"{CODEX}last status: 503 Service Unavailable", SYSTEM),
+        (-32603, "last status: 429", {"codex": {"threadStatus": {"type": "active"}}}),
+        (-32603, "no", {"codex_error_info": {"response_too_many_failed_attempts": {"http_status_code": 503}}}),
+        (-32603, "no", {"codex_error_info": {"http_status_code": 429}}),
+    ],
+)
+def test_what_fits_no_shape_whole_is_no_limit(code: int, message: str, data: object) -> None:
+    assert classify(4, None, failed(code, data, message=message).error) == "agent_died"
+
+
+@pytest.mark.parametrize(
+    ("agent", "answer", "usage", "outcome"),
+    [
+        ("Copilot", "Error: 429", None, "unknown"),
+        ("Copilot", "done", {"totalTokens": 1}, "passed"),
+        ("Copilot", " ", None, "empty"),
+        ("test-agent", "done", None, "passed"),
+    ],
+)
+def test_a_turn_of_an_agent_that_hides_failures_is_unknown_without_usage(
+    agent: str, answer: str, usage: dict[str, int] | None, outcome: Outcome
+) -> None:
+    record = make_record(agent=AgentFacts(name=agent, version="1"), answer=answer, usage=usage)
+    assert judge_answer(record) == outcome
+
+
+def test_tokens_may_stand_in_the_meta_of_a_result() -> None:
+    quota = {"token_count": {"input_tokens": 12, "output_tokens": 3}, "model_usage": []}
+    result = {"stopReason": "end_turn", "_meta": {"quota": quota}}
+    facts = told({"type": "result", "stopReason": "end_turn", "text": "done", "usage": None, "result": result})
+    assert facts.usage == {"inputTokens": 12, "outputTokens": 3}
+
+
+def test_tokens_may_stand_in_the_meta_of_empty_chunks_one_for_each_answer_of_a_model() -> None:
+    empty = {"content": {"type": "text", "text": ""}}
+    chunks = [
+        update("agent_message_chunk", **empty, _meta={"usage": {"inputTokens": 10, "outputTokens": 2}}),
+        update("agent_message_chunk", content={"type": "text", "text": '"usage": {'}),
+        update("agent_message_chunk", **empty, _meta={"usage": {"inputTokens": 14, "outputTokens": 1, "x": "y"}}),
+    ]
+    facts = told(*chunks, {"type": "result", "stopReason": "end_turn", "text": "done", "usage": None})
+    assert facts.usage == {"inputTokens": 24, "outputTokens": 3}
 
 
 def test_what_was_cancelled_is_no_rate_limit() -> None:

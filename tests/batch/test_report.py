@@ -105,7 +105,7 @@ def test_pass_rates_are_told_for_each_profile_and_row_of_the_matrix(sampled: Bat
 def test_an_item_that_was_cancelled_or_not_run_does_not_lower_a_pass_rate(every: BatchDirectory) -> None:
     summary = summarize(every)
     (column,) = summary.columns
-    assert (column.passed, len(column.counted), len(column.results)) == (2, 11, 13)
+    assert (column.passed, len(column.counted), len(column.results)) == (2, 12, 14)
 
 
 def test_a_batch_without_records_has_no_figures(tmp_path: Path) -> None:
@@ -150,12 +150,12 @@ def test_answers_are_not_kept_in_memory(tmp_path: Path) -> None:
 
 def test_the_summary_names_what_did_not_pass_with_its_reason(every: BatchDirectory) -> None:
     assert make_text(summarize(every)) == (
-        "nightly: 2 of 13 items passed · 1 failed · 1 empty · 1 refused · 1 limited · 1 rate limited · 1 denied · "
-        "1 agent died · 1 timed out · 1 cancelled · 1 setup failed · 1 not run\n"
+        "nightly: 2 of 14 items passed · 1 failed · 1 empty · 1 refused · 1 limited · 1 unknown · 1 rate limited · "
+        "1 denied · 1 agent died · 1 timed out · 1 cancelled · 1 setup failed · 1 not run\n"
         """
 Profiles
-profile  passed   pass rate  cost                  tokens             time
-demo     2 of 11  18%        0.5 USD + 10 unknown  2,470 + 9 unknown  5 s
+profile  passed   pass rate  cost                  tokens              time
+demo     2 of 12  16%        0.5 USD + 11 unknown  2,470 + 10 unknown  5.5 s
 
 Did not pass
 item               outcome       reason
@@ -163,6 +163,7 @@ failed.demo        failed        pytest -q ended with 1
 empty.demo         empty         the answer is empty
 refused.demo       refused       the agent stopped: refusal
 limited.demo       limited       the agent stopped: max_tokens
+unknown.demo       unknown       the agent does not say whether its turn failed: add a check
 rate_limited.demo  rate limited  429 Too Many Requests
 denied.demo        denied        denied: Run git push
 agent_died.demo    agent died    the agent died
@@ -176,16 +177,16 @@ again.demo  agent died, passed
 
 Slowest
 item               time
-setup_failed.demo  11 s
-cancelled.demo     10 s
-timed_out.demo     9 s
-agent_died.demo    8 s
-denied.demo        7 s
-rate_limited.demo  6 s
+setup_failed.demo  12 s
+cancelled.demo     11 s
+timed_out.demo     10 s
+agent_died.demo    9 s
+denied.demo        8 s
+rate_limited.demo  7 s
+unknown.demo       6 s
 limited.demo       5 s
 refused.demo       4 s
 empty.demo         3 s
-failed.demo        2 s
 """
     )
 
@@ -211,7 +212,7 @@ def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
 def test_markdown_has_tables_for_a_summary_of_ci(every: BatchDirectory) -> None:
     lines = make_markdown(summarize(every)).splitlines()
     assert lines[0] == "## nightly"
-    assert "| demo | 2 of 11 | 18% | 0.5 USD + 10 unknown | 2,470 + 9 unknown | 5 s |" in lines
+    assert "| demo | 2 of 12 | 16% | 0.5 USD + 11 unknown | 2,470 + 10 unknown | 5.5 s |" in lines
     assert "| agent\\_died.demo | agent died | the agent died |" in lines
     assert "| again.demo | agent died, passed |" in lines
 
@@ -254,10 +255,10 @@ def test_junit_is_valid_and_every_outcome_has_its_kind(every: BatchDirectory) ->
     assert kinds["never.demo"] == ["skipped"]
     assert kinds["again.demo"] == ["flakyError", "system-out"]
     assert [suite.get(name) for name in ("name", "tests", "failures", "errors", "skipped")] == [
-        *("demo", "13", "5", "5", "1")
+        *("demo", "14", "5", "6", "1")
     ]
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
-    assert properties == {"cost": "0.5 USD + 10 unknown", "tokens": "2,470 + 9 unknown"}
+    assert properties == {"cost": "0.5 USD + 11 unknown", "tokens": "2,470 + 10 unknown"}
 
 
 def test_a_case_has_its_profile_time_and_figures(every: BatchDirectory) -> None:
@@ -335,7 +336,7 @@ def test_the_page_shows_every_item_and_leads_to_its_texts(every: BatchDirectory)
     found = read_page(every)
     anchors = {str(each["id"]) for each in found.find("details") if "id" in each}
     linked = {str(each["href"])[1:] for each in found.find("a")}
-    assert linked <= anchors and len(anchors) == 12  # all but the one that was not run
+    assert linked <= anchors and len(anchors) == 13  # all but the one that was not run
     assert all("scope" in each for each in found.find("th"))
     for text in ("– not run", "✗ agent died", "✓ passed", "agent died, passed", "1 failed, 3 passed", "+new", "42"):
         assert text in found.text
@@ -419,7 +420,7 @@ def test_the_projection_is_made_again_unless_the_directory_is_not_ours(
     every: BatchDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_report(every.path, html=None, markdown=False, junit=None, otlp=None)
-    assert len((every.path / RESULTS).read_text().splitlines()) == 13
+    assert len((every.path / RESULTS).read_text().splitlines()) == 14
     printed = capsys.readouterr().out
 
     def refuse(_: BatchDirectory) -> None:
@@ -431,7 +432,7 @@ def test_the_projection_is_made_again_unless_the_directory_is_not_ours(
 
 
 def test_the_command_prints_a_summary_and_markdown(every: BatchDirectory, launch: Launcher) -> None:
-    assert launch("batch", "report", str(every.path)).out.startswith(b"nightly: 2 of 13 items passed")
+    assert launch("batch", "report", str(every.path)).out.startswith(b"nightly: 2 of 14 items passed")
     assert launch("batch", "report", str(every.path), "--markdown").out.startswith(b"## nightly\n")
     ended = launch("batch", "report", "nothing")
     assert (ended.code, ended.out) == (2, b"")

@@ -187,3 +187,48 @@ def test_so_it_is_if_a_session_cannot_be_continued_for_it(launch: Launcher, is_h
         done = launch("run", "p", "hi", "-s", "work", "-o", "json")
     error = done.event("error")
     assert (done.code, error["exitCode"], error["code"], error["data"]) == (3, 3, 529, {"wait": [1]})
+
+
+# codex: its turn ends well, and an update within says that it has failed. SAID: what becomes of each prompt.
+ENDS_WELL = """
+said = iter(SAID)
+def status(session, kind):
+    script.update(session, "session_info_update", _meta={"codex": {"threadStatus": {"type": kind}}})
+def prompt(request):
+    session = script.session_of(request)
+    status(session, "active")
+    script.say(session, "I begin. ")
+    for kind in next(said).split("+"):
+        if kind == "fails":
+            status(session, "systemError")
+            script.say(session, "exceeded retry limit, last status: 429 Too Many Requests")
+        else:
+            status(session, kind)
+    script.end(request)
+script.serve({"session/prompt": prompt})
+"""
+FAILED_TURN = "the agent ended its turn with an error: exceeded retry limit, last status: 429 Too Many Requests"
+
+
+def test_a_turn_that_ends_well_although_the_agent_says_that_it_failed_is_an_error(launch: Launcher) -> None:
+    launch.scripted(ENDS_WELL.replace("SAID", '["fails"] * 2'))
+    done = launch("run", "p", "hi", "-o", "json")
+    error = done.events[-1]
+    assert (done.code, error["type"], error["message"]) == (4, "error", FAILED_TURN)
+    assert error["data"] == {"codex": {"threadStatus": {"type": "systemError"}}}
+    quiet = launch("run", "p", "hi", "-o", "quiet")
+    assert (quiet.code, quiet.out, FAILED_TURN in quiet.err) == (4, b"", True)
+
+
+@pytest.mark.parametrize("kind", ["idle", "fails+active"])
+def test_a_turn_that_goes_on_after_a_failure_is_none(launch: Launcher, kind: str) -> None:
+    launch.scripted(ENDS_WELL.replace("SAID", f"[{kind!r}]"))
+    assert launch("run", "p", "hi").code == 0
+
+
+def test_a_failed_turn_does_not_end_a_host_nor_the_next_turn(launch: Launcher) -> None:
+    launch.scripted(ENDS_WELL.replace("SAID", '["fails", "idle"]'))
+    with up(launch) as host:
+        first = host.run("hi", "-s", "work")
+        assert (first.code, "last status: 429" in first.err) == (4, True)
+        assert host.run("again", "-s", "work").code == 0

@@ -43,7 +43,8 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
 
     async def story() -> None:
         those = [
-            of_front(is_alone=is_alone, is_first=is_first) for is_alone, is_first in product((True, False), repeat=2)
+            of_front(is_alone=is_alone, is_first=is_first, is_editor=is_editor)
+            for is_alone, is_first, is_editor in product((True, False), repeat=3)
         ]
         session = lived(those, random.Random(seed))
         newest, in_vain = session.window.newest, 0
@@ -119,8 +120,8 @@ class FakeFront:
         """Hear that there is something to read."""
 
 
-def of_front(*, is_alone: bool, is_first: bool) -> Any:
-    return SimpleNamespace(is_alone=is_alone, is_first=lambda stream: is_first)
+def of_front(*, is_alone: bool, is_first: bool, is_editor: bool = False) -> Any:
+    return SimpleNamespace(is_alone=is_alone, is_first=lambda stream: is_first, is_editor=is_editor)
 
 
 def lived(fronts: list[Any], chance: random.Random) -> SessionEvents:
