@@ -3,8 +3,9 @@ Files for the user alone: bounded reads, atomic writes, locks between processes,
 
 Files and directories get modes 0600 and 0700, whatever the umask is. A reader sees the old content or the new one,
 never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write, `publish`
-moves what is written, `locked` and `take_lock` take a lock file, `make_digest` tells the names of files apart, and
-`directory` makes a place for the sockets of a launch.
+moves a whole file, `locked` and `take_lock` take a lock file, `make_digest` tells the names of files apart, and
+`directory` makes a place for the sockets of a launch. None of them writes through a link that leads out of a project
+(`descent`).
 """
 
 import errno
@@ -19,6 +20,8 @@ from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
 
+from acp_launch.descent import open_file, parent
+from acp_launch.descent import real as real
 from acp_launch.errors import StateError
 
 try:
@@ -78,22 +81,16 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def make_private(directory: Path) -> None:
+def make_private(directory: Path, *, below: Path | None = None) -> None:
     """Create `directory` and its missing parents, each with mode 0700; an existing directory keeps its mode.
 
     Raises:
         OSError: it cannot be created, or something else has its name.
     """
-    if directory.is_dir():
+    if below is None and directory.is_dir():
         return
-    make_private(directory.parent)
-    try:
-        directory.mkdir(0o700)
-    except FileExistsError:
-        if not directory.is_dir():  # else another process was faster
-            raise
+    with parent(directory / "file", below, make=0o700):
         return
-    directory.chmod(0o700)
 
 
 def is_private(directory: Path) -> bool:
@@ -105,29 +102,56 @@ def is_private(directory: Path) -> bool:
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and stat.S_IMODE(seen.st_mode) == 0o700
 
 
+def find_doubt(status: os.stat_result) -> str:
+    """Say why a file or a directory may have been written by another user; empty if it cannot."""
+    if hasattr(os, "getuid") and status.st_uid not in (0, os.getuid()):
+        return f"belongs to another user (uid {status.st_uid})"
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp
+    return "can be written by all users" if status.st_mode & stat.S_IWOTH and not is_sticky else ""
+
+
 def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
-    """Write a new file and flush it to disk; a failure removes it again. A shared file gets the mode of the umask.
+    """Write a new file and flush it to disk; a failure removes it again.
+
+    A shared file gets the mode of the umask, as directories that are missing above it.
 
     Raises:
         FileExistsError: the name is taken.
         OSError: it cannot be written.
     """
-    descriptor = os.open(path, _MAKE, 0o666 if is_shared else 0o600)
+    with parent(path, make=0o777 if is_shared else None) as (directory, name):
+        _create(directory, name, content, None if is_shared else 0o600)
+
+
+def _create(
+    directory: int | None, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None
+) -> None:
+    descriptor = os.open(name, _MAKE, 0o666 if mode is None else 0o600, dir_fd=directory)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            if sys.platform != "win32" and not is_shared:
-                os.fchmod(descriptor, 0o600)  # a umask may take rights from the owner too
-            file.write(content)
-            file.flush()
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if owner is not None:
+                _give_back(descriptor, owner)
+            if sys.platform != "win32" and mode is not None:
+                os.fchmod(descriptor, mode)  # a umask may take rights from the owner too
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except BaseException:
-        path.unlink(missing_ok=True)
+        os.unlink(name, dir_fd=directory)
         raise
 
 
-def real(path: Path) -> Path:
-    """Resolve links as far as they lead anywhere."""
-    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that form a loop
+def _give_back(descriptor: int, owner: os.stat_result) -> None:
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) == (owner.st_uid, owner.st_gid):
+        return
+    try:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except PermissionError:
+        return  # only root gives files away: it is ours now, with the same bits
 
 
 def read_link(path: Path) -> str | None:
@@ -162,41 +186,56 @@ def sqlite_uri(path: Path) -> str:
     return f"file://{escaped}"
 
 
-def publish(fresh: Path, path: Path) -> None:
+def replace(path: Path, content: bytes, *, mode: int | None = 0o600, below: Path | None = None) -> None:
+    """Replace the content of the file at `path` atomically; `mode` None is that of the umask.
+
+    If that is a link, the file that it leads to is replaced; `below` a directory the link itself.
+    """
+    with parent(path, below, follow=True) as (directory, name):
+        replace_in(directory, name, content, mode)
+        _sync(directory, Path(name).parent)
+
+
+def publish(fresh: Path, path: Path, *, below: Path | None = None) -> None:
     """Move a whole file of the same file system to `path`, for the user alone: atomically, and flushed to disk."""
-    descriptor = os.open(fresh, os.O_RDONLY)
+    descriptor = open_file(fresh, os.O_RDONLY, below=below)
     try:
         os.fchmod(descriptor, 0o600)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    fresh.replace(path)
-    _sync(path.parent)
+    with parent(path, below) as (directory, name):
+        os.replace(fresh, name, dst_dir_fd=directory)
+        _sync(directory, Path(name).parent)
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace the content of the file at `path` atomically; if that is a link, the file that it leads to."""
-    target = real(path)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(8).hex()}")
-    create(fresh, content)
+def replace_in(
+    directory: int | None, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None
+) -> None:
+    """Replace the content of a file of an open directory; `owner` is the status of a file whose owner it gets.
+
+    If we are killed meanwhile, a file `.acp-launch-…` may stay.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of the attempt.
+    """
+    fresh = str(Path(name).with_name(f".acp-launch-{os.urandom(8).hex()}"))
+    _create(directory, fresh, content, mode, owner)
     try:
-        if mode != 0o600:
-            fresh.chmod(mode)
-        fresh.replace(target)
+        os.replace(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        os.unlink(fresh, dir_fd=directory)
         raise
-    _sync(target.parent)
 
 
-def _sync(directory: Path) -> None:
+def _sync(directory: int | None, path: Path) -> None:
     """Flush a directory to disk, so that a new name survives a crash.
 
     Not every file system can do that (EINVAL). The file itself is complete and in place by now.
     """
     if sys.platform == "win32":
         return
-    descriptor = os.open(directory, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY, dir_fd=directory)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -211,13 +250,11 @@ def _sync(directory: Path) -> None:
 # A lock file is empty and is never deleted. If it were deleted, a process that waits for the deleted file would wait
 # for ever, or two processes would hold one lock.
 
-# Do not follow a planted link, and do not block on a pipe of that name.
-_FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _AGAIN = 0.02  # seconds between two attempts when the wait is bounded
 
 
 @contextmanager
-def locked(path: Path, patience: float | None = None) -> Iterator[int]:
+def locked(path: Path, patience: float | None = None, *, below: Path | None = None) -> Iterator[int]:
     """Hold the lock file at `path` while the block runs; create the file if needed.
 
     Without `patience` the wait has no limit. Gives the open file: a program that inherits it holds the lock as well.
@@ -227,7 +264,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[int]:
         OSError: the directory does not exist or is not writable, or its file system has no locks. As with every
             error here, `filename` is the lock file.
     """
-    descriptor = _open_lock(path)  # not inherited, so a child that outlives this process does not hold it
+    descriptor = _open_lock(path, below)  # not inherited, so a child that outlives this process does not hold it
     try:
         _wait_for(descriptor, path, patience)
         try:
@@ -238,11 +275,11 @@ def locked(path: Path, patience: float | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open_lock(path: Path) -> int:
+def _open_lock(path: Path, below: Path | None) -> int:
     try:
-        descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=below)
     except FileExistsError:
-        return os.open(path, _FLAGS)
+        return open_file(path, os.O_RDWR, below=below)
     if sys.platform != "win32" and os.fstat(descriptor).st_mode & 0o600 != 0o600:
         os.fchmod(descriptor, 0o600)  # a umask took rights from the owner too: it could not be opened again
     return descriptor

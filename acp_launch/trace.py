@@ -22,6 +22,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from acp_launch import __version__
+from acp_launch.descent import open_file
 from acp_launch.errors import UsageError
 from acp_launch.private import take_lock
 from acp_launch.process.program import Running
@@ -38,7 +39,6 @@ HEADER = b'{"type":"trace",'  # the first bytes of every trace
 Side = Literal["acp-launch", "agent", "server"]
 
 _json = msgspec.json.Decoder(Raw)
-_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Trace:
@@ -214,10 +214,8 @@ def tracing(file: Path | None, verb: str, profile: str, note: Callable[[str], No
 def _open_file(file: Path) -> int:
     if str(file) == "-":
         raise _unfit(file, "stdout carries the answer")
-    if file.is_symlink():
-        raise _unfit(file, "it is a link")
     try:
-        descriptor = os.open(file, _OPEN, 0o600)
+        descriptor = open_file(file, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise _unfit(file, (error.strerror or str(error)).lower()) from None
     try:

@@ -38,6 +38,7 @@ ROWS = [
     {"protocol", "settings"},
     {"document"},
     {"private", "leave"},  # files for the user alone; how this process ends
+    {"descent"},  # the way to a file, which no link bends
     {"waits"},
     {"errors", "problem"},
     {"mark", "regex"},  # our own lines; patterns
@@ -379,6 +380,108 @@ def test_what_others_say_has_few_ways_to_a_terminal() -> None:
 
     modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES if place(path) != "demo"}
     assert {name for name, path in modules.items() if writes(path)} == set(WRITERS)
+
+
+# What changes files by a path, and why no project has laid a link there. All others do it by `private` and `descent`.
+STATE, OWN = "the user's state directory", "a directory that it has just made"
+FILE_WRITERS = {
+    "batch/baseline": "beside a tree, in a directory that it has just made, which no confined agent can write",
+    "batch/cluster": OWN,
+    "batch/worktree": "what git and an agent have written; a link is removed as such",
+    "bridge/seat": "a socket in the runtime directory",
+    "cli/trust": OWN,
+    "document/cache": "the user's cache directory",
+    "host/door": "a socket in the runtime directory",
+    "host/place": STATE,
+    "interactive/editor": OWN,
+    "oauth/grant": STATE,
+    "plan/confinement": STATE,
+    "private": "sockets in the runtime directory",
+    "process/cgroup": "control groups",
+    "process/guardian": STATE,
+    "process/leftovers": STATE,
+    "process/logs": STATE,
+    "process/records": STATE,
+    "process/workdir": STATE,
+    "registry/install": f"{STATE}; what is unpacked there is examined",
+    "session/hold": STATE,
+    "session/permission/audit": STATE,
+    "session/store": STATE,
+}
+CHANGES = (
+    "write_text|write_bytes|touch|mkdir|makedirs|rmdir|unlink|rmtree|symlink|symlink_to|hardlink_to|chmod|copy2"
+    "|copyfile|copytree|extract|extractall|TemporaryDirectory|NamedTemporaryFile|mkdtemp|mkstemp"
+)
+NAMESAKE_OWNERS = r"^(?:self|signal)$|(?:canvas|outlet|registry)$"  # whose methods of such names change no file
+FLAGS = re.compile("O_(?:CREAT|WRONLY|RDWR|APPEND|TRUNC)")
+
+
+def changes_files(node: ast.AST, flags: set[str]) -> bool:
+    """Whether this calls what changes a file by its path. `flags` are names of flags that open a file for writing."""
+    if not isinstance(node, ast.Call) or any((each.arg or "").endswith("dir_fd") for each in node.keywords):
+        return False
+    called, words = ast.unparse(node.func), [ast.unparse(each) for each in (*node.args, *node.keywords)]
+    owner, _, name = called.rpartition(".")
+    match name:
+        case "open" if owner == "os":
+            asked = set(re.findall(r"\w+", " ".join(words[1:])))
+            return bool(asked & flags or any(map(FLAGS.fullmatch, asked))) and not re.search("[/.]dev", words[0])
+        case "open":
+            return any(re.fullmatch("(?:mode=)?'[rbt]*[wax+][rbt+]*'", word) for word in words) and words[0] != "1"
+        case "replace" | "rename":  # a text has two arguments for the first one
+            return owner == "os" or (bool(owner) and len(words) == len(node.args) == 1)
+    return not re.search(NAMESAKE_OWNERS, owner) and re.fullmatch(CHANGES, name) is not None
+
+
+def change_files(path: Path) -> bool:
+    nodes = list(ast.walk(parsed(path)))
+    named = (each for each in nodes if isinstance(each, ast.Assign) and FLAGS.search(ast.unparse(each.value)))
+    flags = {ast.unparse(each.targets[0]) for each in named}
+    return any(changes_files(each, flags) for each in nodes)
+
+
+def test_what_a_project_may_have_laid_a_link_to_is_written_by_one_door() -> None:
+    """docs/trust.md: what a repository brings is not followed."""
+    modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES if place(path) != "demo"}
+    assert {name for name, path in modules.items() if change_files(path)} == set(FILE_WRITERS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "path.write_text(text)",
+        "open(path, 'w')",
+        "path.open('ab')",
+        "path.open(mode='x')",
+        "os.open(path, os.O_RDWR | os.O_CREAT)",
+        "os.open(path, HOW)",
+        "os.replace(fresh, path)",
+        "fresh.replace(path)",
+        "self._made.touch()",
+        "shutil.rmtree(path)",
+        "rmtree(path)",
+        "TemporaryDirectory(dir=path)",
+    ],
+)
+def test_a_way_past_the_door_is_seen(line: str) -> None:
+    assert changes_files(ast.parse(line).body[0].value, {"HOW"})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "text.replace('a', 'b')",
+        "replace(path, content)",
+        "path.open('rb')",
+        "os.open(path, os.O_RDONLY)",
+        "os.open(name, os.O_CREAT, dir_fd=directory)",
+        "os.open(os.devnull, os.O_WRONLY)",
+        "os.replace(fresh, name, src_dir_fd=at, dst_dir_fd=at)",
+        "self.touch()",
+    ],
+)
+def test_what_reads_or_goes_by_the_door_is_not_taken_for_another_way(line: str) -> None:
+    assert not changes_files(ast.parse(line).body[0].value, {"HOW"})  # type: ignore[attr-defined]
 
 
 SECRETIVE = {"keyring", "secretstorage", "jeepney", "cryptography", "pydantic", "pydantic_settings", "ruamel.yaml"}

@@ -146,7 +146,7 @@ def test_who_is_in_a_hurry_gets_it_as_soon_as_it_is_free(path: Path, monkeypatch
 
 def test_it_is_not_looked_for_behind_a_link(path: Path, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"), locked(path):
+    with pytest.raises(OSError, match="it is a link"), locked(path):
         pass
     assert not (tmp_path / "elsewhere").exists()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from acp_launch.batch.store import locate_log
+from acp_launch.descent import open_file, real, remove
 from acp_launch.private import make_private
 
 COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
@@ -45,11 +46,11 @@ async def start_item(directory: Path, item: str, attempt: int, options: Iterable
     Its lifeline ends with this context, and with this process, however it ends. What it says goes to a log beside its
     attempts (`BatchDirectory.log_of`), which is removed if it is empty.
     """
-    log = locate_log(directory, item, attempt)
-    make_private(log.parent)
+    log = locate_log(root := real(directory), item, attempt)
+    make_private(log.parent, below=root)
     with ExitStack() as stack:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # of other submitters too
-        stack.callback(_close_log, output, log)
+        output = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, below=root)  # of other submitters too
+        stack.callback(_close_log, output, log, root)
         lifeline, other_end = os.pipe()
         stack.callback(os.close, other_end)
         stack.callback(os.close, lifeline)
@@ -67,9 +68,9 @@ async def start_item(directory: Path, item: str, attempt: int, options: Iterable
         )
 
 
-def _close_log(output: int, log: Path) -> None:
+def _close_log(output: int, log: Path, root: Path) -> None:
     if os.fstat(output).st_size == 0:
-        log.unlink(missing_ok=True)
+        remove(log, below=root)
     os.close(output)
 
 

@@ -5,7 +5,6 @@ A file becomes a frozen batch: its profiles are planned, its commits are resolve
 """
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,9 +24,10 @@ from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
+from acp_launch.descent import parent, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
 from acp_launch.profile.load import Loaded, load
@@ -100,8 +100,6 @@ def freeze(
             BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
         path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
-        make_private(path)
-        (path / "items").mkdir(0o700)  # fails if another process was faster
         _write(path, content)
     except UnicodeEncodeError as error:
         raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
@@ -114,10 +112,15 @@ def freeze(
 
 
 def _write(path: Path, content: bytes) -> None:
+    """Write the batch, and remove the directory again if that fails."""
+    with parent(path / "items", make=0o700) as (directory, items):
+        os.mkdir(items, 0o700, dir_fd=directory)  # fails if another process was faster
     try:
-        replace(path / BATCH, content)
+        create(path / BATCH, content)
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            remove_directory(path / "items")
+            remove_directory(path)
         raise
 
 
@@ -317,7 +320,8 @@ def _choose_directory(batch: Batch) -> Path:
     """Choose a new directory among those of the project, which git ignores."""
     batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
     make_private(batches)
-    (batches / ".gitignore").write_text("*\n")
+    with suppress(FileExistsError):
+        create(batches / ".gitignore", b"*\n", is_shared=True)
     name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
     return next(path for path in map(batches.joinpath, names) if not os.path.lexists(path))

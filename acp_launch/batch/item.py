@@ -220,10 +220,11 @@ class _Attempt:
         )
 
     def _run_once(self, request: RunRequest, *, trust: bool) -> int:
-        run = _RunProcess(request, partial(_plan, self.record.profile_digest, trust), self._where)
+        streams = [self._directory.append(self._where / name) for name in (EVENTS, STDERR)]
+        run = _RunProcess(request, partial(_plan, self.record.profile_digest, trust), streams)
         code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
-        with (self._where / EVENTS).open("rb") as events:
+        with self._directory.open(self._where / EVENTS) as events:
             self._note(**read_events(events))
         if run.signal_number and (code or self._batch.check):  # a turn may end well all the same
             return 128 + run.signal_number
@@ -281,7 +282,7 @@ class _Attempt:
     def _complete_record(self) -> None:
         record, directory, ended = self.record, self._directory, time.time()
         if record.answer:
-            (self._where / ANSWER).write_text(record.answer, encoding="utf-8", errors="replace")
+            directory.write(self._where / ANSWER, record.answer.encode(errors="replace"))
         earlier = (directory.read_record(record.item, number) for number in directory.attempts(record.item))
         self._note(
             ended=format_time(ended),
@@ -325,11 +326,10 @@ def _plan(digest: str, trust: bool, request: RunRequest, settings: "Settings", s
 class _RunProcess:
     """The process of a run. The signals that come from now on are its own: as a user's first and second Ctrl-C."""
 
-    def __init__(self, request: RunRequest, plan: "Planner", where: Path) -> None:
+    def __init__(self, request: RunRequest, plan: "Planner", streams: Sequence[int]) -> None:
+        """`streams` get stdout and stderr; they are closed here."""
         self.signal_number = 0  # of the first that came
         self._signals = 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        streams = [os.open(where / name, flags, 0o600) for name in (EVENTS, STDERR)]
         theirs, self._lifeline = os.pipe()  # not inheritable
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, leave.SIGNALS)
         try:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -195,15 +196,18 @@ def _draw_texts(directory: BatchDirectory, result: Result) -> str:
         data = None if error.data is None else f"data: {error.data}"
         told = filter(None, (error.message, error.fix and f"fix: {error.fix}", data))
         texts["error"] = _cut("\n".join(told).encode(errors="replace"))
-    texts |= {title: _read_start(place / name) for title, name in files}
+    texts |= {title: _read_start(directory, place / name) for title, name in files}
     return "".join(_fold(title, text) for title, text in texts.items() if text.strip())
 
 
-def _read_start(file: Path) -> str:
-    if not file.is_file():
+def _read_start(directory: BatchDirectory, file: Path) -> str:
+    try:
+        with directory.open(file) as opened:
+            return _cut(opened.read(PART), os.fstat(opened.fileno()).st_size)
+    except FileNotFoundError:
         return ""
-    with file.open("rb") as opened:
-        return _cut(opened.read(PART), file.stat().st_size)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
 
 
 def _cut(data: bytes, size: int = 0) -> str:

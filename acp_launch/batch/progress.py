@@ -10,8 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -148,8 +147,9 @@ class Events(Lines):
             told = {"exit_code": ended.exit_code, "message": ended.note}
             self._emit("ended", item=id, attempt=ended.attempt.number, outcome=None, **told)
         else:
-            file = self._tally.directory.directory_of(id, ended.verdict.attempt) / RESULT
-            self._emit("ended", **msgspec.json.decode(file.read_bytes()))
+            directory = self._tally.directory
+            with directory.open(directory.directory_of(id, ended.verdict.attempt) / RESULT) as file:
+                self._emit("ended", **msgspec.json.decode(file.read()))
 
     def pause(self, lane: Lane, length: float, reason: str) -> None:
         self._emit("paused", account=lane.name, seconds=round(length, 3), reason=reason)
@@ -229,14 +229,15 @@ class Table(Lines):
         """Return the title of the last tool call of a running attempt."""
         id = attempt.item.id
         size, title = self._calls.get(id, (0, ""))
-        file = self._tally.directory.directory_of(id, attempt.number) / EVENTS
+        directory = self._tally.directory
         try:
-            now = file.stat().st_size
+            with directory.open(directory.directory_of(id, attempt.number) / EVENTS) as file:
+                now = os.fstat(file.fileno()).st_size
+                if now != size:
+                    title = find_tool_call(file) or title
+                    self._calls[id] = (now, title)
         except OSError:
             return ""
-        if now != size:
-            title = find_tool_call(file) or title
-            self._calls[id] = (now, title)
         return title
 
 
@@ -248,15 +249,10 @@ def make_show(output: str) -> Lines:
     return Table() if is_drawn else Lines()
 
 
-def find_tool_call(file: Path) -> str:
+def find_tool_call(events: BinaryIO) -> str:
     """Return the title of the last tool call near the end of a run's events; empty if there is none."""
-    try:
-        with file.open("rb") as source:
-            source.seek(max(0, os.fstat(source.fileno()).st_size - TAIL))
-            lines = source.read(TAIL).splitlines()
-    except OSError:
-        return ""
-    for line in reversed(lines):
+    events.seek(max(0, os.fstat(events.fileno()).st_size - TAIL))
+    for line in reversed(events.read(TAIL).splitlines()):
         if b'"tool_call' in line and (title := _read_title(line)):
             return title[:LONGEST]
     return ""

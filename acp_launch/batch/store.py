@@ -9,20 +9,25 @@ The directory of a batch. What it says is the truth, for any number of submitter
     DIR/items/ID/N/                 attempt N: started.json, events.ndjson, …, and result.json by rename as the last
     DIR/items/ID/N/again            the item starts again after this attempt, although it was done
     DIR/items/ID/N.lost-K/          an attempt that ended without a record; its number was used again
+
+Nothing in it is reached through a link, and what another user could have written is not read.
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from acp_launch.batch.model import Batch, Item, Record, Standing, Started, Verdict, judge
+from acp_launch.descent import open_file, parent, real, remove
 from acp_launch.errors import StateError, UsageError
-from acp_launch.private import locked, make_private, replace
+from acp_launch.private import find_doubt, locked, make_private, replace
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.regex import regex
 from acp_launch.waits import format_time
@@ -34,6 +39,7 @@ RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 # Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
 ID = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 S = TypeVar("S", bound=msgspec.Struct)
+V = TypeVar("V", bound=Verdict)
 
 
 class BatchDirectory:
@@ -51,14 +57,32 @@ class BatchDirectory:
             raise UsageError(f'the batch has no item "{id}"{hint}', fix=ours("batch", "run", *batch, "--dry-run"))
         return self._by_id[id]
 
+    @cached_property
+    def root(self) -> Path:
+        """The directory without links on its way: no file is reached but below it."""
+        return real(self.path)
+
     def directory_of(self, id: str, attempt: int | None = None) -> Path:
         """Return the directory of an item, or of one of its attempts."""
-        directory = self.path / "items" / id
+        directory = self.root / "items" / id
         return directory if attempt is None else directory / str(attempt)
 
     def log_of(self, id: str, attempt: int) -> Path:
         """Return the file of what `batch item` itself said."""
-        return locate_log(self.path, id, attempt)
+        return locate_log(self.root, id, attempt)
+
+    def open(self, file: Path) -> BinaryIO:
+        """Open a file of the batch for reading; raise OSError if that fails, or another user may write it."""
+        return _open(file, self.root)
+
+    def write(self, file: Path, content: bytes) -> None:
+        """Write a small file that is not missed after a crash; a link in its place is an error."""
+        with os.fdopen(open_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, below=self.root), "wb") as opened:
+            opened.write(content)
+
+    def append(self, file: Path) -> int:
+        """Open a file for writing at its end; return the descriptor."""
+        return open_file(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, below=self.root)
 
     def attempts(self, id: str) -> list[int]:
         """List the attempts that have a record, in order."""
@@ -67,7 +91,14 @@ class BatchDirectory:
 
     def verdicts(self, id: str) -> list[Verdict]:
         """Read what the records of an item say, in order; a few members of each are kept in memory."""
-        return [_read(self.directory_of(id, number) / RESULT, Verdict) for number in self.attempts(id)]
+        return [self._read_result(id, number, Verdict) for number in self.attempts(id)]
+
+    def _read_result(self, id: str, attempt: int, shape: type[V]) -> V:
+        file = self.directory_of(id, attempt) / RESULT
+        found = _read(file, shape, self.root)
+        if (found.item, found.attempt) != (id, attempt):
+            raise _damage(file, f"it is the record of {found.item}, attempt {found.attempt}")
+        return found
 
     def judge(self, id: str, verdicts: Sequence[Verdict] | None = None) -> Standing:
         """Judge an item by its records; `verdicts` are those that were just read."""
@@ -77,7 +108,7 @@ class BatchDirectory:
 
     def read_record(self, id: str, attempt: int) -> Record:
         """Read the whole record of an attempt."""
-        return _read(self.directory_of(id, attempt) / RESULT, Record)
+        return self._read_result(id, attempt, Record)
 
     def records(self) -> Iterator[Record]:
         """Read every record, item by item; one at a time, since each may hold an answer of 64 KiB."""
@@ -94,8 +125,8 @@ class BatchDirectory:
         Raises:
             TimeoutError: another process held it for `patience` seconds.
         """
-        make_private(self.directory_of(id))
-        with locked(self.directory_of(id) / LOCK, patience):
+        make_private(self.directory_of(id), below=self.root)
+        with locked(self.directory_of(id) / LOCK, patience, below=self.root):
             yield
 
     def begin(self, id: str, attempt: int) -> Path:
@@ -104,20 +135,24 @@ class BatchDirectory:
         if directory.exists():
             names = set(_list_names(directory.parent))
             free = (f"{attempt}.lost-{number}" for number in range(1, len(names) + 2))
-            directory.rename(directory.with_name(next(name for name in free if name not in names)))
-        make_private(directory)
+            lost = next(name for name in free if name not in names)
+            with parent(directory, self.root) as (within, name):
+                os.rename(name, lost, src_dir_fd=within, dst_dir_fd=within)
+        make_private(directory, below=self.root)
         started = Started(pid=os.getpid(), host=os.uname().nodename, started=format_time(time.time()))
-        (directory / STARTED).write_bytes(encode(started))
+        self.write(directory / STARTED, encode(started))
         return directory
 
     def write_record(self, record: Record) -> None:
         """Write the record of an attempt: from then on it has happened."""
-        replace(self.directory_of(record.item, record.attempt) / RESULT, encode(record) + b"\n")
+        file = self.directory_of(record.item, record.attempt) / RESULT
+        replace(file, encode(record) + b"\n", below=self.root)
 
     def read_started(self, id: str, attempt: int) -> Started | None:
         """Read who began an attempt, and when; None if it was not begun."""
         file = self.directory_of(id, attempt) / STARTED
-        return _read(file, Started) if file.exists() and file.stat().st_size else None  # it may be being written
+        is_there = file.exists() and file.stat().st_size  # it may be being written
+        return _read(file, Started, self.root) if is_there else None
 
     def is_running(self, id: str) -> bool:
         """Whether a process holds the lock of an item, on any host."""
@@ -133,25 +168,28 @@ class BatchDirectory:
 
     def reopen(self, id: str) -> None:
         """Let a done item start again."""
-        (self.directory_of(id, self.attempts(id)[-1]) / AGAIN).touch(0o600)
+        self.write(self.directory_of(id, self.attempts(id)[-1]) / AGAIN, b"")
 
     def is_cancelled(self) -> bool:
-        return (self.path / CANCEL).exists()
+        return (self.root / CANCEL).exists()
 
     def cancel(self) -> None:
-        (self.path / CANCEL).touch(0o600)
+        self.write(self.root / CANCEL, b"")
 
     def uncancel(self) -> None:
-        (self.path / CANCEL).unlink(missing_ok=True)
+        remove(self.root / CANCEL, below=self.root)
 
     def write_results(self) -> None:
         """Make `results.jsonl` again from the records."""
-        fresh = self.path / f".{RESULTS}.{os.getpid()}"
-        with fresh.open("wb") as file:
+        fresh = f".{RESULTS}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(open_file(self.root / fresh, flags, below=self.root), "wb") as results:
             for item in self.batch.items:
                 for attempt in self.attempts(item.id):
-                    file.write((self.directory_of(item.id, attempt) / RESULT).read_bytes())
-        fresh.replace(self.path / RESULTS)
+                    with self.open(self.directory_of(item.id, attempt) / RESULT) as file:
+                        results.write(file.read())
+        with parent(self.root / RESULTS, self.root) as (directory, name):
+            os.replace(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def locate_log(directory: Path, id: str, attempt: int) -> Path:
@@ -169,16 +207,32 @@ def open_batch(directory: Path) -> BatchDirectory:
     path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
     if not (path / BATCH).is_file():
         raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
-    return BatchDirectory(path, _read(path / BATCH, Batch))
+    root = real(path)
+    if doubt := find_doubt(root.stat()):
+        raise StateError(f"{path} {doubt}, so it is not believed", fix="make a batch of your own: batch prepare FILE")
+    return BatchDirectory(path, _read(root / BATCH, Batch, root))
 
 
-def _read(file: Path, shape: type[S]) -> S:
+def _open(file: Path, root: Path) -> BinaryIO:
+    opened = os.fdopen(open_file(file, os.O_RDONLY, below=root), "rb")
+    if doubt := find_doubt(os.fstat(opened.fileno())):
+        opened.close()
+        raise PermissionError(errno.EACCES, f"it {doubt}", str(file))
+    return opened
+
+
+def _read(file: Path, shape: type[S], root: Path) -> S:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=shape, dec_hook=_decode)
+        with _open(file, root) as opened:
+            return msgspec.json.decode(opened.read(), type=shape, dec_hook=_decode)
     except OSError as error:
         raise StateError(f"cannot read {file}: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as error:
-        raise StateError(f"{file} is damaged: {error}", fix="restore it, or move its directory away") from None
+        raise _damage(file, str(error)) from None
+
+
+def _damage(file: Path, why: str) -> StateError:
+    return StateError(f"{file} is damaged: {why}", fix="restore it, or move its directory away")
 
 
 def encode(struct: msgspec.Struct) -> bytes:

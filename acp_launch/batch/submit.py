@@ -401,10 +401,10 @@ class Submitter:
     def _read_note(self, attempt: Attempt) -> str:
         """Return the end of what `batch item` said."""
         try:
-            text = self._directory.log_of(attempt.item.id, attempt.number).read_bytes()[-NOTE:]
+            with self._directory.open(self._directory.log_of(attempt.item.id, attempt.number)) as log:
+                return log.read()[-NOTE:].decode(errors="replace").strip()
         except OSError:
             return ""
-        return text.decode(errors="replace").strip()
 
     # Ends, and looks meanwhile.
 

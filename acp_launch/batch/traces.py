@@ -11,7 +11,6 @@ from datetime import datetime
 from itertools import islice
 from logging import getLogger
 from logging.handlers import BufferingHandler
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -171,7 +170,7 @@ def _make_spans(directory: BatchDirectory) -> Iterator[ReadableSpan]:
     for record in directory.records():
         began, ended = min(began, record.started), max(ended, record.ended)
         yield _make_attempt(maker, record)
-        yield from _make_tools(maker, record, directory.directory_of(record.item, record.attempt) / EVENTS)
+        yield from _make_tools(maker, record, directory)
     attributes = {"gen_ai.workflow.name": batch.name, "acp_launch.items": len(batch.items)}
     yield maker.make(("invoke_workflow", batch.name), (), (began, ended), attributes)
 
@@ -197,9 +196,9 @@ def _make_attempt(maker: Maker, record: Record) -> ReadableSpan:
     return maker.make(("invoke_agent", agent), place, times, attributes, error)
 
 
-def _make_tools(maker: Maker, record: Record, events: Path) -> Iterator[ReadableSpan]:
+def _make_tools(maker: Maker, record: Record, directory: BatchDirectory) -> Iterator[ReadableSpan]:
     calls: dict[str, ToolCall] = {}
-    for event in _read_events(events):
+    for event in _read_events(directory, record):
         update = event.update
         call = calls.setdefault(update.id, ToolCall(update.kind or "other", event.time, record.ended))
         if call.status == "unfinished" and update.status in ("completed", "failed"):
@@ -211,13 +210,12 @@ def _make_tools(maker: Maker, record: Record, events: Path) -> Iterator[Readable
         yield maker.make(("execute_tool", call.kind), place, times, attributes, error)
 
 
-def _read_events(events: Path) -> Iterator[ToolEvent]:
+def _read_events(directory: BatchDirectory, record: Record) -> Iterator[ToolEvent]:
     """Read the events about tool calls; what is another one, or was cut off, is left out."""
-    if events.is_file():
-        with events.open("rb") as file:
-            for line in file:
-                with suppress(msgspec.MsgspecError, ValueError):
-                    yield msgspec.json.decode(line, type=ToolEvent)
+    with suppress(OSError), directory.open(directory.directory_of(record.item, record.attempt) / EVENTS) as file:
+        for line in file:
+            with suppress(msgspec.MsgspecError, ValueError):
+                yield msgspec.json.decode(line, type=ToolEvent)
 
 
 def _read_time(text: str) -> int:

@@ -104,7 +104,7 @@ def _launcher() -> tuple[str, ...]:
 
 
 def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
-    refuse_escaping_link(file, loaded.found.project)
+    refuse_escaping_link(file)
     source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be
         redactor.register(*(token.secret for token in read_drafts([source]).tokens if token.secret is not None))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.console.interop import warn
+from acp_launch.descent import remove, remove_directory
 from acp_launch.errors import UsageError
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.plan.resolve import split_command
@@ -39,7 +40,7 @@ def location(settings: Settings, name: str, *, is_users: bool) -> Found:
     project, user = project_of(here()), users(settings)
     file = (user if is_users else project / HOLDER) / f"{name}.yaml"
     if not is_users:
-        refuse_escaping_link(file.parent, project)
+        refuse_escaping_link(file.parent)
     return Found(name, file, project, "user" if is_users else "project", user=user)
 
 
@@ -124,10 +125,10 @@ class ProfileFiles:
                     replace_file(path, content, instead_of=old)
         except BaseException:
             for path in made:
-                path.unlink(missing_ok=True)
+                remove(path)
             if is_new:
                 with suppress(OSError):  # another program has put a file there meanwhile
-                    self._directory.rmdir()
+                    remove_directory(self._directory)
             raise
 
     def _contents(self, file: Path, text: str) -> list[tuple[Path, str]]:

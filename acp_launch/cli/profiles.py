@@ -173,13 +173,14 @@ def schema(
 ) -> None:
     """Write the JSON Schema of the profile format, for editors."""
     from acp_launch.console import stdout
+    from acp_launch.private import replace
     from acp_launch.profile.schema import text
 
     if file is None:
         stdout.put(text())
         return
     try:
-        file.write_text(text(), encoding="utf-8", newline="\n")
+        replace(file, text().encode(), mode=None)
     except OSError as fault:
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 

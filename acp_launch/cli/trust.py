@@ -102,7 +102,7 @@ def lock(
     if loaded.found.origin not in ("project", "path"):
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
-    refuse_escaping_link(place(loaded.found.project), loaded.found.project)
+    refuse_escaping_link(place(loaded.found.project))
     packages = used(loaded, require_plan(resolved_from(loaded)))
     if unpinned := [problem for each in packages if (problem := inexact(each))]:
         raise ProfileError(unpinned)

@@ -13,12 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch import private
+from acp_launch.descent import LinkError, pin
 from acp_launch.document.nodes import section
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop.drafts import Difference, Draft, difference, fill, holes
 from acp_launch.interop.tools import at_home
-from acp_launch.private import real
 from acp_launch.problem import errors
 from acp_launch.profile.check import check
 from acp_launch.profile.discover import HOLDER, Found, find, origin_of, project_of
@@ -181,18 +181,20 @@ def require_changeable(found: Found) -> None:
     if origin_of(found.file, found.origin, user=found.user) == "built-in":
         fix = f"create a profile that extends it: acp-launch init my-{found.name} --extends {found.name}"
         raise UsageError(f'"{found.name}" is built into acp-launch and cannot be changed', fix=fix)
-    refuse_escaping_link(found.file, found.project)
+    refuse_escaping_link(found.file)
 
 
-def refuse_escaping_link(file: Path, project: Path) -> None:
+def refuse_escaping_link(file: Path) -> None:
     """Refuse a file of a project that is a link to a place outside: the repository would choose which file is written.
 
     Raises:
         UsageError: the file is such a link.
     """
-    if file.is_relative_to(project) and not real(file).is_relative_to(real(project)):
+    try:
+        pin(file, follow=True)
+    except LinkError:
         what = f"{shown(file)} is a link that leads out of the project"
-        raise UsageError(what, fix="name the file it leads to")
+        raise UsageError(what, fix="name the file it leads to") from None
 
 
 def _find(name: str, settings: Settings, start: Path) -> Found | None:
@@ -210,7 +212,7 @@ def _new(name: str, start: Path) -> Path:
     """Return the file of a new profile: in the project, or at the given path. A link out of the project is refused."""
     if re.fullmatch(_NAME, name) and not name.endswith((".yaml", ".yml")):
         file = project_of(start) / HOLDER / f"{name}.yaml"
-        refuse_escaping_link(file, project_of(start))
+        refuse_escaping_link(file)
         return file
     file = start / at_home(name)
     if file.suffix not in (".yaml", ".yml"):
@@ -219,22 +221,20 @@ def _new(name: str, start: Path) -> Path:
 
 
 def replace_file(file: Path, text: str, *, instead_of: str | None) -> None:
-    """Write a file, with the same mode; the target of a link is replaced. `instead_of` is its expected content, None if
-    there was no file.
+    """Write a file, with the same mode; the target of a link within the project is replaced. `instead_of` is its
+    expected content, None if there was no file.
 
     Raises:
         UsageError: it cannot be written, or its content has changed.
     """
-    goal, old = real(file), None if instead_of is None else instead_of.encode()
+    old = None if instead_of is None else instead_of.encode()
     try:
-        if old is None:
-            goal.parent.mkdir(parents=True, exist_ok=True)
-        if (goal.read_bytes() if goal.exists() else None) != old:
+        if (file.read_bytes() if file.exists() else None) != old:
             raise UsageError(f"{shown(file)} has changed meanwhile; it was not overwritten", fix="try again")
-        if old is None:
-            private.create(goal, text.encode(), is_shared=True)  # fails if another process creates it at this moment
+        if old is None:  # fails if another process creates it at this moment
+            private.create(file, text.encode(), is_shared=True)
         else:
-            private.replace(goal, text.encode(), mode=goal.stat().st_mode & 0o7777)
+            private.replace(file, text.encode(), mode=file.stat().st_mode & 0o7777)
     except OSError as fault:
         why = (fault.strerror or str(fault)).lower()
         raise UsageError(f"cannot write {shown(file)}: {why}; it was not changed", fix="check its directory") from None

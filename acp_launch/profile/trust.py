@@ -11,9 +11,7 @@ environment variable put into the project counts as the project's, so it cannot 
 """
 
 import json
-import os
 import re
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,9 +22,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from acp_launch.descent import remove
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
-from acp_launch.private import Unfit, hash_content, make_digest, make_private, read_bounded, real, replace
+from acp_launch.private import Unfit, find_doubt, hash_content, make_digest, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import CONFINED, Layer
 from acp_launch.profile.load import Loaded
@@ -189,7 +188,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
     with _explain_errors(path, "remove the acceptance from"):
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
@@ -215,15 +214,8 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
         except OSError as error:
             yield f"cannot be checked: {error.strerror}"
             return
-        what = "" if path == target else f"lies in {path.name or path}, which "
-        if _is_anothers(status):
-            yield f"{what}belongs to another user (uid {status.st_uid})"
-        elif status.st_mode & stat.S_IWOTH and not (path != target and status.st_mode & stat.S_ISVTX):  # as /tmp has
-            yield f"{what}can be written by all users"
-
-
-def _is_anothers(status: os.stat_result) -> bool:
-    return hasattr(os, "getuid") and status.st_uid not in (0, os.getuid())
+        if doubt := find_doubt(status):
+            yield doubt if path == target else f"lies in {path.name or path}, which {doubt}"
 
 
 def _place(settings: Settings, project: Path, file: Path) -> Path:
@@ -240,7 +232,7 @@ def _read(path: Path) -> Acceptance | None:
                 found = read_bounded(path, LARGEST)
             except NotADirectoryError:  # code that writes to the state directory reports it
                 return None
-            is_ours = found is not None and not (_is_anothers(path.stat()) or found[1] & stat.S_IWOTH)
+            is_ours = found is not None and not find_doubt(path.stat())
         return None if found is None or not is_ours else msgspec.json.decode(found[0], type=Acceptance)
     except msgspec.MsgspecError:
         return None

@@ -6,14 +6,13 @@ and the write, so that the user allows exactly what happens. A written text gets
 of the text it replaces, because models drop both. A read text is returned unchanged, including secrets: `***` in their
 place would be written back.
 
-`lines` reads a part of a file, `replace_file` replaces one, `SessionFiles` does both within the session's directories,
+`lines` reads a part of a file, `SessionFiles` does it and replaces one within the session's directories,
 `run_in_thread` runs blocking work, and `Files` serves the agent.
 """
 
 import asyncio
 import errno
 import os
-import secrets
 import stat
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -24,11 +23,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
+from acp_launch.private import replace_in
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import FileServed, Refusal, Services, invalid, missing
 from acp_launch.session.safepath import (
-    NO_LINK,
     Denied,
     PinnedPath,
     open_regular,
@@ -77,61 +76,12 @@ def size(amount: int) -> str:
     return f"{round(amount / 1024**power, 1):g} {units[power - 1]}"
 
 
-# A file is replaced whole: a new one is written beside it, flushed to the disk and renamed over it.
-#
-# Readers see the old or the new text, and a full disk leaves the old one. Permission bits are kept, and the owner if we
-# may give files away. Other names of the file (hard links) keep the old text; extended attributes and setuid bits are
-# not carried over. If we are killed meanwhile, a file `.acp-launch-…` may stay.
-#
-# `private.replace` cannot be used: it takes paths, while an agent's file is written in a directory that was opened
-# without following links (`safepath`), and is given back to its owner.
-
-
-_FRESH = NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL
-
-
-def replace_file(directory: int, name: str, data: bytes, before: os.stat_result | None) -> None:
-    """Make `data` the content of `name` in the open directory `directory`; `before` is the status of the present file.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of the attempt.
-    """
-    fresh = f".acp-launch-{secrets.token_hex(8)}"
-    # The umask decides about a new file. One that replaces another is private until it is complete.
-    descriptor = os.open(fresh, _FRESH, 0o666 if before is None else 0o600, dir_fd=directory)
-    try:
-        try:
-            _fill(descriptor, data, before)
-        finally:
-            os.close(descriptor)
-        os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        os.unlink(fresh, dir_fd=directory)
-        raise
-
-
-def _fill(descriptor: int, data: bytes, before: os.stat_result | None) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    if before is not None:
-        _give_back(descriptor, before)
-        os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
-    os.fsync(descriptor)
-
-
-def _give_back(descriptor: int, before: os.stat_result) -> None:
-    now = os.fstat(descriptor)
-    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
-        return
-    try:
-        os.fchown(descriptor, before.st_uid, before.st_gid)
-    except PermissionError:
-        return  # only root gives files away: it is ours now, with the same bits
-
-
 # Reading and replacing the files below a session's directories, and nowhere else; of a confined agent those that it may
 # read or write itself. It blocks, so it runs in a thread. Missing directories are created.
+#
+# A file is replaced whole: readers see the old or the new text, and a full disk leaves the old one. Permission bits are
+# kept, and the owner if we may give files away. Other names of the file (hard links) keep the old text; extended
+# attributes and setuid bits are not carried over.
 
 
 class SessionFiles:
@@ -200,7 +150,7 @@ class SessionFiles:
             before, status = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
             if before != instead_of:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{pinned.shown}" has changed since it was read; read it again')
-            replace_file(directory, name, data, status)
+            replace_in(directory, name, data, None if status is None else stat.S_IMODE(status.st_mode) & 0o777, status)
 
     def check_size(self, found: int, pinned: PinnedPath) -> None:
         """Check a size in bytes against the limit.

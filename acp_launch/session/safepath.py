@@ -2,8 +2,7 @@
 Opens files within given directories and nowhere else, even if another process swaps directories for links meanwhile.
 
 A path is resolved first, including links, and must then lie below one of the roots (C-70). The resolved path is opened
-name by name, each below the one before and never through a link. Roots themselves may be reached through links, because
-the user named them.
+by `descent`, never through a link. Roots themselves may be reached through links, because the user named them.
 
 Only regular files: FIFOs, sockets and devices are not opened, and neither are files of /proc, which include our own
 memory and environment if a session lives in `/`.
@@ -12,21 +11,17 @@ memory and environment if a session lives in `/`.
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 
+from acp_launch.descent import FILE, NO_LINK, descend
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import Refusal, invalid
 from acp_launch.session.permission.globs import Links
 from acp_launch.settings.load import grounds, lies_in
-
-# Zero on systems without the flag. O_PATH allows passing through a directory that may not be listed.
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY = NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
-_FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class Denied(Refusal):
@@ -115,40 +110,18 @@ def parent(pinned: PinnedPath, *, make: bool = False) -> Iterator[tuple[int, str
     """Open the directory of the file. Yields its descriptor and the file's name in it."""
     if not pinned.names:
         raise invalid(f'"{pinned.shown}" is a directory, not a file')
-    directory = _descend(pinned, make=make)
+    directory = descend(pinned.root, pinned.names[:-1], make=0o777 if make else None)
     try:
         yield directory, pinned.names[-1]
     finally:
         os.close(directory)
 
 
-def _descend(pinned: PinnedPath, *, make: bool) -> int:
-    at = os.open(pinned.root, _DIRECTORY)
-    for name in pinned.names[:-1]:
-        try:
-            below = _below(at, name, make=make)
-        finally:
-            os.close(at)
-        at = below
-    return at
-
-
-def _below(at: int, name: str, *, make: bool) -> int:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=at)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with suppress(FileExistsError):  # another process was faster: its directory is opened by the same rules
-        os.mkdir(name, dir_fd=at)
-    return os.open(name, _DIRECTORY, dir_fd=at)
-
-
 @contextmanager
 def open_regular(directory: int, name: str, pinned: PinnedPath, how: int = os.O_RDONLY) -> Iterator[BinaryIO]:
     """Open the file for reading, if it is a regular one: checked before it is opened, and again after."""
     require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), pinned)
-    descriptor = os.open(name, _FILE | how, dir_fd=directory)
+    descriptor = os.open(name, FILE | how, dir_fd=directory)
     try:
         require_regular(os.fstat(descriptor), pinned)
         with open(descriptor, "rb", closefd=False) as file:

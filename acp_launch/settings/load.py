@@ -9,34 +9,20 @@ project. `grounds` and `lies_in` find the projects around a directory.
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
+from acp_launch.descent import grounds as grounds
+from acp_launch.descent import lies_in as lies_in
+from acp_launch.descent import named_home, real
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
-from acp_launch.private import Unfit, read_bounded, real
+from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem, about
 from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
-
-# Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
-# (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may put a directory of acp-launch into a project.
-MARKS = (".git", ".acp-launch")  # .git is a file in worktrees and submodules
-
-
-def grounds(start: Path) -> Iterator[Path]:
-    """Return the project directories among a directory and its parents."""
-    # In a directory we may not enter, `Path.exists` raises.
-    return (each for each in (start, *start.parents) if any(os.path.exists(each / mark) for mark in MARKS))  # noqa: PTH110
-
-
-def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
-    """Whether `directory` lies in one of the projects after links are resolved. A home that is a project (that of
-    dotfiles, say) does not count: it is the user's."""
-    target = real(directory)
-    return any(target.is_relative_to(root) and not _is_home(root) for root in map(real, projects))
 
 
 def belongs_to(directory: Path, project: Path, kind: str) -> bool:
@@ -49,36 +35,9 @@ def belongs_to(directory: Path, project: Path, kind: str) -> bool:
     """
     if lies_in(directory, grounds(project)):
         return True
-    home = _named_home()
+    home = named_home()
     is_around_home = home is not None and real(home).is_relative_to(real(project))
     return not is_around_home and _variable(kind) != "" and lies_in(directory, (project,))
-
-
-def _is_home(root: Path) -> bool:
-    """Whether a project is the user's home, or holds the one that the user database has. One that HOME alone names is
-    not believed deeper in a project: the project may have set it."""
-    home = _named_home()
-    return (home is not None and root == real(home)) or root in _registered_homes()
-
-
-def _named_home() -> Path | None:
-    home = os.environ.get("HOME", "")
-    return Path(home) if os.path.isabs(home) else None  # noqa: PTH117 - "~" of pathlib asks the user database
-
-
-@cache
-def _registered_homes() -> tuple[Path, ...]:
-    """Return the home directory that the user database has, and its parents."""
-    try:
-        import pwd
-    except ImportError:
-        home = real(Path.home())
-    else:
-        try:
-            home = real(Path(pwd.getpwuid(os.getuid()).pw_dir))
-        except KeyError:  # a container's user may have no name
-            return ()
-    return (home, *home.parents)
 
 
 FILE = "config.yaml"
@@ -134,7 +93,7 @@ def elsewhere(kind: str) -> str:
 
 def _variable(kind: str) -> str:
     """Return the variable that has put a directory of acp-launch elsewhere than HOME alone would; empty without one."""
-    ours, common, home = f"{PREFIX}{kind}_DIR", f"XDG_{kind}_HOME", _named_home()
+    ours, common, home = f"{PREFIX}{kind}_DIR", f"XDG_{kind}_HOME", named_home()
     if os.environ.get(ours):
         return ours
     base = os.environ.get(common)

@@ -120,7 +120,7 @@ def test_a_failed_freeze_leaves_no_directory(write: Write, tmp_path: Path, monke
     def fail(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(freezing, "replace", fail)
+    monkeypatch.setattr(freezing, "create", fail)
     with pytest.raises(StateError, match="No space left on device"):
         freeze(write(), tmp_path / "out", trust=False)
     assert not (tmp_path / "out").exists()

@@ -212,13 +212,14 @@ def test_the_last_tool_call_is_found_at_the_end_of_long_events(tmp_path: Path) -
     file = write_events(tally, "a", *[other] * 2000, call("first"), call("last\nline"), other)
     with file.open("a") as half:
         half.write('{"type":"update","update":{"sessionUpdate":"tool_call","tit')
-    assert find_tool_call(file) == "last line"
+    with file.open("rb") as events:
+        assert find_tool_call(events) == "last line"
 
 
 @pytest.mark.parametrize("update", [call(None), call(3), call([]), [], "tool_call", {"tool_call": {}}])
 def test_events_of_another_shape_have_no_tool_call(tmp_path: Path, update: Any) -> None:
-    assert find_tool_call(write_events(make_tally(tmp_path, "a"), "a", update)) == ""
-    assert find_tool_call(tmp_path / "nowhere") == ""
+    with write_events(make_tally(tmp_path, "a"), "a", update).open("rb") as events:
+        assert find_tool_call(events) == ""
 
 
 def test_accounts_that_items_wait_for_are_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from acp_launch.descent import remove
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 from acp_launch.problem import ours
@@ -138,7 +139,7 @@ def _read(store: AnswerStore) -> Answers:
 
 def _write(store: AnswerStore, answers: Answers) -> None:
     for left in store.file.parent.glob(f".{store.file.name}.*"):  # left by a writer that was killed; we hold the lock
-        left.unlink(missing_ok=True)
+        remove(left)
     content = msgspec.json.encode(_Kept(VERSION, store.project, store.profile, answers))
     replace(store.file, msgspec.json.format(content, indent=1) + b"\n")
 

@@ -407,7 +407,7 @@ def test_a_link_that_appeared_while_the_user_was_asked_leads_nowhere(desk: Desk)
             return ""
 
     refusal = Evil(desk.root).refuses(WRITE, str(path), content="mine now")
-    assert said(refusal) == (-32603, f'cannot write "{path}": not a directory')
+    assert said(refusal) == (-32603, f'cannot write "{path}": it is a link')
     assert (desk.root.parent / "outside").read_text() == "not yours"
 
 
@@ -433,7 +433,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(desk: 
     assert (desk.told[0].outcome, desk.told[0].reason) == ("failed", refusal.message)
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "fchmod", "rename"])
+@pytest.mark.parametrize("call", ["write", "fsync", "fchmod", "replace"])
 def test_a_full_disk_is_said_wherever_it_is_noticed(desk: Desk, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = desk.root / "a"
     path.write_text("old")
