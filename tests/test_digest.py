@@ -23,7 +23,7 @@ def cached(name: str) -> object:
 
 def accepted(name: str) -> object:
     settings = cast(Any, SimpleNamespace(state=Path("/state")))
-    return trust._place(settings, Path(f"/{name}"), Path(f"/{name}/.acp-launch/work.yaml"))
+    return trust._find_place(settings, "trust", f"/{name}", Path(f"/{name}/.acp-launch/work.yaml"))
 
 
 NAMED: dict[str, Callable[[str], object]] = {

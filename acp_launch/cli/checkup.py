@@ -28,7 +28,7 @@ from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
 from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
-from acp_launch.cli.planning import Ready, loaded_profile, resolved_from
+from acp_launch.cli.planning import Ready, list_rows, loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
@@ -136,7 +136,7 @@ class Checkup(Struct, kw_only=True):
         trusted = profile_checks.trust(
             loaded,
             settings,
-            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self.cwd).found, state),
+            lambda state: report(list_rows(loaded, state, resolved_from(loaded, cwd=self.cwd).found), state),
             is_waved=self.is_waved,
         )
         self._note([trusted])

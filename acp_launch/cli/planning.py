@@ -8,7 +8,7 @@ checks that wherever something is about to start.
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,11 +30,12 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.cli.credentials import Lack, ServerLogin
+    from acp_launch.console.trust import ReportRow
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
-    from acp_launch.profile.trust import TrustState
+    from acp_launch.profile.trust import Claim, TrustState
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -292,42 +293,64 @@ def require(
 ) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
-    `is_waved` is `--trust`, which allows one run; `found` as in `show_trust`.
+    `is_waved` is `--trust`, which allows one run; `found` as in `list_rows`.
 
     Raises:
         NotTrusted: the profile is not trusted; all that it would run has been shown.
     """
-    from acp_launch.profile.trust import accept, trust_state
+    from acp_launch.profile.trust import claim_profile, trust_state
 
     how = trust_state(loaded, settings)
+    if not how.is_trusted:
+        require_claim(claim_profile(loaded), how, partial(list_rows, loaded, how, found), settings, is_waved=is_waved)
+
+
+def require_claim(
+    claim: "Claim", how: "TrustState", rows: "Callable[[], Iterable[ReportRow]]", settings: Settings, *, is_waved: bool
+) -> None:
+    """Refuse a profile or a batch that is not trusted, as `require`; `rows` say what it would run.
+
+    Raises:
+        NotTrusted: it is not trusted.
+    """
+    from acp_launch.profile.trust import keep
+
     if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
-    show_trust(loaded, how, found)
-    if agrees("Trust this profile and continue?"):
-        accept(loaded, settings)
+    show_claim(claim, how, rows())
+    if agrees(f"Trust this {claim.noun} and continue?"):
+        keep(claim, settings)
         return
-    changed, new = "this profile has changed since you trusted it", "this project's profile is not trusted yet"
-    fix = f"to trust it: {ours('trust', loaded.found.called)}; to run it once: --trust"
-    raise NotTrusted(f"{changed if how.how == 'changed' else new}: {loaded.label}", fix=fix)
+    changed, new = f"this {claim.noun} has changed since you trusted it", f"this {claim.noun} is not trusted yet"
+    new = new.replace("this profile", "this project's profile")
+    accept = f"to trust it: {ours('trust', claim.called)}; to run it once: --trust"
+    fix = accept if claim.called else "to run it: --trust"
+    raise NotTrusted(f"{changed if how.how == 'changed' else new}: {claim.label}", fix=fix)
 
 
-def show_trust(loaded: Loaded, how: "TrustState", found: "Mapping[KeyPath, Path] | None" = None) -> None:
-    """Show all that a profile that is not trusted would run.
+def list_rows(
+    loaded: Loaded, how: "TrustState", found: "Mapping[KeyPath, Path] | None" = None
+) -> "Iterable[ReportRow]":
+    """List all that a profile would run; `found` are its programs and directories that exist, by default from here."""
+    from acp_launch.console.trust import parts
 
-    `found` are its programs and directories that exist; by default those from here.
+    return parts(loaded.profile, resolved_from(loaded).found if found is None else found, how.now)
+
+
+def show_claim(claim: "Claim", how: "TrustState", rows: "Iterable[ReportRow]") -> None:
+    """Show all that would run.
 
     Raises:
         NotTrusted: it cannot be trusted.
     """
     from acp_launch.console.trust import heading, report
 
-    found = resolved_from(loaded).found if found is None else found
     say(heading(how))
-    for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
+    for line in report(rows, how):  # here, and not as details of the error: a diff has its colours
         say(line)
     if how.how == "doubtful":
         fix = "make it a file in the project that only you can write"
-        raise NotTrusted(f"this profile cannot be trusted: {loaded.label}", fix=fix)
+        raise NotTrusted(f"this {claim.noun} cannot be trusted: {claim.label}", fix=fix)
 
 
 def agrees(question: str) -> bool:

@@ -49,21 +49,22 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
     answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
 
 
-def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, loaded_profile, show_trust
-    from acp_launch.profile.trust import accept, trust_state
+def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
+    from acp_launch.cli.planning import agrees, list_rows, loaded_profile, show_claim
+    from acp_launch.profile.trust import claim_profile, keep, trust_state
 
-    loaded = loaded_profile(profile, settings)
-    found = trust_state(loaded, settings)
+    loaded = loaded_profile(named, settings)
+    claim, found = claim_profile(loaded), trust_state(loaded, settings)
+    rows = () if found.is_trusted else list_rows(loaded, found)
     if found.is_trusted:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
-        tell(f"{profile} is trusted already: {why}")
+        tell(f"{named} is trusted already: {why}")
         return
-    show_trust(loaded, found)
-    if not is_sure and not agrees("Trust this profile?"):
-        raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
-    accept(loaded, settings)
-    tell(f"trusted; you will be asked again if it changes: {loaded.label}")
+    show_claim(claim, found, rows)
+    if not is_sure and not agrees(f"Trust this {claim.noun}?"):
+        raise NotTrusted(f"the {claim.noun} was not trusted", fix="run it on a terminal to be asked, or give --yes")
+    keep(claim, settings)
+    tell(f"trusted; you will be asked again if it changes: {claim.label}")
 
 
 def _revoke(profile: str, settings: "Settings") -> None:

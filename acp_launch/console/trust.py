@@ -1,5 +1,5 @@
 """
-What a profile would run, for the user who decides whether to trust it; and the accepted profiles.
+What a profile or a batch would run, for the user who decides whether to trust it; and those that were accepted.
 
 The profile's author may try to hide something, so each text takes one line, nothing in it is invisible, and omissions
 are counted.
@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,15 +231,12 @@ def heading(state: TrustState) -> str:
     return f"acp-launch: {_plain(state.label)} would:"
 
 
-def report(profile: Profile, found: Mapping[KeyPath, Path], state: TrustState) -> Iterator[str]:
-    """Yield everything that would happen, and the changes since it was accepted; coloured for a terminal.
-
-    `found` are the existing programs and directories of the profile.
-    """
+def report(rows: Iterable[ReportRow], state: TrustState) -> Iterator[str]:
+    """Yield everything that would happen, and the changes since it was accepted; coloured for a terminal."""
     for doubt in state.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
     weaker = (ReportRow("weaker", each, is_potent=True) for each in state.weakened)
-    said = [*parts(profile, found, state.now), *weaker]
+    said = [*rows, *weaker]
     width = max(len(part.label) for part in said)
     columns = screen()[0] if sys.stderr.isatty() else sys.maxsize
     for part in said:
@@ -260,7 +257,7 @@ def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
     for line in _cut(found):
         yield paint(f"  {_plain(_mark_line(line))}", RED if line.startswith("-") else GREEN)
     if not found:
-        yield "  only a credential written in the profile (not shown)"
+        yield "  only a credential written in it (not shown)"
 
 
 def _mark_line(line: str) -> str:

@@ -1,12 +1,13 @@
 """
-Trust in profiles of projects: which of them the user has accepted, by content (docs/trust.md).
+Trust in files of projects: which profiles and batches the user has accepted, by content (docs/trust.md).
 
 A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that includes a file of a
 project, starts nothing until the user accepts it. An acceptance is bound to the merged content and to the project's
 path. The text that is judged is the text that runs; it is not read again in between. A directory of acp-launch that an
 environment variable put into the project counts as the project's, so it cannot vouch for the project.
 
-`trust_state`, `accept` and `revoke` are the store. `content` and `changes` are what the user accepts, line by line.
+A `Claim` is what wants to be trusted. `judge`, `keep` and `revoke` are the store; `trust_state` and `accept` are for
+profiles. `content` and `changes` are what the user accepts, line by line.
 `power` says what setting a variable can do, and `shown` writes a line for the user without credentials.
 """
 
@@ -15,7 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -100,9 +101,25 @@ class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     since: float  # Unix seconds
 
 
+class Claim(Struct, frozen=True, kw_only=True):
+    """What wants to be trusted: a file with all that it starts or allows, in `lines`; `shelf` is its part of the store.
+
+    `noun` says what it is, and `called` how a command names it.
+    """
+
+    noun: str = "profile"
+    name: str
+    called: str
+    label: str
+    project: Path
+    file: Path
+    lines: tuple[str, ...]
+    shelf: str = "trust"
+
+
 class TrustState(Struct, frozen=True, kw_only=True):
     """
-    The trust in a profile. `label` is the file's name in messages, `now` its present content, `before` the last
+    The trust in a claim. `label` is the file's name in messages, `now` its present content, `before` the last
     acceptance, `doubts` the reasons why it cannot be accepted, `weakened` what a file takes from the confinement that
     another asks for.
     """
@@ -119,53 +136,83 @@ class TrustState(Struct, frozen=True, kw_only=True):
         return self.how in ("own", "accepted")
 
 
+def claim_profile(loaded: Loaded) -> Claim:
+    found = loaded.found
+    file = real(found.file.parent) / found.file.name  # the file itself may be a link
+    return Claim(
+        name=found.name,
+        called=found.called,
+        label=loaded.label,
+        project=real(found.project),
+        file=file,
+        lines=_content(loaded),
+    )
+
+
 def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     """Determine whether this user trusts the profile.
 
     Raises:
         StateError: the store cannot be read.
     """
-    label, project = loaded.label, real(loaded.found.project)
-    is_ours = not belongs_to(settings.config, project, "CONFIG")
+    is_ours = not belongs_to(settings.config, real(loaded.found.project), "CONFIG")
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
-        return TrustState(label=label, how="own")
-    lines, weakened = _content(loaded), tuple(each.message for each in loaded.problems if each.path == CONFINED)
-    around = real(boundary(loaded.found.file))
-    if doubts := tuple(f"{layer.label} {doubt}" for layer in foreign for doubt in _doubts_about(layer.file, around)):
-        return TrustState(label=label, how="doubtful", now=lines, doubts=doubts, weakened=weakened)
-    file = _profile_path(loaded)
-    before = None if belongs_to(settings.state, project, "STATE") else _read(_place(settings, project, file))
-    if before is None or (before.project, before.file) != (str(project), str(file)):
-        return TrustState(label=label, how="new", now=lines, weakened=weakened)
-    is_same = before.digest == digest(str(project), lines)
-    how: Literal["accepted", "changed"] = "accepted" if is_same else "changed"
-    return TrustState(label=label, how=how, now=lines, before=before, weakened=weakened)
+        return TrustState(label=loaded.label, how="own")
+    weakened = tuple(each.message for each in loaded.problems if each.path == CONFINED)
+    files = {layer.label: layer.file for layer in foreign}
+    return judge(claim_profile(loaded), settings, files, boundary(loaded.found.file), weakened)
+
+
+def judge(
+    claim: Claim, settings: Settings, foreign: Mapping[str, Path], around: Path, weakened: tuple[str, ...] = ()
+) -> TrustState:
+    """Determine whether this user trusts a claim. `foreign` are its files that are not the user's own, by their labels,
+    none of which may lead out of the directory `around`.
+
+    Raises:
+        StateError: the store cannot be read.
+    """
+    if not foreign:
+        return TrustState(label=claim.label, how="own")
+    state = partial(TrustState, label=claim.label, now=claim.lines, weakened=weakened)
+    within = real(around)
+    if doubts := tuple(f"{label} {doubt}" for label, file in foreign.items() for doubt in _doubts_about(file, within)):
+        return state(how="doubtful", doubts=doubts)
+    is_projects = belongs_to(settings.state, claim.project, "STATE")
+    before = None if is_projects else _read(_place(settings, claim))
+    if before is None or (before.project, before.file) != (str(claim.project), str(claim.file)):
+        return state(how="new")
+    is_same = before.digest == digest(str(claim.project), claim.lines)
+    return state(how="accepted" if is_same else "changed", before=before)
 
 
 def accept(loaded: Loaded, settings: Settings) -> None:
-    """Accept the profile's present content.
+    """Accept the profile's present content; as `keep`."""
+    keep(claim_profile(loaded), settings)
+
+
+def keep(claim: Claim, settings: Settings) -> None:
+    """Accept a claim.
 
     Raises:
         StateError: the acceptance cannot be stored.
     """
-    project = real(loaded.found.project)
-    if belongs_to(settings.state, project, "STATE"):
+    if belongs_to(settings.state, claim.project, "STATE"):
         raise StateError(
             f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
             fix=elsewhere("STATE"),
         )
-    lines = _content(loaded)
     acceptance = Acceptance(
         version=VERSION,
-        project=str(project),
-        profile=loaded.found.name,
-        file=str(_profile_path(loaded)),
-        digest=digest(str(project), lines),
-        lines=tuple(str(shown(line)) for line in lines),
+        project=str(claim.project),
+        profile=claim.name,
+        file=str(claim.file),
+        digest=digest(str(claim.project), claim.lines),
+        lines=tuple(str(shown(line)) for line in claim.lines),
         since=time.time(),
     )
-    path = _place(settings, project, _profile_path(loaded))
+    path = _place(settings, claim)
     with _explain_errors(path, "store the acceptance in"):
         make_private(path.parent)
         replace(path, msgspec.json.encode(acceptance))
@@ -186,7 +233,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
     Raises:
         StateError: it cannot be removed.
     """
-    path = _place(settings, Path(acceptance.project), Path(acceptance.file))
+    path = _find_place(settings, "trust", acceptance.project, Path(acceptance.file))
     with _explain_errors(path, "remove the acceptance from"):
         remove(path)
 
@@ -196,11 +243,6 @@ def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
     if layer.origin == "user":
         return not is_ours or real(layer.file).parent.name == HOLDER
     return layer.origin in FOREIGN
-
-
-def _profile_path(loaded: Loaded) -> Path:
-    """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
-    return real(loaded.found.file.parent) / loaded.found.file.name
 
 
 def _doubts_about(file: Path, project: Path) -> Iterator[str]:
@@ -218,10 +260,14 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
             yield doubt if path == target else f"lies in {path.name or path}, which {doubt}"
 
 
-def _place(settings: Settings, project: Path, file: Path) -> Path:
+def _place(settings: Settings, claim: Claim) -> Path:
+    return _find_place(settings, claim.shelf, str(claim.project), claim.file)
+
+
+def _find_place(settings: Settings, shelf: str, project: str, file: Path) -> Path:
     """Return the path of an acceptance: a readable name, made unique by a digest of project and file."""
     readable = "".join(mark if (mark.isalnum() and mark.isascii()) or mark in "-_" else "_" for mark in file.stem[:40])
-    return settings.state / "trust" / f"{readable}-{make_digest(str(project), str(file))}.json"
+    return settings.state / shelf / f"{readable}-{make_digest(project, str(file))}.json"
 
 
 def _read(path: Path) -> Acceptance | None:

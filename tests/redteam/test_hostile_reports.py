@@ -201,7 +201,7 @@ def test_a_credential_that_is_written_down_is_neither_shown_nor_kept(clone: Clon
     clone.accepts()
     assert all(token.encode() not in file.read_bytes() for file in clone.store.iterdir())
     clone.write(profile({**GOOD, "env": {"T": token.replace("a1B2", "b1A2")}}))
-    assert "only a credential written in the profile (not shown)" in clone.refuses(why=CHANGED)
+    assert "only a credential written in it (not shown)" in clone.refuses(why=CHANGED)
 
 
 @pytest.mark.sample(1)
