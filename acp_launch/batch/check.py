@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item
-from acp_launch.batch.store import ID
+from acp_launch.batch.store import ID, MAX_ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, shorten
 from acp_launch.document.shape import Shape, shape_at, validate
@@ -36,7 +36,6 @@ MAX_TASKS = 10_000
 MAX_ITEMS = 20_000  # each costs a directory, and a look at every resume
 MAX_TASKS_SIZE = 16 * 1024 * 1024  # bytes of a file of tasks
 MAX_PROMPTS = 32 * 1024 * 1024  # characters of all items; each process of an item reads them
-MAX_ID = 200  # characters; it names files and directories, which may have 255
 MAX_PROBLEMS = 100  # lines of a file of tasks that are reported
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_-]*"
 _OWN = ("id", "repo", "ref")  # what a template may name besides variables
@@ -57,12 +56,13 @@ class Draft(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """A batch, as far as its file is right: `file` is None if there is a problem.
+    """A batch, as far as its file is right: `file` is None if there is a problem, and `said` what it says.
 
     `profiles` are the places of the profiles by their names, as written.
     """
 
     file: BatchFile | None
+    said: Mapping[str, Plain] = {}
     profiles: Mapping[str, Place] = {}
     drafts: Sequence[Draft] = ()
     problems: Sequence[Problem] = ()
@@ -102,7 +102,7 @@ def check(text: str, label: str, *, repo: str, read_tasks: ReadTasks) -> Checked
         drafts, problems = _make_items(document, file, tasks, repo)
     problems.sort(key=lambda each: (each.file != label, each.line, each.column))
     places = {name: document.where(("profiles", index)) for index, name in enumerate(file.profiles)}
-    return CheckedBatch(None if problems else file, places, drafts, problems)
+    return CheckedBatch(None if problems else file, root, places, drafts, problems)
 
 
 def _place(positions: Positions, faults: Sequence[Fault]) -> Iterator[Problem]:

@@ -1,14 +1,15 @@
 """
-A file becomes a frozen batch: its profiles are planned, its commits are resolved, and `batch.json` is written.
+A file becomes a frozen batch: it is trusted, its profiles are planned, its commits resolved, and `batch.json` written.
 
-`plan_batch` makes the checks that each run of an item makes before its start, and writes nothing.
+`plan_batch` makes the checks that each run of an item makes before its start, and writes nothing. Before the file is
+trusted no git is started and no server asked.
 """
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,20 +19,24 @@ from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
-from acp_launch.batch.store import BATCH, BatchDirectory, encode
+from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, spell
+from acp_launch.batch.trust import claim_file, judge_file, keep_directory, list_rows, list_said
 from acp_launch.batch.worktree import refuse_copy
-from acp_launch.cli.planning import ready, resolve_trusted, resolved_from
+from acp_launch.cli.planning import ready, require_claim, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
+from acp_launch.console.trust import ReportRow
 from acp_launch.descent import parent, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
+from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.private import Unfit, create, make_private, read_bounded
-from acp_launch.problem import Problem, count, dotted, errors, ours
+from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
+from acp_launch.profile.leaks import in_comments
 from acp_launch.profile.load import Loaded, load
-from acp_launch.profile.trust import digest_content
+from acp_launch.profile.trust import Claim, TrustState, digest_content
 from acp_launch.profile.values import templates
 from acp_launch.secret.reference import VariableReference, parse, place
 from acp_launch.settings.model import Settings
@@ -42,20 +47,45 @@ PROJECT = VariableReference("project")
 
 
 class Examined(NamedTuple):
-    """What the files say. `project` is what tasks without a repository work on."""
+    """What the files say. `project` is what tasks without a repository work on; `trust` is that in the batch's file."""
 
     file: Path
     project: Path
+    text: str
     checked: CheckedBatch
+    tasks: "TasksFile"
     profiles: Mapping[str, Loaded]
-    items: tuple[Item, ...]
     problems: list[Problem]
+    claim: Claim
+    trust: TrustState
 
 
+class TasksFile:
+    """The file of tasks, read at most once."""
+
+    path: Path | None = None
+    content = b""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(self, name: str) -> tuple[bytes, str]:
+        path = Path(os.path.normpath(self._directory / name))
+        self.content, self.path = _read_file(path, MAX_TASKS_SIZE), path
+        return self.content, shown(path)
+
+
+@explain_faults()
 def check_file(file: Path, *, as_json: bool) -> int:
     """Print all problems of a batch and its profiles, else how many items it has; return the exit code."""
     settings = load_settings()
     found = _examine(file, settings)
+    items, problems = _find_items(found, with_git=found.trust.is_trusted)
+    found.problems.extend([*problems, *_find_credentials(found)])
+    if not found.trust.is_trusted and not errors(found.problems):
+        what = "the repositories of its tasks were not looked at, since this batch is not trusted yet"
+        fix = f"acp-launch trust {found.claim.called}"
+        found.problems.append(about(found.claim.label, what, fix)._replace(severity="warning"))
     code = ProfileError.exit_code if errors(found.problems) else 0
     for loaded in found.profiles.values():
         resolved = resolved_from(loaded, cwd=found.project, typed=found.project)
@@ -63,15 +93,16 @@ def check_file(file: Path, *, as_json: bool) -> int:
         code = code or (MachineError.exit_code if resolved.plan is None else 0)
     if as_json:
         listed = [each.as_json() for each in found.problems]
-        stdout.put_json({"problems": listed, "items": len(found.items), "profiles": [*found.checked.profiles]})
+        stdout.put_json({"problems": listed, "items": len(items), "profiles": [*found.checked.profiles]})
         return code
     label = shown(found.file)
     screen.show(found.problems, as_json=False, outcome=f"{label} cannot be used")
     if not code:
-        stdout.line(f"{label}: ok, {count(len(found.items), 'item')} with {count(len(found.profiles), 'profile')}")
+        stdout.line(f"{label}: ok, {count(len(items), 'item')} with {count(len(found.profiles), 'profile')}")
     return code
 
 
+@explain_faults()
 def prepare_file(file: Path, out: Path | None, *, trust: bool) -> int:
     """Freeze a batch; print its directory and the ids of its items."""
     frozen = freeze(file, out, trust=trust)
@@ -99,7 +130,7 @@ def freeze(
         for id in only:
             BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
-        path = Path(os.path.abspath(out or _choose_directory(batch)))  # noqa: PTH100 - as `open_batch`
+        path = spell(out or _choose_directory(batch))
         _write(path, content)
     except UnicodeEncodeError as error:
         raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
@@ -108,7 +139,9 @@ def freeze(
             raise
         what = f"cannot write a batch to {error.filename or out}: {error.strerror}"
         raise StateError(what, fix="give another directory: --out DIR") from None
-    return BatchDirectory(path, batch)
+    frozen = BatchDirectory(path, batch, digest_batch(content))
+    keep_directory(frozen, load_settings())
+    return frozen
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -131,7 +164,7 @@ def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
 
     Raises:
         ProfileError: the file or a profile is wrong.
-        NotTrusted: a project's profile is not trusted.
+        NotTrusted: the batch, or a project's profile, is not trusted.
         MachineError: this machine lacks something, or a secret.
         NotLoggedIn: logins are all that is missing.
     """
@@ -142,6 +175,10 @@ def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
     found = _examine(file, settings)
     if errors(found.problems) or found.checked.file is None:
         raise ProfileError(found.problems)
+    require_claim(found.claim, found.trust, lambda: list_rows(list_said(found.checked)), settings, is_waved=trust)
+    items, problems = _find_items(found)
+    if errors(problems):
+        raise ProfileError([*found.problems, *problems])
     _require_ready(found, settings, trust=trust, elsewhere=elsewhere)
     said = found.checked.file
     return Batch(
@@ -154,7 +191,7 @@ def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
             name: FrozenProfile(called=name, file=str(loaded.found.file), digest=digest_content(loaded))
             for name, loaded in found.profiles.items()
         },
-        items=found.items,
+        items=items,
         isolation=said.isolation,
         check=said.check,
         approve=said.approve,
@@ -186,29 +223,61 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
 
 
 def _examine(file: Path, settings: Settings) -> Examined:
-    path = Path(os.path.abspath(file))  # noqa: PTH100 - links stay, so other hosts see the same path
+    path = spell(file)
     directory = path.parent
     project = _locate_project(directory)
     text, problems = decode(_read_file(path, MAX_SIZE), shown(path), KIND)
     if text is None:
         raise ProfileError(problems)
 
-    def read_tasks(name: str) -> tuple[bytes, str]:
-        tasks = Path(os.path.normpath(directory / name))
-        return _read_file(tasks, MAX_TASKS_SIZE), shown(tasks)
-
-    checked = check(text, shown(path), repo=str(project), read_tasks=read_tasks)
+    tasks = TasksFile(directory)
+    checked = check(text, shown(path), repo=str(project), read_tasks=tasks.read)
     profiles, problems = _load_profiles(checked, directory, settings)
-    items = list[Item]()
-    if checked.file is not None:
-        for loaded in profiles.values() if checked.file.isolation.kind != "none" else ():
-            problems += _find_project(loaded)
-        isolation, look_up = checked.file.isolation, cache(_find_base)
-        for item, task, at in checked.drafts:
-            base = look_up(task.repo or str(project), task.ref or isolation.ref, isolation, directory)
-            problems += [at.problem("", *base.fault)] if base.fault else []
-            items.append(structs.replace(item, repo=base.repo, base_commit=base.commit))
-    return Examined(path, project, checked, profiles, tuple(items), list(dict.fromkeys(problems)))
+    if checked.file is not None and checked.file.isolation.kind != "none":
+        problems += [problem for loaded in profiles.values() for problem in _find_project(loaded)]
+    claim = claim_file(path, checked, project)
+    trust = judge_file(claim, settings, tasks.path)
+    problems = list(dict.fromkeys(problems))
+    return Examined(path, project, text, checked, tasks, profiles, problems, claim, trust)
+
+
+def read_claim(file: Path, settings: Settings) -> "tuple[Claim, TrustState, Iterable[ReportRow]] | None":
+    """Return what a batch wants to be trusted with, the trust in it, and the rows to show; None if it is not a batch.
+
+    Raises:
+        ProfileError: the file is wrong.
+    """
+    text, _ = decode(_read_file(file, MAX_SIZE), shown(file), KIND)
+    document, _ = parse_yaml(text or "", shown(file), KIND)
+    if document is None or "tasks" not in document.root or "agent" in document.root:
+        return None
+    found = _examine(file, settings)
+    if found.checked.file is None:
+        raise ProfileError(found.problems)
+    return found.claim, found.trust, list_rows(list_said(found.checked))
+
+
+def _find_items(found: Examined, *, with_git: bool = True) -> tuple[tuple[Item, ...], list[Problem]]:
+    """Find the repositories and commits of the items; without git only whether there are such directories."""
+    items, problems = list[Item](), list[Problem]()
+    if found.checked.file is None:
+        return (), []
+    isolation, look_up = found.checked.file.isolation, cache(partial(_find_base, with_git=with_git))
+    for item, task, at in found.checked.drafts:
+        base = look_up(task.repo or str(found.project), task.ref or isolation.ref, isolation, found.file.parent)
+        problems += [at.problem("", *base.fault)] if base.fault else []
+        items.append(structs.replace(item, repo=base.repo, base_commit=base.commit))
+    return tuple(items), list(dict.fromkeys(problems))
+
+
+def _find_credentials(found: Examined) -> Iterator[Problem]:
+    """Find credentials that are written into the batch, or into its file of tasks."""
+    tasks = found.tasks
+    texts = [(found.text, found.claim.label)]
+    texts += [(tasks.content.decode(errors="replace"), shown(tasks.path))] if tasks.path else []
+    for text, label in texts:
+        for (line, column), fault in in_comments(text, ()):
+            yield Problem(label, line, column, "", fault.message, fault.fix, fault.severity)
 
 
 def _load_profiles(
@@ -276,7 +345,7 @@ class Base(NamedTuple):
     fault: tuple[str, str] | None = None
 
 
-def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) -> Base:
+def _find_base(written: str, ref: str, isolation: Isolation, directory: Path, *, with_git: bool) -> Base:
     """Find the repository and the commit of a task; a path begins at the directory of the batch's file."""
     if is_url(written):
         if isolation.kind != "clone":
@@ -288,6 +357,8 @@ def _find_base(written: str, ref: str, isolation: Isolation, directory: Path) ->
         repo = os.path.normpath(directory / os.path.expanduser(written))  # noqa: PTH111 - Path raises without a home
         if fault := _refuse_repository(repo, isolation):
             return Base(repo, fault=fault)
+    if not with_git:
+        return Base(repo)
     if isolation.kind == "none":
         with suppress(StateError):  # the commit is only for the record
             around = repository_of(Path(repo))

@@ -37,12 +37,15 @@ from acp_launch.batch.store import (
     STARTED,
     STDERR,
     BatchDirectory,
+    explain_faults,
     open_batch,
 )
 from acp_launch.batch.trees import make_tree
+from acp_launch.batch.trust import require_directory
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
+from acp_launch.cli.verb import load_settings
 from acp_launch.console.problems import show_error
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
@@ -63,6 +66,7 @@ LAST = 10.0  # seconds for the record after a signal
 NAME = 60  # characters of an item's id in the name of its session
 
 
+@explain_faults()
 def run_item(
     directory: Path, id: str | None, index: int | None, attempt: int | None, lifeline: int | None, *, trust: bool
 ) -> int:
@@ -71,19 +75,16 @@ def run_item(
     Raises:
         UsageError: there is no such batch or item, or the lifeline is not open.
         StateError: the directory cannot be read or written; then there is no record.
+        NotTrusted: the batch was not made for this user, and `trust`, which is `--trust`, does not let it pass.
     """
     RunRequest(words=("", ""), lifeline=lifeline).watch_lifeline()
     batch = open_batch(directory)
     item = _choose(batch, id, index)
-    try:
-        if batch.is_running(item.id):
-            tell(f"waiting for another process, which makes an attempt of {item.id}", style=DIM)
-        with batch.lock(item.id):
-            return _run_due(batch, item, attempt, trust=trust)
-    except OSError as error:
-        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):  # not about a file of ours
-            raise
-        raise StateError(f"cannot write {error.filename or batch.path}: {error.strerror}") from None
+    require_directory(batch, load_settings(), is_waved=trust)
+    if batch.is_running(item.id):
+        tell(f"waiting for another process, which makes an attempt of {item.id}", style=DIM)
+    with batch.lock(item.id):
+        return _run_due(batch, item, attempt)
 
 
 def _choose(directory: BatchDirectory, id: str | None, index: int | None) -> Item:
@@ -97,7 +98,7 @@ def _choose(directory: BatchDirectory, id: str | None, index: int | None) -> Ite
     return items[index]
 
 
-def _run_due(directory: BatchDirectory, item: Item, attempt: int | None, *, trust: bool) -> int:
+def _run_due(directory: BatchDirectory, item: Item, attempt: int | None) -> int:
     """Make the attempt that is due. If `attempt` or the item is done, only give its exit code again."""
     if attempt is not None and attempt in directory.attempts(item.id):
         return _exit_code(directory.read_record(item.id, attempt).outcome)
@@ -106,7 +107,7 @@ def _run_due(directory: BatchDirectory, item: Item, attempt: int | None, *, trus
         return _exit_code(standing.last.outcome)
     if directory.is_cancelled():
         return INTERRUPTED
-    record = _Attempt(directory, item, standing.attempt).make(trust=trust)
+    record = _Attempt(directory, item, standing.attempt).make()
     return record.exit_code if record.outcome == "cancelled" else _exit_code(record.outcome)
 
 
@@ -145,10 +146,10 @@ class _Attempt:
     def _note(self, **members: Any) -> None:
         self.record = replace(self.record, **members)
 
-    def make(self, *, trust: bool) -> Record:
+    def make(self) -> Record:
         """Make it, and return its record, which is written."""
         try:
-            self._work(trust=trust)
+            self._work()
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
             leave.within(LAST, leave.code())
@@ -157,10 +158,10 @@ class _Attempt:
         self._conclude()
         return self.record
 
-    def _work(self, *, trust: bool) -> None:
+    def _work(self) -> None:
         try:
             cwd = self._make_place()
-            self._decide(self._run(cwd, trust=trust), cwd)
+            self._decide(self._run(cwd), cwd)
         except Stopped:
             raise
         except LaunchError as error:
@@ -193,15 +194,15 @@ class _Attempt:
                 ended = "passed its time limit" if done.exit_code is None else f"ended with {done.exit_code}"
                 raise StateError(f"the setup {ended}: {' '.join(setup.command)}", fix=f"see {output}")
 
-    def _run(self, cwd: Path, *, trust: bool) -> int:
+    def _run(self, cwd: Path) -> int:
         """Carry out the run, and return its exit code. A session that cannot be continued is begun anew."""
         retry, number = self._batch.retry, self.record.attempt
         goes_on = retry is not None and retry.session == "continue"
         request = self._make_request(cwd, goes_on=goes_on)
-        code = self._run_once(request, trust=trust)
+        code = self._run_once(request)
         if goes_on and number > 1 and code == SessionError.exit_code and self.record.session is None:
             tell(f"{self._item.id}, attempt {number}: its session cannot be continued, so it begins a new one")
-            code = self._run_once(request._replace(new=True), trust=trust)
+            code = self._run_once(request._replace(new=True))
         return code
 
     def _make_request(self, cwd: Path, *, goes_on: bool) -> RunRequest:
@@ -219,9 +220,9 @@ class _Attempt:
             sets=tuple(f"{option}={value}" for option, value in item.matrix.items()),
         )
 
-    def _run_once(self, request: RunRequest, *, trust: bool) -> int:
+    def _run_once(self, request: RunRequest) -> int:
         streams = [self._directory.append(self._where / name) for name in (EVENTS, STDERR)]
-        run = _RunProcess(request, partial(_plan, self.record.profile_digest, trust), streams)
+        run = _RunProcess(request, partial(_plan, self.record.profile_digest), streams)
         code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
         with self._directory.open(self._where / EVENTS) as events:
@@ -308,8 +309,8 @@ def _blame(error: LaunchError) -> ErrorFacts:
     return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
-def _plan(digest: str, trust: bool, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    """Plan the run, unless the profile is another one than was frozen, with this digest."""
+def _plan(digest: str, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+    """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted."""
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.profile.trust import digest_content
 
@@ -318,7 +319,7 @@ def _plan(digest: str, trust: bool, request: RunRequest, settings: "Settings", s
         what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
     resolved = resolve_trusted(
-        loaded, settings, cwd=request.cwd, session=request.session, typed=request.cwd, trust=trust
+        loaded, settings, cwd=request.cwd, session=request.session, typed=request.cwd, trust=True
     )
     return ready(resolved, settings, waiting=screen.show_wait)
 

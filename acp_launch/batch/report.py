@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from acp_launch.batch.figures import Result, Summary, add_up, summarize
-from acp_launch.batch.store import BatchDirectory, open_batch
+from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
 from acp_launch.console import stdout
 from acp_launch.console.stderr import tell
 from acp_launch.errors import MachineError, UsageError
@@ -21,10 +21,11 @@ NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 SPECIAL = regex(r"([\\`*_{}\[\]<>#|~!$&])")
 
 
+@explain_faults()
 def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Path | None, otlp: str | None) -> int:
     """Write the reports that are asked for; without any, print a summary."""
     batch = open_batch(directory)
-    with suppress(OSError):  # a batch that only others may write can be reported on
+    with suppress(OSError):  # one that cannot be written can be reported on
         batch.write_results()
     summary = summarize(batch)
     if html:

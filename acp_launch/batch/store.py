@@ -26,9 +26,11 @@ import msgspec
 
 from acp_launch.batch.model import Batch, Item, Record, Standing, Started, Verdict, judge
 from acp_launch.descent import open_file, parent, real, remove
+from acp_launch.document.nodes import shorten
 from acp_launch.errors import StateError, UsageError
-from acp_launch.private import find_doubt, locked, make_private, replace
+from acp_launch.private import blake2b, find_doubt, locked, make_private, replace
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.profile.discover import here
 from acp_launch.regex import regex
 from acp_launch.waits import format_time
 
@@ -38,6 +40,8 @@ SETUP = "setup.txt"
 RESULTS, CANCEL, AGAIN, LOCK = "results.jsonl", "cancel", "again", "lock"
 # Of an item: it is the name of a directory, so no dot begins it, and an argument of `batch item`, so no dash does.
 ID = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+MAX_FILE_BYTES = 256 << 20  # of `batch.json`, with its prompts, and of a record
+MAX_ID = 200  # characters; it names files and directories, which may have 255
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V", bound=Verdict)
 
@@ -45,8 +49,9 @@ V = TypeVar("V", bound=Verdict)
 class BatchDirectory:
     """The directory of a batch, with the frozen batch."""
 
-    def __init__(self, path: Path, batch: Batch) -> None:
-        self.path, self.batch = path, batch
+    def __init__(self, path: Path, batch: Batch, digest: str = "") -> None:
+        """`digest` is that of `batch.json`; empty if it is not written."""
+        self.path, self.batch, self.digest = path, batch, digest
         self._by_id = {item.id: item for item in batch.items}
 
     def find_item(self, id: str) -> Item:
@@ -77,8 +82,17 @@ class BatchDirectory:
 
     def write(self, file: Path, content: bytes) -> None:
         """Write a small file that is not missed after a crash; a link in its place is an error."""
-        with os.fdopen(open_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, below=self.root), "wb") as opened:
+        with self._create(file) as opened:
             opened.write(content)
+
+    @contextmanager
+    def _create(self, file: Path) -> Iterator[BinaryIO]:
+        descriptor = open_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, below=self.root)
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                yield opened
+        except OSError as error:  # a full disk does not say of which file
+            raise OSError(error.errno, error.strerror, error.filename or str(file)) from None
 
     def append(self, file: Path) -> int:
         """Open a file for writing at its end; return the descriptor."""
@@ -163,6 +177,10 @@ class BatchDirectory:
                 return False
         except TimeoutError:
             return True
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES):
+                raise
+            return False  # what cannot be written is not being made
 
     # The batch as a whole.
 
@@ -180,16 +198,30 @@ class BatchDirectory:
         remove(self.root / CANCEL, below=self.root)
 
     def write_results(self) -> None:
-        """Make `results.jsonl` again from the records."""
+        """Make `results.jsonl` again from the records; raise OSError if that fails."""
         fresh = f".{RESULTS}.{os.getpid()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(open_file(self.root / fresh, flags, below=self.root), "wb") as results:
+        with self._create(self.root / fresh) as results:
             for item in self.batch.items:
                 for attempt in self.attempts(item.id):
-                    with self.open(self.directory_of(item.id, attempt) / RESULT) as file:
-                        results.write(file.read())
+                    results.write(_read_bounded(self.directory_of(item.id, attempt) / RESULT, self.root))
         with parent(self.root / RESULTS, self.root) as (directory, name):
             os.replace(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def spell(path: Path) -> Path:
+    """Return an absolute path. Links stay, so other hosts see the same path."""
+    return Path(os.path.normpath(path if path.is_absolute() else here() / path))
+
+
+@contextmanager
+def explain_faults() -> Iterator[None]:
+    """Turn an error of a file into a StateError: the directory is full, read-only, or cannot be entered."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):  # not about a file of ours
+            raise
+        raise StateError(f"cannot write {error.filename or 'to the disk'}: {error.strerror}") from None
 
 
 def locate_log(directory: Path, id: str, attempt: int) -> Path:
@@ -204,13 +236,30 @@ def open_batch(directory: Path) -> BatchDirectory:
         UsageError: it holds no batch.
         StateError: its batch cannot be read.
     """
-    path = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, so other hosts see the same path
+    path = spell(directory)
     if not (path / BATCH).is_file():
         raise UsageError(f"{directory} holds no batch", fix=ours("batch", "prepare", "FILE"))
     root = real(path)
     if doubt := find_doubt(root.stat()):
         raise StateError(f"{path} {doubt}, so it is not believed", fix="make a batch of your own: batch prepare FILE")
-    return BatchDirectory(path, _read(root / BATCH, Batch, root))
+    content = _read_file(root / BATCH, root)
+    batch = _decode_file(root / BATCH, content, Batch)
+    _check(batch, root / BATCH)
+    return BatchDirectory(path, batch, digest_batch(content))
+
+
+def digest_batch(content: bytes) -> str:
+    return blake2b(content, digest_size=32).hexdigest()
+
+
+def _check(batch: Batch, file: Path) -> None:
+    """Check what names files and directories, since a repository may bring the file."""
+    ids = {item.id for item in batch.items}
+    for item in batch.items:
+        if not ID.fullmatch(item.id) or len(item.id) > MAX_ID or item.profile not in batch.profiles:
+            raise _damage(file, f'"{shorten(item.id)}" is not an item of it')
+    if len(ids) < len(batch.items):
+        raise _damage(file, "two items have one id")
 
 
 def _open(file: Path, root: Path) -> BinaryIO:
@@ -222,12 +271,27 @@ def _open(file: Path, root: Path) -> BinaryIO:
 
 
 def _read(file: Path, shape: type[S], root: Path) -> S:
+    return _decode_file(file, _read_file(file, root), shape)
+
+
+def _read_file(file: Path, root: Path) -> bytes:
     try:
-        with _open(file, root) as opened:
-            return msgspec.json.decode(opened.read(), type=shape, dec_hook=_decode)
+        return _read_bounded(file, root)
     except OSError as error:
         raise StateError(f"cannot read {file}: {error.strerror}") from None
-    except (msgspec.MsgspecError, ValueError) as error:
+
+
+def _read_bounded(file: Path, root: Path) -> bytes:
+    with _open(file, root) as opened:
+        if os.fstat(opened.fileno()).st_size > MAX_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
+        return opened.read()
+
+
+def _decode_file(file: Path, content: bytes, shape: type[S]) -> S:
+    try:
+        return msgspec.json.decode(content, type=shape, dec_hook=_decode)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _damage(file, str(error)) from None
 
 

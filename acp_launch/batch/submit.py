@@ -27,7 +27,7 @@ from acp_launch.batch.figures import write_amount
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
-from acp_launch.batch.store import BATCH, BatchDirectory, open_batch
+from acp_launch.batch.store import BATCH, BatchDirectory, explain_faults, open_batch
 from acp_launch.batch.trees import remove_left
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
@@ -61,6 +61,7 @@ class RunOptions(NamedTuple):
     trust: bool = False
 
 
+@explain_faults()
 def run_batch(options: RunOptions) -> int:
     """Run a batch, or go on with one; return the exit code."""
     limits, address = check_options(options), _read_engine(options.engine)
@@ -69,6 +70,7 @@ def run_batch(options: RunOptions) -> int:
             stdout.line(item.id)
         return PASSED
     directory = _open_directory(options, elsewhere=bool(address))
+    trust = not _require_trust(directory, options)
     directory.batch = replace(directory.batch, limits=_override(directory.batch.limits, limits))
     items = _choose_items(directory, options)
     if options.resume:
@@ -79,7 +81,7 @@ def run_batch(options: RunOptions) -> int:
     directory.write_results()
     show = make_show(options.output)
     try:
-        return asyncio.run(_submit(directory, items, address, show, trust=options.trust))
+        return asyncio.run(_submit(directory, items, address, show, trust=trust))
     except BaseExceptionGroup as failures:
         raise first(failures) from None
     finally:
@@ -166,6 +168,25 @@ def _open_directory(options: RunOptions, *, elsewhere: bool) -> BatchDirectory:
     if options.dry_run:
         return BatchDirectory(Path(), plan_batch(options.file, trust=options.trust, elsewhere=elsewhere))
     return freeze(options.file, options.out, trust=options.trust, only=options.only, elsewhere=elsewhere)
+
+
+def _require_trust(directory: BatchDirectory, options: RunOptions) -> bool:
+    """Refuse a directory that was not made for this user; return whether its items find out that it was.
+
+    On other hosts they may not.
+
+    Raises:
+        NotTrusted: as it says.
+    """
+    from acp_launch.batch.trust import is_kept, require_directory
+    from acp_launch.cli.verb import load_settings
+
+    settings = load_settings()
+    if options.resume is None:
+        is_found = is_kept(directory, settings)
+    else:
+        is_found = require_directory(directory, settings, is_waved=options.trust)
+    return is_found and not (options.trust and options.engine)
 
 
 def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
@@ -482,10 +503,12 @@ class RunningItem(NamedTuple):
         return f"{self.item}: attempt {self.attempt}, {who}"
 
 
+@explain_faults()
 def show_status(path: Path, *, as_json: bool) -> int:
     """Show how far a batch is, and make `results.jsonl` again."""
     directory = open_batch(path)
-    directory.write_results()
+    with suppress(OSError):  # one that cannot be written has a status, too
+        directory.write_results()
     running, outcomes = list[RunningItem](), Counter[str]()
     lost = 0  # attempts that ended without a record
     for item in directory.batch.items:
@@ -510,6 +533,7 @@ def show_status(path: Path, *, as_json: bool) -> int:
     return 0
 
 
+@explain_faults()
 def cancel_batch(path: Path) -> int:
     """Cancel what runs of a batch; submitters and items see the file soon."""
     directory = open_batch(path)

@@ -10,7 +10,11 @@ from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateErro
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from acp_launch.console.trust import ReportRow
     from acp_launch.plan.locked import Used
+    from acp_launch.profile.trust import Claim, TrustState
     from acp_launch.settings.model import Settings
 LIMIT = 120.0  # seconds for a package manager to tell hashes
 _NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
@@ -18,13 +22,13 @@ _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def trust(
-    profile: Annotated[str | None, Argument("[PROFILE]", "The profile to trust.")] = None,
+    profile: Annotated[str | None, Argument("[PROFILE]", "The profile, or the batch's file, to trust.")] = None,
     yes: Yes = False,
     list_: Annotated[bool, Option("--list", "List the trusted profiles.")] = False,
     revoke: Annotated[bool, Option("--revoke", "Stop trusting it.")] = False,
     as_json: Annotated[bool, Option("--json", "Print the list as JSON.")] = False,
 ) -> None:
-    """Trust a project's profile until it changes."""
+    """Trust a project's profile, or a batch, until it changes."""
     settings = load_settings()
     if list_ and (profile or revoke or yes):
         raise UsageError("--list takes no other arguments", fix="acp-launch trust --list")
@@ -53,9 +57,12 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.cli.planning import agrees, list_rows, loaded_profile, show_claim
     from acp_launch.profile.trust import claim_profile, keep, trust_state
 
-    loaded = loaded_profile(named, settings)
-    claim, found = claim_profile(loaded), trust_state(loaded, settings)
-    rows = () if found.is_trusted else list_rows(loaded, found)
+    if (path := Path(named)).is_file() and (batch := _read_batch(path, settings)):
+        claim, found, rows = batch
+    else:
+        loaded = loaded_profile(named, settings)
+        claim, found = claim_profile(loaded), trust_state(loaded, settings)
+        rows = () if found.is_trusted else list_rows(loaded, found)
     if found.is_trusted:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
         tell(f"{named} is trusted already: {why}")
@@ -65,6 +72,16 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
         raise NotTrusted(f"the {claim.noun} was not trusted", fix="run it on a terminal to be asked, or give --yes")
     keep(claim, settings)
     tell(f"trusted; you will be asked again if it changes: {claim.label}")
+
+
+def _read_batch(path: Path, settings: "Settings") -> "tuple[Claim, TrustState, Iterable[ReportRow]] | None":
+    """Read what a batch wants to be trusted with; None if the file is not one."""
+    from importlib import import_module
+
+    # By name, as all verbs of batches are found: this package knows nothing of them.
+    found: tuple[Claim, TrustState, Iterable[ReportRow]] | None
+    found = import_module("acp_launch.batch.freeze").read_claim(path, settings)
+    return found
 
 
 def _revoke(profile: str, settings: "Settings") -> None:

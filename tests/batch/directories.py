@@ -6,10 +6,12 @@ from typing import Any
 
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item, Limits, Outcome, Record, Retry
 from acp_launch.batch.store import BATCH, BatchDirectory, encode, open_batch
+from acp_launch.batch.trust import keep_directory
+from acp_launch.cli.verb import load_settings
 
 
 def make_batch(directory: Path, /, ids: Sequence[str] = ("a.demo",), **given: Any) -> BatchDirectory:
-    """Write the frozen batch of these items into a directory."""
+    """Write the frozen batch of these items into a directory, as one that was made for this user."""
     items = [
         Item(id=id, index=index, task=id.partition(".")[0], profile="demo", prompt="hello", repo=str(directory))
         for index, id in enumerate(ids)
@@ -30,7 +32,9 @@ def make_batch(directory: Path, /, ids: Sequence[str] = ("a.demo",), **given: An
     }
     directory.mkdir(parents=True, exist_ok=True)
     (directory / BATCH).write_bytes(encode(Batch(**{**known, **given})))
-    return open_batch(directory)
+    made = open_batch(directory)
+    assert keep_directory(made, load_settings())
+    return made
 
 
 def make_record(item: str = "a.demo", attempt: int = 1, outcome: Outcome = "passed", **given: Any) -> Record:

@@ -65,6 +65,7 @@ class Project:
         (self.place / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         text = BATCH.replace("PROFILES", ", ".join(tempers)).replace("KEEP", keep)
         (self.place / "batch.yaml").write_text(text)
+        self.call("trust", "batch.yaml", "--yes")
         for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=first"]):
             git(self.place, *words)
 

@@ -19,7 +19,7 @@ from acp_launch.batch.model import (
     Record,
     Retry,
 )
-from acp_launch.batch.store import BATCH, BatchDirectory, encode, open_batch
+from acp_launch.batch.store import BATCH, BatchDirectory, encode
 from acp_launch.waits import format_time
 
 CREATED = 1_795_000_000.25
@@ -51,7 +51,7 @@ def make_batch(at: Path, items: tuple[Item, ...], name: str = "nightly") -> Batc
         retry=Retry(),
     )
     (at / BATCH).write_bytes(encode(batch))
-    return open_batch(at)
+    return BatchDirectory(at, batch)
 
 
 def add_record(directory: BatchDirectory, item: Item, outcome: Outcome, attempt: int = 1, **rest: Any) -> Record:

@@ -25,7 +25,7 @@ from acp_launch.batch import cluster
 from acp_launch.batch import engine as engine_module
 from acp_launch.batch.cluster import DaskEngine, read_address
 from acp_launch.batch.engine import EngineGone
-from acp_launch.batch.model import Account, Batch, Isolation, Item, Limits
+from acp_launch.batch.model import Account, Batch, FrozenProfile, Isolation, Item, Limits
 from acp_launch.batch.store import BatchDirectory, encode, open_batch
 from acp_launch.errors import MachineError, UsageError
 from tests.batch import standin
@@ -222,7 +222,8 @@ def make_batch(directory: Path, number: int, accounts: Mapping[str, Account] | N
     names = [f"t{index}.p" for index in range(number)]
     items = (Item(id=id, index=index, task="t", profile="p", prompt=PROMPT, repo="/") for index, id in enumerate(names))
     given: dict[str, Any] = dict.fromkeys(("name", "created", "acp_launch", "file", "directory"), "")
-    given |= dict.fromkeys(("check", "approve", "retry")) | {"profiles": {}, "isolation": Isolation()}
+    given |= dict.fromkeys(("check", "approve", "retry")) | {"isolation": Isolation()}
+    given["profiles"] = {"p": FrozenProfile(called="p", file="p.yaml", digest="0" * 32)}
     directory.mkdir()
     (directory / "batch.json").write_bytes(
         encode(Batch(items=tuple(items), limits=Limits(accounts=accounts or {}), **given))

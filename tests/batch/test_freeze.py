@@ -5,13 +5,14 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_launch.batch import freeze as freezing
-from acp_launch.batch.freeze import freeze, plan_batch
+from acp_launch.batch.freeze import freeze, plan_batch, read_claim
 from acp_launch.batch.store import open_batch
 from acp_launch.cli.planning import resolved_from
 from acp_launch.cli.stores import open_store
@@ -20,7 +21,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, StateError, UsageError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
-from acp_launch.profile.trust import digest_content
+from acp_launch.profile.trust import digest_content, keep
 from acp_launch.secret.value import Secret
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
@@ -50,7 +51,7 @@ def make_repository(directory: Path) -> str:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a batch in the working directory, and profiles beside it; a project of its own."""
+    """Write a batch in the working directory, which is trusted, and profiles beside it; a project of its own."""
     project = tmp_path / "project"
     (project / ".acp-launch").mkdir(parents=True)
     monkeypatch.chdir(project)
@@ -60,6 +61,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             (project / ".acp-launch" / f"{name}.yaml").write_text(profile)
         file = project / "nightly.yaml"
         file.write_text(text)
+        with suppress(ProfileError):
+            if found := read_claim(file, load_settings()):
+                keep(found[0], load_settings())
         return file
 
     return write
@@ -357,6 +361,7 @@ def test_a_name_that_no_file_can_have_is_a_problem(write: Write) -> None:
 def test_check_prints_problems_or_counts(launch: Launcher) -> None:
     file = launch.project / "b.yaml"
     file.write_text(TASKS + "samples: 2\n")
+    assert launch.forked("trust", "b.yaml", "--yes").code == 0
     assert launch.forked("batch", "check", "b.yaml").out == b"b.yaml: ok, 4 items with 1 profile\n"
     good: dict[str, Any] = json.loads(launch.forked("batch", "check", "b.yaml", "--json").out)
     assert good == {"problems": [], "items": 4, "profiles": ["demo"]}
@@ -383,7 +388,7 @@ def test_check_tells_what_this_machine_lacks_and_needs_no_trust(launch: Launcher
 
 def test_prepare_prints_the_directory_and_the_ids(launch: Launcher) -> None:
     (launch.project / "b.yaml").write_text(TASKS)
-    done = launch.forked("batch", "prepare", "b.yaml", "--out", "out")
+    done = launch.forked("batch", "prepare", "b.yaml", "--out", "out", "--trust")
     assert done.out.decode().splitlines() == [str(launch.project / "out"), "a.demo", "b.demo"]
     again = launch.forked("batch", "prepare", "b.yaml", "--out", "out")
     assert (again.code, again.out) == (2, b"")

@@ -27,7 +27,7 @@ from acp_launch.batch.model import (
     Retry,
     SetupCommand,
 )
-from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, BatchDirectory
+from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, BatchDirectory, open_batch
 from acp_launch.cli.planning import loaded_profile
 from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
@@ -228,13 +228,47 @@ def test_a_profile_that_is_another_than_was_frozen_does_not_start(launch: Launch
     assert record.error.message == told
 
 
-def test_a_profile_that_is_not_trusted_does_not_start(launch: Launcher) -> None:
+def run_plainly(launch: Launcher, batch: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Make an attempt without `--trust`."""
+    argv = [sys.executable, "-m", "acp_launch", "batch", "item", str(batch), ID, *words]
+    return subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, text=True, check=False)
+
+
+def test_a_directory_that_was_not_made_here_starts_nothing(launch: Launcher) -> None:
+    """As on a host without the state directory, or of a repository."""
+    launch.profile("polite")
+    batch = freeze(launch, check=checked("touch", "a b"), approve="all")
+    (kept,) = (launch.state / "trust" / "batches").iterdir()
+    kept.unlink()
+    refused = run_plainly(launch, batch.path)
+    assert (refused.returncode, batch.attempts(ID)) == (7, [])
+    assert "  checks   each item by touch 'a b'\n  allows   approve: all" in refused.stderr
+    assert refused.stderr.endswith(
+        f"acp-launch: this batch is not trusted yet: {batch.path}/batch.json\n    fix: to run it: --trust\n"
+    )
+    assert run_plainly(launch, batch.path, "--trust").returncode == 0
+    assert (launch.project / "a b").exists()
+
+
+def test_a_directory_that_was_changed_since_starts_nothing(launch: Launcher) -> None:
     launch.profile("polite")
     batch = freeze(launch)
-    process = subprocess.run(
-        [sys.executable, "-m", "acp_launch", "batch", "item", str(batch.path), ID], env=launch.env, check=False
-    )
-    assert (process.returncode, made(batch).outcome, made(batch).exit_code) == (9, "setup_failed", 7)
+    file = batch.path / "batch.json"
+    file.write_bytes(file.read_bytes().replace(b'"check":null', b'"check":{"command":["touch","x"]}'))
+    refused = run_plainly(launch, batch.path)
+    assert (refused.returncode, batch.attempts(ID)) == (7, [])
+    assert "this batch has changed since you trusted it" in refused.stderr
+    assert not (launch.project / "x").exists()
+
+
+def test_what_was_frozen_is_trusted_with_its_profiles(launch: Launcher) -> None:
+    """The profile was accepted for one run, by `--trust`."""
+    launch.profile("polite")
+    (launch.project / "b.yaml").write_text("version: 1\nprofiles: [p]\ntasks: [{id: a, prompt: hi}]\n")
+    out = launch.project.parent / "out"
+    assert launch("batch", "prepare", "b.yaml", "--out", str(out), "--trust").code == 0
+    assert run_plainly(launch, out).returncode == 0
+    assert open_batch(out).read_record(ID, 1).outcome == "passed"
 
 
 def test_a_directory_that_is_not_on_this_host_is_a_setup_that_failed(launch: Launcher) -> None:

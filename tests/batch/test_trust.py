@@ -1,0 +1,406 @@
+"""What a batch of a repository starts and allows is inert until it is trusted, and its directory is not believed."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.batch.figures import summarize
+from acp_launch.batch.freeze import read_claim
+from acp_launch.batch.model import FrozenProfile, Item
+from acp_launch.batch.page import make_page
+from acp_launch.batch.store import open_batch
+from acp_launch.cli.verb import load_settings
+from acp_launch.errors import LaunchError, StateError, UsageError
+from tests.batch.directories import add_record, make_batch, make_record
+from tests.batch.test_freeze import git, make_repository
+from tests.cli.conftest import launch
+from tests.cli.launcher import Launcher
+
+__all__ = ["launch"]  # a fixture
+TASKS = 'tasks: [{id: a, prompt: "add 2 3"}]\n'
+PLAIN = f"version: 1\nprofiles: [demo]\n{TASKS}"
+Done = subprocess.CompletedProcess[str]
+Call = Callable[..., Done]
+
+
+@pytest.fixture
+def call(launch: Launcher) -> Call:
+    """Run acp-launch in the project, a repository, without `--trust`, which the launcher would add."""
+    make_repository(launch.project)
+
+    def call(*words: str, at: Path | None = None, **env: str) -> Done:
+        argv = [sys.executable, "-m", "acp_launch", *words]
+        cwd = at or launch.project
+        return subprocess.run(
+            argv,
+            env={**launch.env, **env},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return call
+
+
+def write(launch: Launcher, text: str = PLAIN, name: str = "b.yaml") -> Path:
+    file = launch.project / name
+    file.write_text(text)
+    return file
+
+
+# The file.
+
+POWERS = [
+    pytest.param("check: {command: [touch, x]}\n", "checks each item by touch x", id="check"),
+    pytest.param("approve: all\n", "allows approve: all", id="approve"),
+    pytest.param("matrix: {mode: [bypass]}\n", 'chooses matrix.mode[0]: "bypass"', id="matrix"),
+    pytest.param("isolation: {kind: clone}\n", 'chooses isolation.kind: "clone"', id="isolation"),
+    pytest.param("limits: {cost: {USD: 5000}}\n", "chooses limits.cost.USD: 5000", id="limits"),
+    pytest.param("retry: {attempts: 99}\nisolation: {kind: worktree}\n", "chooses retry.attempts: 99", id="retry"),
+    pytest.param("samples: 50\n", "chooses samples: 50", id="samples"),
+]
+
+
+@pytest.mark.parametrize(("key", "row"), POWERS)
+def test_what_a_batch_starts_or_allows_is_shown_and_inert(launch: Launcher, call: Call, key: str, row: str) -> None:
+    write(launch, PLAIN + key)
+    for words in (("run",), ("run", "--dry-run"), ("prepare",)):
+        refused = call("batch", *words, "b.yaml")
+        assert (refused.returncode, refused.stdout) == (7, "")
+        shown = re.sub(" +", " ", refused.stderr)
+        assert "acp-launch: b.yaml would:\n starts the profiles: demo\n" in shown
+        assert f" {row}" in shown
+        assert refused.stderr.endswith(
+            "acp-launch: this batch is not trusted yet: b.yaml\n"
+            "    fix: to trust it: acp-launch trust b.yaml; to run it once: --trust\n"
+        )
+    assert not (launch.project / ".acp-launch" / "batches").exists()
+    assert not (launch.project / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        ('{"id": "a", "repo": "../other", "prompt": "hi"}', 'repos[0]: "../other"'),
+        ('{"id": "a", "ref": "evil", "prompt": "hi"}', 'refs[0]: "evil"'),
+    ],
+)
+@pytest.mark.parametrize("place", ["list", "file"])
+def test_what_tasks_choose_besides_texts_is_shown_too(
+    launch: Launcher, call: Call, task: str, row: str, place: str
+) -> None:
+    write(launch, task, "tasks.jsonl")
+    tasks = f"tasks: [{task}]\n" if place == "list" else "tasks: tasks.jsonl\n"
+    write(launch, PLAIN.replace(TASKS, tasks))
+    refused = call("batch", "run", "b.yaml")
+    assert refused.returncode == 7
+    assert f"  chooses  {row}\n" in refused.stderr
+    assert ('tasks: "tasks.jsonl"' in refused.stderr) == (place == "file")
+
+
+def test_a_batch_is_accepted_listed_and_revoked_like_a_profile(launch: Launcher, call: Call) -> None:
+    write(launch, PLAIN + "check: {command: ['true']}\n")
+    refused = call("trust", "b.yaml")
+    assert (refused.returncode, "the batch was not trusted" in refused.stderr) == (7, True)
+    accepted = call("trust", "b.yaml", "--yes")
+    assert accepted.stderr.endswith("trusted; you will be asked again if it changes: b.yaml\n")
+    assert "b.yaml is trusted already" in call("trust", "b.yaml").stderr
+    assert call("trust", "--list").stdout.split()[:3] == [
+        "b.yaml",
+        str(launch.project),
+        str(launch.project / "b.yaml"),
+    ]
+    ran = call("batch", "run", "b.yaml")
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stderr
+    assert len(call("trust", "--list").stdout.splitlines()) == 1  # the frozen batch is none of them
+    assert call("trust", "--revoke", "b.yaml").returncode == 0
+    assert call("batch", "run", "b.yaml").returncode == 7
+
+
+def test_texts_for_agents_may_change_and_nothing_else(launch: Launcher, call: Call) -> None:
+    text = "version: 1\nprofiles: [demo]\nprompt: 'add ${task.x} 3'\ntasks: t.jsonl\ncheck: {command: ['true']}\n"
+    write(launch, text)
+    write(launch, '{"id": "a", "vars": {"x": 1}}\n', "t.jsonl")
+    assert call("trust", "b.yaml", "--yes").returncode == 0
+    write(launch, '{"id": "b", "vars": {"x": 2}}\n{"id": "c", "prompt": "hi"}\n', "t.jsonl")
+    write(launch, text.replace("add", "echo") + "# a comment\n")
+    assert call("batch", "run", "b.yaml", "--dry-run").stdout == "b.demo\nc.demo\n"
+    write(launch, text.replace("'true'", "'false'"))
+    refused = call("batch", "run", "b.yaml")
+    assert refused.returncode == 7
+    assert '  - check.command[0]: "true"\n  + check.command[0]: "false"\n' in refused.stderr
+    assert "this batch has changed since you trusted it: b.yaml" in refused.stderr
+
+
+def test_with_trust_it_runs_once_and_is_not_accepted(launch: Launcher, call: Call) -> None:
+    write(launch, PLAIN + "check: {command: [touch, x]}\n")
+    assert call("batch", "run", "b.yaml", "--trust", "--out", "../one").returncode == 0
+    assert (launch.project / "x").exists()
+    assert call("batch", "run", "b.yaml").returncode == 7
+
+
+def test_it_does_not_overrule_the_rules_of_the_users_own_profile(launch: Launcher, call: Call, tmp_path: Path) -> None:
+    own = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]) / "profiles"
+    own.mkdir(parents=True)
+    (own / "careful.yaml").write_text(
+        "version: 1\nextends: demo\npermissions: {default: deny}\nclient: {terminal: true}\n"
+    )
+    shell = f'tasks: [{{id: a, prompt: "shell touch {tmp_path}/allowed"}}]\n'
+    write(launch, f"version: 1\nprofiles: [careful]\napprove: all\n{shell}")
+    assert call("batch", "run", "b.yaml").returncode == 7
+    assert not (tmp_path / "allowed").exists()
+
+
+@pytest.mark.parametrize("place", ["configuration", "no project"])
+def test_a_file_of_the_users_own_needs_no_trust(launch: Launcher, call: Call, tmp_path: Path, place: str) -> None:
+    where = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]) if place == "configuration" else tmp_path / "elsewhere"
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "b.yaml").write_text(PLAIN + "check: {command: ['true']}\n")
+    assert "is trusted already: it is your own" in call("trust", str(where / "b.yaml")).stderr
+    for _ in range(2):  # the first one makes a directory beside the file
+        done = call("batch", "run", str(where / "b.yaml"))
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_link_to_the_file_of_a_repository_does_not_make_it_the_users(
+    launch: Launcher, call: Call, tmp_path: Path
+) -> None:
+    write(launch)
+    (tmp_path / "b.yaml").symlink_to(launch.project / "b.yaml")
+    assert call("batch", "run", str(tmp_path / "b.yaml")).returncode == 7
+
+
+@pytest.mark.parametrize("file", ["b.yaml", "t.jsonl"])
+def test_a_file_that_leads_out_of_the_project_is_never_trusted(
+    launch: Launcher, call: Call, tmp_path: Path, file: str
+) -> None:
+    write(launch, PLAIN.replace(TASKS, "prompt: hi\ntasks: t.jsonl\n"))
+    write(launch, '{"id": "a"}\n', "t.jsonl")
+    (launch.project / file).rename(tmp_path / file)
+    (launch.project / file).symlink_to(tmp_path / file)
+    refused = call("batch", "run", "b.yaml", "--trust")
+    assert refused.returncode == 7
+    assert f"{file} is a link that leads out of the project, to {tmp_path / file}" in refused.stderr
+    assert "this batch cannot be trusted: b.yaml" in refused.stderr
+
+
+def test_a_file_that_every_user_may_write_is_never_trusted(launch: Launcher, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "b.yaml").write_text(PLAIN)
+    (tmp_path / "shared" / "b.yaml").chmod(0o666)
+    refused = call("batch", "run", str(tmp_path / "shared" / "b.yaml"), "--trust")
+    assert (refused.returncode, "can be written by all users" in refused.stderr) == (7, True)
+
+
+def test_in_ci_the_state_directory_may_lie_in_the_project(launch: Launcher, call: Call) -> None:
+    """Acceptances there are worth nothing, but `--trust` lets the items pass, too."""
+    write(launch)
+    state = {"ACP_LAUNCH_STATE_DIR": str(launch.project / "state")}
+    done = call("batch", "run", "b.yaml", "--trust", "--out", "out", **state)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stderr
+    assert call("batch", "item", "out", "a.demo", **state).returncode == 7
+    assert call("batch", "item", "out", "a.demo", "--trust", **state).returncode == 0
+
+
+# Trust first, git after.
+
+
+@pytest.fixture
+def no_git(launch: Launcher, tmp_path: Path) -> Path:
+    """A `git` that leaves a file when it is started."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "git").write_text(f"#!/bin/sh\necho $@ >> {tmp_path}/asked\nexit 1\n")
+    (folder / "git").chmod(0o755)
+    launch.env["PATH"] = f"{folder}{os.pathsep}{launch.env['PATH']}"
+    return tmp_path / "asked"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "isolation: {kind: worktree}\n",
+        "",
+        "isolation: {kind: clone}\ntasks: [{id: a, prompt: x, repo: 'https://127.0.0.1:1/a.git'}]\n",
+    ],
+)
+def test_before_trust_no_git_is_started_and_no_server_asked(
+    launch: Launcher, call: Call, no_git: Path, more: str
+) -> None:
+    write(launch, (PLAIN.replace(TASKS, "") if "tasks" in more else PLAIN) + more)
+    checked = call("batch", "check", "b.yaml")
+    assert (checked.returncode, checked.stdout) == (0, "b.yaml: ok, 1 item with 1 profile\n")
+    assert "b.yaml: warning: the repositories of its tasks were not looked at" in checked.stderr
+    assert "fix: acp-launch trust b.yaml" in checked.stderr
+    for words in (("run",), ("run", "--dry-run"), ("prepare",)):
+        assert call("batch", *words, "b.yaml").returncode == 7
+    assert not no_git.exists()
+    call("batch", "prepare", "b.yaml", "--trust")
+    assert no_git.exists()
+
+
+def test_without_git_a_check_still_says_what_is_wrong(launch: Launcher, call: Call, no_git: Path) -> None:
+    write(launch, "version: 1\nprofiles: [demo]\ntasks: [{id: a, prompt: x, repo: nowhere}]\nsamples: 1\n")
+    checked = call("batch", "check", "b.yaml")
+    assert (checked.returncode, "nowhere does not exist" in checked.stderr) == (2, True)
+    assert not no_git.exists()
+
+
+def test_credentials_in_a_batch_and_in_its_tasks_are_found(launch: Launcher, call: Call) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    write(launch, PLAIN.replace(TASKS, f"tasks: t.jsonl\nprompt: use {token}\n"))
+    write(launch, f'{{"id": "a"}}\n{{"id": "b", "vars": {{"key": "{token}"}}}}\n', "t.jsonl")
+    checked = call("batch", "check", "b.yaml")
+    assert checked.returncode == 2
+    assert "b.yaml:4:13: this looks like a GitHub token" in checked.stderr
+    assert "t.jsonl:2:30: this looks like a GitHub token" in checked.stderr
+    assert token not in checked.stderr
+
+
+# The directory.
+
+
+def tamper(file: Path, change: Callable[[Any], None]) -> None:
+    content = json.loads(file.read_bytes())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "id", ["../../../precious", "/etc", "a/b", "..", ".hidden", "-x", "a" * 201, "a\n", ""], ids=ascii
+)
+@pytest.mark.parametrize(
+    "words", [("run", "--resume"), ("status",), ("report",), ("cancel",), ("item",)], ids=lambda words: words[0]
+)
+def test_an_id_that_leads_elsewhere_is_refused_by_every_verb(
+    launch: Launcher, tmp_path: Path, words: tuple[str, ...], id: str
+) -> None:
+    make_batch(tmp_path / "shipped")
+    tamper(tmp_path / "shipped" / "batch.json", lambda batch: batch["items"][0].update(id=id))
+    (tmp_path / "precious").mkdir()
+    done = launch.within("batch", *words, str(tmp_path / "shipped"), *(["a.demo"] if words == ("item",) else []))
+    assert (done.code, "is damaged" in done.err) == (3, True)
+    assert (tmp_path / "precious").exists()
+    assert sorted(each.name for each in (tmp_path / "shipped").iterdir()) == ["batch.json"]
+
+
+def test_two_items_of_one_id_and_an_item_without_its_profile_are_refused(tmp_path: Path) -> None:
+    item = Item(id="a.demo", index=0, task="a", profile="demo", repo="/")
+    with pytest.raises(StateError, match="two items have one id"):
+        make_batch(tmp_path / "one", items=(item, item))
+    with pytest.raises(StateError, match="is not an item of it"):
+        make_batch(tmp_path / "two", items=(item,), profiles={"p": FrozenProfile(called="p", file="p", digest="")})
+
+
+@pytest.mark.parametrize("member", [{"item": "b.demo"}, {"item": "../../x"}, {"attempt": 7}])
+def test_a_record_of_another_attempt_is_not_read(tmp_path: Path, member: dict[str, Any]) -> None:
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record())
+    tamper(batch.directory_of("a.demo", 1) / "result.json", lambda record: record.update(member))
+    for read in (lambda: batch.verdicts("a.demo"), lambda: batch.read_record("a.demo", 1)):
+        with pytest.raises(StateError, match="is damaged: it is the record of"):
+            read()
+
+
+@pytest.mark.parametrize("link", ["answer.md", "check.txt", "patch.diff"])
+def test_a_link_takes_no_file_of_the_user_into_the_page(tmp_path: Path, link: str) -> None:
+    (tmp_path / "key").write_text("A PRIVATE KEY")
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record(outcome="failed"))
+    (batch.directory_of("a.demo", 1) / link).symlink_to(tmp_path / "key")
+    page = make_page(batch, summarize(batch))
+    assert "A PRIVATE KEY" not in page
+    assert "cannot be read: it is a link" in page
+
+
+@pytest.mark.parametrize("link", ["items", "items/a.demo", "items/a.demo/1", "items/a.demo/1/result.json"])
+def test_records_are_not_read_through_a_link(tmp_path: Path, link: str) -> None:
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record())
+    (batch.path / link).rename(tmp_path / "moved")
+    (batch.path / link).symlink_to(tmp_path / "moved")
+    with pytest.raises(StateError, match="it is a link"):
+        open_batch(batch.path).verdicts("a.demo")
+
+
+@pytest.mark.parametrize("link", ["items", "items/a.demo", "items/a.demo/lock", "items/a.demo/1.log", "results.jsonl"])
+def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, link: str) -> None:
+    batch = make_batch(tmp_path / "batch")
+    victim = tmp_path / "victim"
+    is_directory = not link.rpartition("/")[2].count(".") or link.endswith("a.demo")
+    if link.endswith("lock"):
+        is_directory = False
+    (victim.mkdir if is_directory else victim.touch)()
+    (batch.path / link).parent.mkdir(parents=True, exist_ok=True)
+    (batch.path / link).symlink_to(victim)
+    done = launch.forked("batch", "run", "--resume", str(batch.path))
+    assert "Traceback" not in done.err
+    assert not list(victim.iterdir()) if is_directory else victim.read_bytes() == b""
+
+
+@pytest.mark.parametrize("what", ["directory", "batch.json", "record"])
+@pytest.mark.parametrize("how", ["other", "all"])
+def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, what: str, how: str) -> None:
+    if how == "other" and os.getuid():
+        pytest.skip("only root gives files away")
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record())
+    places = {"directory": batch.path, "batch.json": batch.path / "batch.json"}
+    place = places.get(what, batch.directory_of("a.demo", 1) / "result.json")
+    if how == "other":
+        os.chown(place, 12345, -1)
+    else:
+        place.chmod(stat.S_IMODE(place.stat().st_mode) | stat.S_IWOTH)
+    with pytest.raises(StateError, match=r"belongs to another user \(uid 12345\)|can be written by all users"):
+        open_batch(batch.path).verdicts("a.demo")
+
+
+def test_a_directory_that_a_repository_ships_starts_nothing(launch: Launcher, call: Call, tmp_path: Path) -> None:
+    """Also if it is a copy of one's own, elsewhere."""
+    write(launch, PLAIN + "check: {command: [touch, ran]}\n")
+    assert call("batch", "prepare", "b.yaml", "--out", "../mine", "--trust").returncode == 0
+    shutil.copytree(launch.project.parent / "mine", launch.project / "shipped")
+    for words in (("run", "--resume", "shipped"), ("item", "shipped", "a.demo")):
+        refused = call("batch", *words)
+        assert refused.returncode == 7
+        assert " each item by touch ran\n" in refused.stderr
+        assert refused.stderr.endswith("    fix: to run it: --trust\n")
+    assert not (launch.project / "ran").exists()
+    done = call("batch", "run", "--resume", "../mine")
+    assert done.returncode == 0, done.stderr
+    (launch.project / "ran").unlink()
+    assert call("batch", "run", "--resume", "shipped", "--trust").returncode == 0
+    assert call("batch", "run", "--resume", "shipped", "--again", "passed").returncode == 0
+
+
+def test_what_shows_or_ends_a_batch_needs_no_trust(launch: Launcher, call: Call) -> None:
+    write(launch)
+    assert call("batch", "prepare", "b.yaml", "--out", "../mine", "--trust").returncode == 0
+    shutil.copytree(launch.project.parent / "mine", launch.project / "shipped")
+    for verb in ("status", "report", "cancel"):
+        assert call("batch", verb, "shipped").returncode == 0
+
+
+def test_a_file_that_is_not_a_batch_is_not_taken_for_one(launch: Launcher) -> None:
+    settings = load_settings()
+    for text in ("version: 1\nagent: {command: x}\n", "- a\n", "{", ""):
+        assert read_claim(write(launch, text, "x.yaml"), settings) is None
+    with pytest.raises(LaunchError):
+        read_claim(write(launch, "tasks: 3\n", "x.yaml"), settings)
+    with pytest.raises(UsageError):
+        read_claim(launch.project / "gone.yaml", settings)
+
+
+def test_git_is_there_for_these_tests(launch: Launcher, call: Call) -> None:
+    assert git(launch.project, "rev-parse", "--show-toplevel") == str(launch.project)
