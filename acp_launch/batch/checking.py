@@ -20,7 +20,6 @@ from acp_launch.errors import AgentError, StateError
 from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.private import replace
 from acp_launch.process.child import first_of
 from acp_launch.process.terminal import Terminal
 from acp_launch.waits import seconds
@@ -31,16 +30,15 @@ CANNOT_START = 127  # as in a shell
 
 
 def run_check(
-    check: CheckCommand, cwd: Path, output_file: Path, is_cancelled: Callable[[], bool], *, called: str = "check"
-) -> CheckResult:
-    """Run the check, and write what it printed. `is_cancelled` is asked twice a second.
+    check: CheckCommand, cwd: Path, is_cancelled: Callable[[], bool], *, called: str = "check"
+) -> tuple[CheckResult, str]:
+    """Run the check; return its end and what it printed. `is_cancelled` is asked twice a second.
 
     A program given as a path that cannot be started is a check that failed: the agent may have removed it.
 
     Raises:
         StateError: its program is not on PATH.
         Stopped: a signal came, or it was cancelled.
-        OSError: the output cannot be written.
     """
     begun = time.monotonic()
     program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
@@ -52,18 +50,27 @@ def run_check(
         code, text = CANNOT_START, f"acp-launch: {program.message}\n"
     else:
         raise StateError(f"the {called} cannot run: {program.message}", fix=program.fix)
-    replace(output_file, text.encode(errors="replace"))
-    return CheckResult(command=check.command, exit_code=code, seconds=round(time.monotonic() - begun, 3))
+    return CheckResult(command=check.command, exit_code=code, seconds=round(time.monotonic() - begun, 3)), text
 
 
 async def _carry_out(
-    argv: Sequence[str], timeout: float, cwd: Path, is_cancelled: Callable[[], bool], interrupts: Interrupts
+    argv: Sequence[str],
+    timeout: float,
+    cwd: Path,
+    is_cancelled: Callable[[], bool],
+    interrupts: Interrupts,
 ) -> tuple[int | None, str]:
     """Return the exit code, None after the time-out, and what was printed."""
     env = inherited(os.environ, "all")
     try:
         terminal = Terminal(
-            argv, env=env, cwd=cwd, name="check", limit=OUTPUT, said=lambda text: None, ended=lambda exit: None
+            argv,
+            env=env,
+            cwd=cwd,
+            name="check",
+            limit=OUTPUT,
+            said=lambda text: None,
+            ended=lambda exit: None,
         )
     except AgentError as error:
         return CANNOT_START, f"acp-launch: {error.message}\n"

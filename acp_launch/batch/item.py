@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
+from acp_launch.batch.masks import Told, mask, tell_forms
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier
 from acp_launch.batch.store import (
@@ -47,7 +48,7 @@ from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
 from acp_launch.cli.verb import load_settings
 from acp_launch.console.problems import show_error
-from acp_launch.console.stderr import DIM, tell
+from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
 from acp_launch.private import make_digest
 from acp_launch.problem import about, ours
@@ -55,7 +56,6 @@ from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
-    from acp_launch.cli.run import Planner
     from acp_launch.settings.model import Settings
 
 NOT_PASSED = 9
@@ -123,6 +123,7 @@ class _Attempt:
         self._where = directory.begin(item.id, number)
         self._began = time.time()
         self._tree = make_tree(directory, item)
+        self._told = Told()
         self.record = Record(
             batch=self._batch.name,
             item=item.id,
@@ -189,7 +190,8 @@ class _Attempt:
             from acp_launch.batch.checking import run_check
 
             command, output = CheckCommand(command=setup.command, timeout=setup.timeout), self._where / SETUP
-            done = run_check(command, self._tree.at, output, self._directory.is_cancelled, called="setup")
+            done, said = run_check(command, self._tree.at, self._directory.is_cancelled, called="setup")
+            self._directory.write(output, said.encode(errors="replace"))
             if done.exit_code != 0:
                 ended = "passed its time limit" if done.exit_code is None else f"ended with {done.exit_code}"
                 raise StateError(f"the setup {ended}: {' '.join(setup.command)}", fix=f"see {output}")
@@ -222,7 +224,8 @@ class _Attempt:
 
     def _run_once(self, request: RunRequest) -> int:
         streams = [self._directory.append(self._where / name) for name in (EVENTS, STDERR)]
-        run = _RunProcess(request, partial(_plan, self.record.profile_digest), streams)
+        plan = partial(_plan, self.record.profile_digest)
+        run = _RunProcess(request, plan, streams, self._told)
         code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
         with self._directory.open(self._where / EVENTS) as events:
@@ -246,7 +249,8 @@ class _Attempt:
         if outcome is None and self._batch.check is not None:
             from acp_launch.batch.checking import run_check
 
-            check = run_check(self._batch.check, cwd, self._where / CHECK, self._directory.is_cancelled)
+            check, output = run_check(self._batch.check, cwd, self._directory.is_cancelled)
+            self._directory.write(self._where / CHECK, output.encode(errors="replace"))
             self._note(check=check)
             outcome = "passed" if check.exit_code == 0 else "failed"
         elif outcome is None:
@@ -259,12 +263,18 @@ class _Attempt:
         if self._tree is None or not self._tree.is_made:
             return
         try:
-            self._note(patch=self._tree.write_patch(self._where / PATCH))
+            patch = self._tree.write_patch(self._where / PATCH)
         except StateError as error:
             show_error(error)
             self._note(patch_error=error.message, error=self.record.error or _blame(error))
             if self.record.outcome == "passed":
                 self._note(outcome="setup_failed", exit_code=error.exit_code)
+            return
+        with self._directory.open(self._where / PATCH) as file:
+            patch = replace(patch, secrets=self._told.find_secrets(file))
+        if patch.warning:
+            tell(f"{self._item.id}, attempt {self.record.attempt}: {patch.warning}", style=YELLOW)
+        self._note(patch=patch)
 
     def _conclude(self) -> None:
         """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
@@ -281,6 +291,7 @@ class _Attempt:
             show_error(error)
 
     def _complete_record(self) -> None:
+        self.record = mask(self.record)
         record, directory, ended = self.record, self._directory, time.time()
         if record.answer:
             directory.write(self._where / ANSWER, record.answer.encode(errors="replace"))
@@ -309,8 +320,12 @@ def _blame(error: LaunchError) -> ErrorFacts:
     return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
-def _plan(digest: str, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted."""
+def _plan(digest: str, pipe: int, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+    """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted.
+
+    What `batch item` has to know goes to the pipe.
+    """
+    tell_forms(pipe)
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.profile.trust import digest_content
 
@@ -327,34 +342,43 @@ def _plan(digest: str, request: RunRequest, settings: "Settings", screen: Screen
 class _RunProcess:
     """The process of a run. The signals that come from now on are its own: as a user's first and second Ctrl-C."""
 
-    def __init__(self, request: RunRequest, plan: "Planner", streams: Sequence[int]) -> None:
-        """`streams` get stdout and stderr; they are closed here."""
+    def __init__(self, request: RunRequest, plan: "Callable[..., Ready]", streams: Sequence[int], told: Told) -> None:
+        """`streams` get stdout and stderr; they are closed here. `plan` takes a pipe before its other arguments."""
+        self._told = told
+        self._news, tell = os.pipe()  # not inheritable, as all that follow
+        os.set_blocking(self._news, False)
         self.signal_number = 0  # of the first that came
         self._signals = 0
-        theirs, self._lifeline = os.pipe()  # not inheritable
+        theirs, self._lifeline = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, leave.SIGNALS)
         try:
             self._pid = os.fork()
             if not self._pid:
                 os.close(self._lifeline)
-                _become_run(partial(carry_out, request._replace(lifeline=theirs), plan), streams, mask)
+                os.close(self._news)
+                _become_run(partial(carry_out, request._replace(lifeline=theirs), partial(plan, tell)), streams, mask)
             leave.set_listener(self._send)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            for descriptor in (theirs, *streams):
+            for descriptor in (theirs, tell, *streams):
                 os.close(descriptor)
 
     def wait(self, is_cancelled: Callable[[], bool]) -> int:
         """Wait for its end, and return its exit code; a signal that ended it is negative."""
         poll = select.poll()
         poll.register(self._lifeline, 0)  # an error, once the process that alone reads it has ended
+        poll.register(self._news, select.POLLIN)
         while not (ended := os.waitpid(self._pid, os.WNOHANG))[0]:
-            poll.poll(LOOK_EVERY * 1000)
+            is_told = any(descriptor == self._news for descriptor, _ in poll.poll(LOOK_EVERY * 1000))
+            if is_told and not self._told.read(self._news):
+                poll.unregister(self._news)
             if self._signals:
                 leave.acknowledge()
             elif is_cancelled():
                 self._send(signal.SIGINT)
         self._pid = 0
+        self._told.read(self._news)
+        os.close(self._news)
         os.close(self._lifeline)
         leave.acknowledge()
         return os.waitstatus_to_exitcode(ended[1])

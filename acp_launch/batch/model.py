@@ -223,6 +223,12 @@ class Patch(Struct, frozen=True, kw_only=True):
     deletions: int
     sha256: str
     path: str = "patch.diff"
+    secrets: tuple[str, ...] = ()  # names of those that it holds; it is true to the tree, so they are not masked
+
+    @property
+    def warning(self) -> str:
+        """Warn of secrets in it, since it must not be published; empty without."""
+        return f"{self.path} holds the secret {', '.join(self.secrets)}, unmasked" if self.secrets else ""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -256,6 +262,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
     session_cost: Cost | None = None
     resets: float | None = None
+    patch: Patch | None = None
 
 
 class Record(Verdict, frozen=True, kw_only=True):
@@ -284,7 +291,6 @@ class Record(Verdict, frozen=True, kw_only=True):
     answer: str = ""
     repo: str
     base_commit: str | None = None
-    patch: Patch | None = None
     patch_error: str | None = None
     check: CheckResult | None = None
     servers: tuple[ServerFacts, ...] = ()

@@ -192,11 +192,14 @@ def _draw_texts(directory: BatchDirectory, result: Result) -> str:
     place = directory.directory_of(result.item.id, result.attempt)
     files = (("check", CHECK), ("answer", ANSWER), ("patch", PATCH))
     texts = {"prompt": _cut(result.item.prompt.encode(errors="replace"))}
-    if error := directory.read_record(result.item.id, result.attempt).error:
+    record = directory.read_record(result.item.id, result.attempt)
+    if error := record.error:
         data = None if error.data is None else f"data: {error.data}"
         told = filter(None, (error.message, error.fix and f"fix: {error.fix}", data))
         texts["error"] = _cut("\n".join(told).encode(errors="replace"))
     texts |= {title: _read_start(directory, place / name) for title, name in files}
+    if record.patch and record.patch.warning:
+        texts["patch"] = f"left out: {record.patch.warning}"
     return "".join(_fold(title, text) for title, text in texts.items() if text.strip())
 
 

@@ -106,6 +106,8 @@ class Lines:
             what, why = f"{verdict.outcome} in {seconds(verdict.seconds)}", ""
             if verdict.outcome not in ("passed", "cancelled"):
                 why = explain(self._tally.directory.read_record(id, verdict.attempt))
+            if verdict.patch and verdict.patch.warning:
+                again += f"; {verdict.patch.warning}"
         why = stdout.fit(" ".join(why.split()), LONGEST)
         self._put(f"{id}: {what}{why and f': {why}'}{again}")
 

@@ -34,7 +34,8 @@ def look_up(
     known = read_environment(wanted, environ)
     if rest := [name for name in wanted if name not in known]:
         known |= _asked(store, rest, limit, waiting)
-    redactor.register(*secrets(known).values())
+    for name, secret in secrets(known).items():
+        redactor.register(secret, name=name)
     return {name: _fit(known[name]) for name in wanted}
 
 

@@ -260,12 +260,22 @@ class Redactor:
     def __init__(self) -> None:
         self._registering = Lock()
         self.tables: Tables | None = None  # None while there is nothing to hide
+        self.listener: Callable[[str, frozenset[str]], None] | None = None  # gets names and forms for another process
 
-    def register(self, *secrets: Secret) -> None:
-        """Hide these from now on. Values under `forms.SHORTEST` characters cannot be hidden."""
+    def register(self, *secrets: Secret, name: str = "") -> None:
+        """Hide these from now on. Values under `forms.SHORTEST` characters cannot be hidden.
+
+        `name` is that of a secret in profiles.
+        """
         from acp_launch.secret.forms import forms
 
         found = frozenset[str]().union(*(forms(secret.expose()) for secret in secrets))
+        self.hide(found)
+        if self.listener is not None and found:
+            self.listener(name, found)
+
+    def hide(self, found: frozenset[str]) -> None:
+        """Hide these forms of secrets."""
         with self._registering:
             known = self.tables.forms if self.tables else frozenset()
             if not found <= known:

@@ -1,0 +1,100 @@
+"""
+What the process of a run tells `batch item`, which records it: the forms of its secrets.
+
+It looks the secrets up, and `batch item` writes down what they must not stand in: the record, the check's output. The
+forms go through a pipe, as each is learnt, and never through a file, an argument or a variable.
+"""
+
+import os
+from contextlib import suppress
+from functools import partial
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.batch.model import ErrorFacts, Record
+from acp_launch.secret.redact import redactor
+
+BLOCK = 1024 * 1024  # bytes of a patch that are searched at once
+UNNAMED = "of a login"  # a secret that no profile names
+
+
+class _Message(Struct, omit_defaults=True):
+    """A line of the pipe: forms of the secret of a name."""
+
+    name: str = ""
+    forms: frozenset[str] = frozenset()
+
+
+def tell_forms(pipe: int) -> None:
+    """Tell each secret that this process learns, from now on."""
+    redactor.listener = lambda name, forms: _send(pipe, _Message(name=name, forms=forms))
+
+
+def _send(pipe: int, message: _Message) -> None:
+    rest = memoryview(msgspec.json.encode(message) + b"\n")
+    with suppress(BrokenPipeError):  # our parent is gone, and its lifeline ends us
+        while rest:
+            rest = rest[os.write(pipe, rest) :]
+
+
+class Told:
+    """What was told. Forms are masked from then on in all that this process prints, and in a check's output."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._forms: dict[str, frozenset[str]] = {}
+
+    def read(self, pipe: int) -> bool:
+        """Read what there is in the pipe, which does not block; False at its end."""
+        with suppress(BlockingIOError):
+            while data := os.read(pipe, BLOCK):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._take(msgspec.json.decode(line, type=_Message))
+            return False
+        return True
+
+    def _take(self, message: _Message) -> None:
+        if message.forms:
+            if not self._forms:
+                from acp_launch.cli.stores import protect_secrets
+
+                protect_secrets()
+            redactor.hide(message.forms)
+            name = message.name or UNNAMED
+            self._forms[name] = self._forms.get(name, frozenset()) | message.forms
+
+    def find_secrets(self, file: BinaryIO) -> tuple[str, ...]:
+        """Return the names of the secrets that a file holds, in any form."""
+        if redactor.tables is None:
+            return ()
+        forms = {name: [form.encode(errors="surrogateescape") for form in each] for name, each in self._forms.items()}
+        longest = max((len(form) for each in forms.values() for form in each), default=0)
+        found, window = set[str](), b""
+        for block in iter(partial(file.read, BLOCK), b""):
+            window += block
+            for begin, end in redactor.tables.data.spans(window):
+                found |= {name for name, each in forms.items() if any(form in window[begin:end] for form in each)}
+            window = window[-longest:]
+        return tuple(sorted(found))
+
+
+def mask(record: Record) -> Record:
+    """Mask the texts of a record that an agent, a server or a check has written."""
+    text, agent, error, check = redactor.text, record.agent, record.error, record.check
+    return replace(
+        record,
+        check=check and replace(check, command=tuple(map(text, check.command))),
+        agent=replace(agent, name=text(agent.name), version=text(agent.version)),
+        answer=text(record.answer),
+        error=None if error is None else _mask_error(error),
+        **{name: value and text(value) for name in ("denied", "model", "mode") for value in [getattr(record, name)]},
+    )
+
+
+def _mask_error(error: ErrorFacts) -> ErrorFacts:
+    text = redactor.text
+    return replace(error, message=text(error.message), fix=text(error.fix), data=redactor.tree(error.data))
