@@ -2,7 +2,8 @@
 The check of an item: a command in its directory after the agent's turn, which alone decides whether the item passed.
 
 It is started as everything is: below guards, so that its whole tree ends with it, after its time-out, and with us. It
-is over when its process has ended. No shell is involved, stdin is /dev/null, and no secret is in its environment.
+is over when its process has ended. No shell is involved, stdin is /dev/null, and no secret is in its environment. It
+runs code that the agent has written, so it runs in the agent's place if that is confined.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.cli.start import record_and_guard
@@ -20,9 +22,13 @@ from acp_launch.errors import AgentError, StateError
 from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.private import real
 from acp_launch.process.child import first_of
 from acp_launch.process.terminal import Terminal
 from acp_launch.waits import seconds
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import Place
 
 OUTPUT = 10 * 1024 * 1024  # bytes: the end is kept, where test runners sum up
 LOOK_EVERY = 0.5  # seconds
@@ -30,22 +36,29 @@ CANNOT_START = 127  # as in a shell
 
 
 def run_check(
-    check: CheckCommand, cwd: Path, is_cancelled: Callable[[], bool], *, called: str = "check"
+    check: CheckCommand,
+    cwd: Path,
+    place: "Place | None",
+    is_cancelled: Callable[[], bool],
+    *,
+    called: str = "check",
 ) -> tuple[CheckResult, str]:
-    """Run the check; return its end and what it printed. `is_cancelled` is asked twice a second.
+    """Run the check in a place, or outside; return its end and what it printed. `is_cancelled` is asked twice a second.
 
     A program given as a path that cannot be started is a check that failed: the agent may have removed it.
 
     Raises:
-        StateError: its program is not on PATH.
+        StateError: its program is not on PATH, or not in the place.
         Stopped: a signal came, or it was cancelled.
     """
     begun = time.monotonic()
     program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
     if not isinstance(program, CannotRun):
+        if place is not None and (fault := find_absence(check, place, cwd)):
+            raise StateError(fault[0], fix=fault[1])
         with record_and_guard(load_settings(), "batch", "check", cwd) as guard:
             argv = [str(program), *check.command[1:]]
-            code, text = run_supervised(guard, partial(_carry_out, argv, check.timeout, cwd, is_cancelled))
+            code, text = run_supervised(guard, partial(_carry_out, argv, check.timeout, cwd, place, is_cancelled))
     elif "/" in check.command[0]:
         code, text = CANNOT_START, f"acp-launch: {program.message}\n"
     else:
@@ -53,15 +66,33 @@ def run_check(
     return CheckResult(command=check.command, exit_code=code, seconds=round(time.monotonic() - begun, 3)), text
 
 
+def find_absence(check: CheckCommand, place: "Place", cwd: Path) -> tuple[str, str] | None:
+    """Say that the program of a check is not in the place where it runs, and the fix; None if it is there."""
+    from acp_launch.plan.place import shows
+
+    program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
+    if isinstance(program, CannotRun) or program.is_relative_to(cwd):
+        return None
+    if all(shows(place, each) for each in (real(program.parent) / program.name, real(program))):
+        return None
+    what = f"the check runs in the place of the confined agent, where {program} is not"
+    return what, "name it under runtime.confined.read, or write check: {outside: true}"
+
+
 async def _carry_out(
     argv: Sequence[str],
     timeout: float,
     cwd: Path,
+    place: "Place | None",
     is_cancelled: Callable[[], bool],
     interrupts: Interrupts,
 ) -> tuple[int | None, str]:
     """Return the exit code, None after the time-out, and what was printed."""
-    env = inherited(os.environ, "all")
+    env = inherited(os.environ, "all" if place is None else "minimal")
+    if place is not None:
+        from acp_launch.plan.place import enclose
+
+        argv, env = enclose(argv, env, cwd, place)
     try:
         terminal = Terminal(
             argv,
@@ -69,6 +100,7 @@ async def _carry_out(
             cwd=cwd,
             name="check",
             limit=OUTPUT,
+            is_boxed=place is not None,
             said=lambda text: None,
             ended=lambda exit: None,
         )

@@ -31,6 +31,7 @@ from acp_launch.descent import parent, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
@@ -208,7 +209,9 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
         if elsewhere:
             resolved = structs.replace(resolved, needs=())
         try:
-            ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False)  # an item has no terminal
+            # An item has no terminal to ask for the passphrase again.
+            planned = ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False)
+            missing += _find_absent_check(found, planned.plan)
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:
@@ -217,6 +220,17 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
         raise MachineError(list(dict.fromkeys(missing)))
     if unknown:
         raise unknown[0]
+
+
+def _find_absent_check(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
+    """Find that the check cannot run where it would: in the place of a confined agent."""
+    check = found.checked.file.check if found.checked.file else None
+    if plan.place is None or check is None or check.outside:
+        return
+    from acp_launch.batch.checking import find_absence
+
+    if fault := find_absence(check, plan.place, found.project):
+        yield about(found.claim.label, *fault)
 
 
 # The files.

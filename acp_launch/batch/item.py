@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
-from acp_launch.batch.masks import Told, mask, tell_forms
+from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier
 from acp_launch.batch.store import (
@@ -190,7 +190,7 @@ class _Attempt:
             from acp_launch.batch.checking import run_check
 
             command, output = CheckCommand(command=setup.command, timeout=setup.timeout), self._where / SETUP
-            done, said = run_check(command, self._tree.at, self._directory.is_cancelled, called="setup")
+            done, said = run_check(command, self._tree.at, None, self._directory.is_cancelled, called="setup")
             self._directory.write(output, said.encode(errors="replace"))
             if done.exit_code != 0:
                 ended = "passed its time limit" if done.exit_code is None else f"ended with {done.exit_code}"
@@ -249,7 +249,8 @@ class _Attempt:
         if outcome is None and self._batch.check is not None:
             from acp_launch.batch.checking import run_check
 
-            check, output = run_check(self._batch.check, cwd, self._directory.is_cancelled)
+            place = None if self._batch.check.outside else self._told.place
+            check, output = run_check(self._batch.check, cwd, place, self._directory.is_cancelled)
             self._directory.write(self._where / CHECK, output.encode(errors="replace"))
             self._note(check=check)
             outcome = "passed" if check.exit_code == 0 else "failed"
@@ -336,7 +337,10 @@ def _plan(digest: str, pipe: int, request: RunRequest, settings: "Settings", scr
     resolved = resolve_trusted(
         loaded, settings, cwd=request.cwd, session=request.session, typed=request.cwd, trust=True
     )
-    return ready(resolved, settings, waiting=screen.show_wait)
+    planned = ready(resolved, settings, waiting=screen.show_wait)
+    if (place := planned.plan.place) is not None:
+        tell_place(pipe, place)
+    return planned
 
 
 class _RunProcess:

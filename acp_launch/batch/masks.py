@@ -1,5 +1,5 @@
 """
-What the process of a run tells `batch item`, which records it: the forms of its secrets.
+What the process of a run tells `batch item`, which records it: the forms of its secrets, and the place of its agent.
 
 It looks the secrets up, and `batch item` writes down what they must not stand in: the record, the check's output. The
 forms go through a pipe, as each is learnt, and never through a file, an argument or a variable.
@@ -8,29 +8,37 @@ forms go through a pipe, as each is learnt, and never through a file, an argumen
 import os
 from contextlib import suppress
 from functools import partial
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.batch.model import ErrorFacts, Record
 from acp_launch.secret.redact import redactor
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import Place
 
 BLOCK = 1024 * 1024  # bytes of a patch that are searched at once
 UNNAMED = "of a login"  # a secret that no profile names
 
 
 class _Message(Struct, omit_defaults=True):
-    """A line of the pipe: forms of the secret of a name."""
+    """A line of the pipe: forms of the secret of a name, or a place."""
 
     name: str = ""
     forms: frozenset[str] = frozenset()
+    place: Raw = Raw(b"")
 
 
 def tell_forms(pipe: int) -> None:
     """Tell each secret that this process learns, from now on."""
     redactor.listener = lambda name, forms: _send(pipe, _Message(name=name, forms=forms))
+
+
+def tell_place(pipe: int, place: "Place") -> None:
+    _send(pipe, _Message(place=Raw(msgspec.json.encode(place, enc_hook=str))))
 
 
 def _send(pipe: int, message: _Message) -> None:
@@ -44,7 +52,7 @@ class Told:
     """What was told. Forms are masked from then on in all that this process prints, and in a check's output."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest, self._place = b"", b""
         self._forms: dict[str, frozenset[str]] = {}
 
     def read(self, pipe: int) -> bool:
@@ -58,6 +66,7 @@ class Told:
         return True
 
     def _take(self, message: _Message) -> None:
+        self._place = bytes(message.place) or self._place
         if message.forms:
             if not self._forms:
                 from acp_launch.cli.stores import protect_secrets
@@ -66,6 +75,15 @@ class Told:
             redactor.hide(message.forms)
             name = message.name or UNNAMED
             self._forms[name] = self._forms.get(name, frozenset()) | message.forms
+
+    @property
+    def place(self) -> "Place | None":
+        """The place of the agent; None if it is not confined."""
+        if not self._place:
+            return None
+        from acp_launch.plan.model import Place
+
+        return msgspec.json.decode(self._place, type=Place, dec_hook=lambda kind, text: kind(text))
 
     def find_secrets(self, file: BinaryIO) -> tuple[str, ...]:
         """Return the names of the secrets that a file holds, in any form."""

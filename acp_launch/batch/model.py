@@ -99,6 +99,7 @@ class Isolation(Shape, frozen=True, kw_only=True):
 class CheckCommand(Shape, frozen=True, kw_only=True):
     command: tuple[Annotated[str, _TEXT], ...]
     timeout: Duration = Duration(600)
+    outside: Annotated[bool, TRUTH] = False  # of the place of a confined agent
 
 
 class Account(Shape, frozen=True, kw_only=True):

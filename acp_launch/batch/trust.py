@@ -171,8 +171,9 @@ def list_rows(said: Said) -> "Iterator[ReportRow]":
         yield ReportRow("starts", discreet(f"the profiles: {', '.join(map(str, profiles))}"))
         del rest["profiles"]
     if isinstance(check, dict) and isinstance(command := check.get("command"), list):
-        yield ReportRow("checks", f"each item by {discreet(shlex.join(map(str, command)))}", is_potent=True)
-        rest["check"] = {key: value for key, value in check.items() if key != "command"}
+        where = ", outside of the place of a confined agent" if check.get("outside") else ""
+        yield ReportRow("checks", f"each item by {discreet(shlex.join(map(str, command)))}{where}", is_potent=True)
+        rest["check"] = {key: value for key, value in check.items() if key not in ("command", "outside")}
     if approve := rest.pop("approve", None):
         yield ReportRow("allows", f"approve: {approve}, which counts more than its profiles", is_potent=True)
     for line in filter(_says_something, content({key: value for key, value in rest.items() if value})):

@@ -41,7 +41,7 @@ def made(command: Sequence[str], timeout: float = PATIENCE) -> CheckCommand:
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[..., tuple[CheckResult, str]]:
     def run(*command: str, timeout: float = PATIENCE) -> tuple[CheckResult, str]:
-        return run_check(made(command, timeout), tmp_path, lambda: False)
+        return run_check(made(command, timeout), tmp_path, None, lambda: False)
 
     return run
 
@@ -139,7 +139,7 @@ def test_a_check_that_is_cancelled_ends(tmp_path: Path) -> None:
     (tmp_path / "daemon.py").write_text(DAEMON)
     check = made(("sh", "-c", f"{sys.executable} daemon.py lock; exec sleep 1000"))
     with pytest.raises(Stopped) as stopped:
-        run_check(check, tmp_path, (tmp_path / "lock.held").exists)
+        run_check(check, tmp_path, None, (tmp_path / "lock.held").exists)
     assert stopped.value.exit_code == 130
     assert is_free(tmp_path / "lock")
     assert not (tmp_path / "check.txt").exists()
@@ -154,7 +154,7 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
         "from acp_launch.batch.model import CheckCommand; from acp_launch.errors import Stopped\n"
         "leave.listen()\n"
         "check = CheckCommand(command=tuple(sys.argv[1:]))\n"
-        "try: run_check(check, Path.cwd(), lambda: False)\n"
+        "try: run_check(check, Path.cwd(), None, lambda: False)\n"
         "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
     )
     words = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"

@@ -7,16 +7,18 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from acp_launch.batch import masks
 from acp_launch.batch.figures import summarize
-from acp_launch.batch.masks import Told, mask, tell_forms
+from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import AgentFacts, CheckResult, ErrorFacts, Isolation
 from acp_launch.batch.page import make_page
 from acp_launch.batch.report import make_junit, make_markdown, make_text
 from acp_launch.batch.store import open_batch
+from acp_launch.plan.model import Direct, Mount, Place
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.batch.directories import make_record
@@ -102,6 +104,24 @@ def test_a_reader_that_is_gone_does_not_hold_the_run_up(sender: Redactor, monkey
     sender.register(Secret(VALUE))
     os.close(sink)
     assert sender.text(VALUE) == "***"
+
+
+def test_the_place_of_the_agent_is_told(sender: Redactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(
+        program=Path("/usr/bin/bwrap"),
+        mounts=(Mount(Path("/usr"), "read", "system"), Mount(Path("/p"), "write", "session")),
+        links={Path("/bin"): Path("/usr/bin")},
+        state=(Path("/home/me/.x"),),
+        network="none",
+        direct=Direct(Path("/usr/bin/x"), 2),
+    )
+    with pipe_of(sender, monkeypatch) as (source, sink):
+        told = Told()
+        assert told.place is None
+        tell_place(sink, place)
+        os.close(sink)
+        told.read(source)
+        assert told.place == place
 
 
 def test_the_names_of_secrets_in_a_patch_are_found(sender: Redactor, monkeypatch: pytest.MonkeyPatch) -> None:

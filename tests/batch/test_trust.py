@@ -24,6 +24,7 @@ from tests.batch.directories import add_record, make_batch, make_record
 from tests.batch.test_freeze import git, make_repository
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
+from tests.confined import needs_box
 
 __all__ = ["launch"]  # a fixture
 TASKS = 'tasks: [{id: a, prompt: "add 2 3"}]\n'
@@ -390,6 +391,65 @@ def test_what_shows_or_ends_a_batch_needs_no_trust(launch: Launcher, call: Call)
     shutil.copytree(launch.project.parent / "mine", launch.project / "shipped")
     for verb in ("status", "report", "cancel"):
         assert call("batch", verb, "shipped").returncode == 0
+
+
+# A directory that a confined agent could write.
+
+
+@pytest.fixture
+def boxed(launch: Launcher) -> Callable[..., None]:
+    needs_box()
+
+    def boxed(body: str = "", **confined: Any) -> None:
+        """Write a profile whose confined agent does what `body` says."""
+        launch.scripted(
+            f"def prompt(request):\n    {body or 'pass'}\n"
+            '    script.say(script.session_of(request), "done")\n    script.end(request)\n'
+            'script.serve({"session/prompt": prompt})\n'
+        )
+        launch.extend(runtime={"confined": {"read": [str(Path(__file__).parents[2])], **confined}})
+
+    return boxed
+
+
+# The check of a confined item.
+
+ESCAPE = "check: {{{outside}command: [sh, -c, 'cat made && ls {outer}']}}\n"
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_check_of_a_confined_item_runs_in_its_place(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path, outside: bool
+) -> None:
+    """It runs what the agent wrote; with `outside` it runs as you."""
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "private").touch()
+    boxed("open('made', 'w').write('made')")
+    check = ESCAPE.format(outer=tmp_path / "outer", outside="outside: true, " if outside else "")
+    write(launch, PLAIN.replace("demo", "p") + check + "isolation: {kind: worktree}\n")
+    shown = call("batch", "prepare", "b.yaml").stderr
+    assert ("outside of the place of a confined agent" in shown) == outside
+    done = call("batch", "run", "b.yaml", "--trust", "--out", "../out")
+    assert done.returncode == (0 if outside else 9), done.stdout
+    said = (tmp_path / "out" / "items" / "a.p" / "1" / "check.txt").read_text()
+    assert said.startswith("made")
+    assert ("private" in said) == outside
+
+
+def test_a_check_whose_program_is_not_in_the_place_is_a_problem_before_the_agent_starts(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
+) -> None:
+    boxed()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "judge").symlink_to("/bin/true")
+    path = f"{tmp_path}/bin{os.pathsep}{launch.env['PATH']}"
+    write(launch, PLAIN.replace("demo", "p") + "check: {command: [judge]}\n")
+    refused = call("batch", "run", "b.yaml", "--trust", PATH=path)
+    assert refused.returncode == 3
+    assert f"b.yaml: the check runs in the place of the confined agent, where {tmp_path}/bin/judge is not\n" in (
+        refused.stderr
+    )
+    assert "name it under runtime.confined.read, or write check: {outside: true}" in refused.stderr
 
 
 def test_a_file_that_is_not_a_batch_is_not_taken_for_one(launch: Launcher) -> None:
