@@ -20,18 +20,18 @@ from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, wr
 from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, spell
-from acp_launch.batch.trust import claim_file, judge_file, keep_directory, list_rows, list_said
+from acp_launch.batch.trust import claim_file, find_writable, judge_file, keep_directory, list_rows, list_said
 from acp_launch.batch.worktree import refuse_copy
 from acp_launch.cli.planning import ready, require_claim, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
 from acp_launch.console.trust import ReportRow
-from acp_launch.descent import parent, remove_directory
+from acp_launch.descent import parent, real, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.model import LaunchPlan, Mount
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, repository_of, shown
@@ -127,11 +127,11 @@ def freeze(
     try:
         if out is not None:
             _require_vacant(out)
-        batch = plan_batch(file, trust=trust, elsewhere=elsewhere)
+        batch, plans = _plan(file, trust=trust, elsewhere=elsewhere)
         for id in only:
             BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
-        path = spell(out or _choose_directory(batch))
+        path = _choose_directory(batch, plans, out)
         _write(path, content)
     except UnicodeEncodeError as error:
         raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
@@ -159,9 +159,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
+    """As `_plan`."""
+    return _plan(file, trust=trust, elsewhere=elsewhere)[0]
+
+
+def _plan(file: Path, *, trust: bool, elsewhere: bool) -> tuple[Batch, Mapping[str, LaunchPlan]]:
     """Check a batch, and plan each profile once as a run does; start and write nothing. `trust` is `--trust`.
 
-    If the items run `elsewhere`, as on a cluster, secrets and logins are looked up there alone.
+    If the items run `elsewhere`, as on a cluster, secrets and logins are looked up there alone. Return the batch, and
+    the plans by the names of profiles.
 
     Raises:
         ProfileError: the file or a profile is wrong.
@@ -180,9 +186,9 @@ def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
     items, problems = _find_items(found)
     if errors(problems):
         raise ProfileError([*found.problems, *problems])
-    _require_ready(found, settings, trust=trust, elsewhere=elsewhere)
+    plans = _require_ready(found, settings, trust=trust, elsewhere=elsewhere)
     said = found.checked.file
-    return Batch(
+    batch = Batch(
         name=write_part(found.file.stem),
         created=format_time(time.time()),
         acp_launch=__version__,
@@ -199,19 +205,20 @@ def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:
         limits=said.limits,
         retry=said.retry,
     )
+    return batch, plans
 
 
-def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewhere: bool) -> None:
+def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewhere: bool) -> Mapping[str, LaunchPlan]:
     """Make the checks of a run for each profile; what this machine lacks is raised at once for all of them."""
-    missing, unknown = list[Problem](), list[NotLoggedIn]()
-    for loaded in found.profiles.values():
+    missing, unknown, plans = list[Problem](), list[NotLoggedIn](), dict[str, LaunchPlan]()
+    for name, loaded in found.profiles.items():
         resolved = resolve_trusted(loaded, settings, cwd=found.project, typed=found.project, trust=trust)
         if elsewhere:
             resolved = structs.replace(resolved, needs=())
         try:
             # An item has no terminal to ask for the passphrase again.
-            planned = ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False)
-            missing += _find_absent_check(found, planned.plan)
+            plans[name] = ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False).plan
+            missing += _find_absent_check(found, plans[name])
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:
@@ -220,6 +227,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
         raise MachineError(list(dict.fromkeys(missing)))
     if unknown:
         raise unknown[0]
+    return plans
 
 
 def _find_absent_check(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
@@ -401,15 +409,45 @@ def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | Non
 # The directory.
 
 
-def _choose_directory(batch: Batch) -> Path:
-    """Choose a new directory among those of the project, which git ignores."""
+def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path | None) -> Path:
+    """Return the directory that is asked for; else a new one of the project, which git ignores.
+
+    No confined agent may write it. If the project itself is what one works in, it is a new one in the state directory.
+
+    Raises:
+        UsageError: the one that is asked for could be written by a confined agent.
+    """
+    name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    names = [name, *(f"{name}-{number}" for number in range(2, 1000))]
     batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
+    if out is None and batch.isolation.kind == "none" and _find_writer(batch, plans, batches):
+        batches = load_settings().state / BATCHES
+    path = spell(out or batches / name)
+    if writer := _find_writer(batch, plans, path):
+        what = f"the agent of {writer} is confined, but could write {path}, and so what is recorded there"
+        raise UsageError(what, fix="give a directory outside of what it writes: --out DIR")
+    if out is not None:
+        return path
     make_private(batches)
     with suppress(FileExistsError):
         create(batches / ".gitignore", b"*\n", is_shared=True)
-    name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
     return next(path for path in map(batches.joinpath, names) if not os.path.lexists(path))
+
+
+def _find_writer(batch: Batch, plans: Mapping[str, LaunchPlan], path: Path) -> str | None:
+    """Return the profile whose confined agent could write a directory; None if none can."""
+    return next((name for name, plan in plans.items() if _can_write(batch, name, plan, real(path))), None)
+
+
+def _can_write(batch: Batch, name: str, plan: LaunchPlan, directory: Path) -> bool:
+    if (place := plan.place) is None:
+        return False
+    # The plan is that of a session in the project, and an item's has its own directory.
+    mounts = [each for each in place.mounts if (each.path, each.reason) != (real(plan.cwd), "session")]
+    if batch.isolation.kind == "none":
+        repos = {item.repo for item in batch.items if item.profile == name}
+        mounts += [Mount(real(Path(repo)), "write", "session") for repo in repos]
+    return find_writable(structs.replace(place, mounts=tuple(mounts)), directory) is not None
 
 
 def _require_vacant(path: Path) -> None:

@@ -42,7 +42,7 @@ from acp_launch.batch.store import (
     open_batch,
 )
 from acp_launch.batch.trees import make_tree
-from acp_launch.batch.trust import require_directory
+from acp_launch.batch.trust import find_writable, require_directory
 from acp_launch.cli.main import end_in_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest, Screen
@@ -224,7 +224,7 @@ class _Attempt:
 
     def _run_once(self, request: RunRequest) -> int:
         streams = [self._directory.append(self._where / name) for name in (EVENTS, STDERR)]
-        plan = partial(_plan, self.record.profile_digest)
+        plan = partial(_plan, self.record.profile_digest, self._directory.root)
         run = _RunProcess(request, plan, streams, self._told)
         code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
@@ -321,10 +321,10 @@ def _blame(error: LaunchError) -> ErrorFacts:
     return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
-def _plan(digest: str, pipe: int, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+def _plan(digest: str, root: Path, pipe: int, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
     """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted.
 
-    What `batch item` has to know goes to the pipe.
+    `root` is the directory of the batch. What `batch item` has to know goes to the pipe.
     """
     tell_forms(pipe)
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
@@ -339,6 +339,9 @@ def _plan(digest: str, pipe: int, request: RunRequest, settings: "Settings", scr
     )
     planned = ready(resolved, settings, waiting=screen.show_wait)
     if (place := planned.plan.place) is not None:
+        if writable := find_writable(place, root):
+            what = f"the agent is confined, but could write {writable}, which belongs to the batch"
+            raise MachineError([about(str(loaded.found.file), what, "prepare a batch elsewhere: --out DIR")])
         tell_place(pipe, place)
     return planned
 

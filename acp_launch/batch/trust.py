@@ -28,6 +28,7 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from acp_launch.batch.check import CheckedBatch
     from acp_launch.console.trust import ReportRow
+    from acp_launch.plan.model import Place
 
 TEXT = ("version", "prompt", "tasks")  # keys of the file that are text for agents, but for what `_list_tasks` finds
 BATCHES = "trust/batches"  # of the state directory: frozen batches, which `trust --list` leaves out
@@ -151,6 +152,17 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved
     how, rows = judge_directory(claim, settings), partial(_list_frozen_rows, directory)
     require_claim(claim, how, rows, settings, is_waved=is_waved)
     return keep_directory(directory, settings)
+
+
+def find_writable(place: "Place", directory: Path) -> Path | None:
+    """Return what a confined agent could write of the directory of a batch besides trees; None if that is nothing."""
+    from acp_launch.plan.place import can_write
+
+    if can_write(place, directory):
+        return directory
+    trees = directory / "trees"
+    below = (each.path for each in place.mounts if each.access == "write" and each.path.is_relative_to(directory))
+    return next((path for path in below if not path.is_relative_to(trees)), None)
 
 
 # The screen.

@@ -412,6 +412,59 @@ def boxed(launch: Launcher) -> Callable[..., None]:
     return boxed
 
 
+def test_the_directory_is_elsewhere_if_a_confined_agent_works_in_the_project(
+    launch: Launcher, call: Call, boxed: Callable[..., None]
+) -> None:
+    boxed()
+    write(launch, PLAIN.replace("demo", "p"))
+    (place,) = call("batch", "prepare", "b.yaml", "--trust").stdout.splitlines()[:1]
+    assert Path(place).parent == launch.state / "batches"
+    write(launch, PLAIN.replace("demo", "p") + "isolation: {kind: worktree}\n")
+    (place,) = call("batch", "prepare", "b.yaml", "--trust").stdout.splitlines()[:1]
+    assert Path(place).parent == launch.project / ".acp-launch" / "batches"
+    write(launch)
+    (place,) = call("batch", "prepare", "b.yaml", "--trust").stdout.splitlines()[:1]
+    assert Path(place).parent == launch.project / ".acp-launch" / "batches"
+
+
+def test_a_directory_that_a_confined_agent_could_write_is_refused(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    boxed(write=[str(tmp_path / "data")])
+    for kind, out in (("none", "out"), ("none", "../data/out"), ("worktree", "../data/out")):
+        write(launch, PLAIN.replace("demo", "p") + f"isolation: {{kind: {kind}}}\n")
+        refused = call("batch", "run", "b.yaml", "--trust", "--out", out)
+        place = (launch.project / out).resolve()
+        assert (refused.returncode, refused.stderr) == (
+            2,
+            f"acp-launch: the agent of p is confined, but could write {place}, and so what is recorded there\n"
+            "    fix: give a directory outside of what it writes: --out DIR\n",
+        )
+        assert not place.exists()
+
+
+def test_an_item_looks_again_whether_its_confined_agent_could_write_the_directory(
+    launch: Launcher, call: Call, boxed: Callable[..., None]
+) -> None:
+    boxed(write=["."])
+    write(launch, PLAIN.replace("demo", "p") + "isolation: {kind: worktree}\n")
+    done = call("batch", "run", "b.yaml", "--trust", "-o", "json")
+    ended = json.loads(done.stdout.splitlines()[2])
+    assert (done.returncode, ended["outcome"]) == (9, "setup_failed")
+    assert "the agent is confined, but could write" in ended["error"]["message"]
+
+
+def test_what_a_confined_agent_lays_where_it_works_is_neither_followed_nor_run(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
+) -> None:
+    boxed("import pathlib; [pathlib.Path(each).symlink_to('/etc') for each in ('check.txt', 'answer.md', 'items')]")
+    write(launch, PLAIN.replace("demo", "p") + "isolation: {kind: worktree, keep: always}\ncheck: {command: [sh, x]}\n")
+    done = call("batch", "run", "b.yaml", "--trust", "--out", "../out")
+    assert "Traceback" not in done.stdout + done.stderr
+    assert (tmp_path / "out" / "items" / "a.p" / "1" / "answer.md").read_text() == "done"
+
+
 # The check of a confined item.
 
 ESCAPE = "check: {{{outside}command: [sh, -c, 'cat made && ls {outer}']}}\n"
