@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item
+from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item, replace_halves
 from acp_launch.batch.store import ID, MAX_ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, shorten
@@ -86,6 +86,8 @@ def check(text: str, label: str, *, repo: str, read_tasks: ReadTasks) -> Checked
     if document is None:
         return CheckedBatch(None, problems=problems)
     root, faults = document.root, list[Fault]()
+    if problems:  # half of a surrogate pair among them would end in an error of what builds the structs
+        root = {replace_halves(key): replace_halves(value) for key, value in root.items()}
     file = _build_file(root, faults)
     wrong = {fault.path[0] for fault in faults}
     tasks = _read_tasks(root, document.positions, read_tasks)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts
+from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts, replace_halves
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session.options import match
@@ -41,7 +41,8 @@ def read_events(lines: Iterable[bytes]) -> dict[str, Any]:
     for line in lines:
         kind = found[1] if (found := _TYPE.match(line)) else b""
         if kind in reader.takes and (kind != b"update" or _UPDATE.search(line)):
-            reader.takes[kind](acp.mapping(acp.decoded(line)))
+            event = acp.mapping(acp.decoded(line))
+            reader.takes[kind](replace_halves(event) if b"\\u" in line else event)
     return reader.list_members()
 
 

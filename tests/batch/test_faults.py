@@ -1,0 +1,161 @@
+"""Places and texts that end in a message, never in a traceback: docs/batch.md."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch import descent
+from acp_launch.batch import store
+from acp_launch.batch.check import check
+from acp_launch.batch.outcome import read_events
+from acp_launch.batch.store import encode
+from tests.batch.directories import add_record, make_batch, make_record
+from tests.cli.conftest import launch
+from tests.cli.launcher import Launcher
+
+__all__ = ["launch"]  # a fixture
+HALF = "\\ud83d"
+PLAIN = "version: 1\nprofiles: [demo]\ntasks: [{id: a, prompt: hi}]\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "b.yaml"),
+        ("prepare", "b.yaml"),
+        ("run", "b.yaml"),
+        ("run", "--resume", "out"),
+        ("item", "out", "a.demo"),
+        ("status", "out"),
+        ("report", "out"),
+        ("cancel", "out"),
+    ],
+    ids=" ".join,
+)
+def test_a_deleted_working_directory_is_said(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD"; exec "$0" -m acp_launch batch "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *words],
+        cwd=gone,
+        env=launch.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "acp-launch: the directory you are in no longer exists\n    fix: cd somewhere else\n"
+
+
+def test_of_a_deleted_working_directory_a_batch_with_a_whole_path_is_shown(launch: Launcher, tmp_path: Path) -> None:
+    batch = make_batch(tmp_path / "batch")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD"; exec "$0" -m acp_launch batch status "$1"'
+    argv = ["sh", "-c", script, sys.executable, str(batch.path)]
+    done = subprocess.run(argv, cwd=gone, env=launch.env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "nightly: 1 due\n")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_a_directory_that_takes_nothing_is_shown_and_what_needs_it_says_why(
+    launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    batch = make_batch(tmp_path / "batch", ("a.demo", "b.demo"))
+    add_record(batch, make_record())
+    opening = descent.open_file
+
+    def refuse(path: Path, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(number, os.strerror(number), str(path))
+        return opening(path, flags, *rest, **more)
+
+    monkeypatch.setattr(store, "open_file", refuse)
+    monkeypatch.setattr("acp_launch.private.open_file", refuse)
+    status = launch.within("batch", "status", str(batch.path), "--json")
+    if number != errno.ENOSPC:
+        assert (status.code, json.loads(status.out)["counts"]) == (0, {"passed": 1}), status.err
+    report = launch.within("batch", "report", str(batch.path))
+    assert (report.code, report.out.startswith(b"nightly: 1 of 2 items passed")) == (0, True)
+    cancelled = launch.within("batch", "cancel", str(batch.path))
+    assert (cancelled.code, cancelled.err) == (
+        3,
+        f"acp-launch: cannot write {batch.path}/cancel: {os.strerror(number)}\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["batch.json", "result.json"])
+@pytest.mark.parametrize("how", ["huge", "deep", "a pipe"])
+def test_a_file_that_no_batch_would_write_is_refused(launch: Launcher, tmp_path: Path, name: str, how: str) -> None:
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record())
+    file = batch.path / name if name == "batch.json" else batch.directory_of("a.demo", 1) / name
+    if how == "huge":
+        os.truncate(file, 1 << 40)
+    elif how == "deep":
+        file.write_text('{"a":' * 100_000)
+    else:
+        file.unlink()
+        os.mkfifo(file)
+    for verb in ("status", "report"):
+        done = launch.within("batch", verb, str(batch.path))
+        assert (done.code in (2, 3), "Traceback" in done.err) == (True, False), done.err
+
+
+# Half of a surrogate pair.
+
+TEXTS = [
+    f'limits: {{timeout: "{HALF}"}}\n',
+    f'"{HALF}": 1\n',
+    f'approve: "{HALF}"\n',
+    f'matrix: {{"{HALF}": ["{HALF}"]}}\n',
+    f'check: {{command: ["{HALF}"], timeout: "{HALF}"}}\n',
+    f'limits: {{cost: {{"{HALF}": "{HALF}"}}}}\n',
+    f'limits: {{accounts: {{"{HALF}": {{profiles: ["{HALF}"], start_every: "{HALF}"}}}}}}\n',
+    f'retry: {{on: ["{HALF}"], backoff: {{initial: "{HALF}"}}}}\nisolation: {{kind: "{HALF}", ref: "{HALF}"}}\n',
+    f'exclude: [{{profile: "{HALF}"}}]\n',
+    f'prompt: "{HALF} ${{task.id}}"\n',
+]
+
+
+@pytest.mark.parametrize("more", TEXTS, ids=ascii)
+def test_half_of_a_character_in_a_batch_is_a_problem_with_its_place(launch: Launcher, more: str) -> None:
+    (launch.project / "b.yaml").write_text(PLAIN + more)
+    for words in (("check",), ("check", "--json"), ("prepare", "--trust")):
+        done = launch.forked("batch", words[0], "b.yaml", *words[1:])
+        said = done.out.decode() + done.err
+        assert (done.code, "no program can receive the character U+D83D" in said) == (2, True), said
+        assert "Traceback" not in said
+        assert "b.yaml:4:" in said or '"line": 4' in said
+
+
+@pytest.mark.parametrize("task", [{"id": HALF}, {"id": "a", "prompt": HALF}, {"id": "a", "vars": {HALF: HALF}}])
+def test_half_of_a_character_in_a_file_of_tasks_is_a_problem_of_its_line(task: dict[str, Any]) -> None:
+    line = json.dumps(task).replace("\\\\", "\\").encode()
+    text = "version: 1\nprofiles: [demo]\nprompt: x\ntasks: t.jsonl\n"
+    found = check(text, "b.yaml", repo="/", read_tasks=lambda name: (b'{"id": "first"}\n' + line, "t.jsonl"))
+    assert [(problem.file, problem.line) for problem in found.problems] == [("t.jsonl", 2)]
+
+
+def test_half_of_a_character_from_an_agent_can_be_recorded() -> None:
+    half = json.dumps("\ud83d")
+    events = [
+        f'{{"type":"initialized","result":{{"agentInfo":{{"name":{half},"version":{half}}}}}}}',
+        f'{{"type":"session","name":"s","sessionId":{half},"result":{{"modes":{{"currentModeId":{half}}}}}}}',
+        f'{{"type":"update","update":{{"sessionUpdate":"usage_update","cost":{{"amount":1,"currency":{half}}}}}}}',
+        f'{{"type":"update","update":{{"sessionUpdate":"current_mode_update","currentModeId":{half}}}}}',
+        f'{{"type":"server","name":{half},"restarts":1}}',
+        f'{{"type":"error","exitCode":4,"message":{half},"fix":{half},"data":{{{half}:[{half}]}}}}',
+    ]
+    members = read_events(each.encode() for each in events)
+    record = make_record(**members)
+    assert b"\\u" not in encode(record)
+    assert record.error is not None
+    assert (record.error.message, record.error.data, record.agent.name) == ("?", {"?": ["?"]}, "?")
