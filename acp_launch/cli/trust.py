@@ -57,7 +57,8 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.cli.planning import agrees, list_rows, loaded_profile, show_claim
     from acp_launch.profile.trust import claim_profile, keep, trust_state
 
-    if (path := Path(named)).is_file() and (batch := _read_batch(path, settings)):
+    is_path = os.sep in named or Path(named).suffix != ""
+    if is_path and Path(named).is_file() and (batch := _read_batch(Path(named), settings)):
         claim, found, rows = batch
     else:
         loaded = loaded_profile(named, settings)

@@ -505,6 +505,13 @@ def test_a_check_whose_program_is_not_in_the_place_is_a_problem_before_the_agent
     assert "name it under runtime.confined.read, or write check: {outside: true}" in refused.stderr
 
 
+def test_a_file_without_a_suffix_is_given_by_its_path(launch: Launcher, call: Call) -> None:
+    """A name alone is that of a profile, whatever lies beside it."""
+    write(launch, name="demo")
+    assert "demo is trusted already: it is your own, or built in" in call("trust", "demo").stderr
+    assert call("trust", "./demo", "--yes").stderr.endswith("trusted; you will be asked again if it changes: demo\n")
+
+
 def test_a_file_that_is_not_a_batch_is_not_taken_for_one(launch: Launcher) -> None:
     settings = load_settings()
     for text in ("version: 1\nagent: {command: x}\n", "- a\n", "{", ""):
