@@ -32,18 +32,29 @@ class LinkError(OSError):
 
 # Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
 # (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may put a directory of acp-launch into a project.
-MARKS = (".git", ".acp-launch")  # .git is a file in worktrees and submodules
+BATCHES = "batches"  # in `.acp-launch`: directories of batches, also of a batch that is the user's own
 
 
 def grounds(start: Path) -> Iterator[Path]:
-    """Return the project directories among a directory and its parents; a link that leads nowhere marks one, too."""
+    """Return the project directories among a directory and its parents: with `.git`, a file in worktrees, or a
+    `.acp-launch` that holds more than our directories of batches. A link that leads nowhere marks one, too."""
     at = os.fspath(start)
     while True:  # as texts, which is five times as fast
-        if any(os.path.lexists(f"{at}{os.sep}{mark}") for mark in MARKS):
+        if os.path.lexists(f"{at}{os.sep}.git") or _holds_profiles(f"{at}{os.sep}.acp-launch"):
             yield Path(at)
         at, below = os.path.dirname(at), at  # noqa: PTH120
         if at == below:
             return
+
+
+def _holds_profiles(holder: str) -> bool:
+    if not os.path.lexists(holder):
+        return False
+    try:
+        is_ours = os.listdir(holder) == [BATCHES]  # noqa: PTH208
+    except OSError:
+        return True
+    return not is_ours or any(map(os.path.islink, (holder, f"{holder}{os.sep}{BATCHES}")))
 
 
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:

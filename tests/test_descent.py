@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.descent import LinkError, open_file, parent, remove
+from acp_launch.descent import LinkError, grounds, open_file, parent, remove
 from acp_launch.private import create, locked, make_private, replace
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
@@ -59,6 +59,17 @@ def test_a_directory_of_ours_that_is_a_link_to_nowhere_marks_a_project_too(tmp_p
     with pytest.raises(LinkError):
         make_private(tmp_path / "clone" / ".acp-launch" / "batches")
     assert not (tmp_path / "new").exists()
+
+
+def test_our_directories_of_batches_mark_no_project_but_a_link_does(tmp_path: Path) -> None:
+    """They are made beside a batch that is the user's own, which stays that."""
+    (tmp_path / "own" / ".acp-launch" / "batches").mkdir(parents=True)
+    (tmp_path / "link" / ".acp-launch").mkdir(parents=True)
+    (tmp_path / "link" / ".acp-launch" / "batches").symlink_to(tmp_path / "own")
+    (tmp_path / "profiles" / ".acp-launch" / "batches").mkdir(parents=True)
+    (tmp_path / "profiles" / ".acp-launch" / "p.yaml").touch()
+    found = [each for name in ("own", "link", "profiles") for each in grounds(tmp_path / name)]
+    assert found == [tmp_path / "link", tmp_path / "profiles"]
 
 
 def test_of_projects_within_each_other_none_is_left(tmp_path: Path) -> None:

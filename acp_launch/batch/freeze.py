@@ -27,7 +27,7 @@ from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
 from acp_launch.console.trust import ReportRow
-from acp_launch.descent import parent, real, remove_directory
+from acp_launch.descent import BATCHES, parent, real, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
@@ -43,7 +43,6 @@ from acp_launch.secret.reference import VariableReference, parse, place
 from acp_launch.settings.model import Settings
 from acp_launch.waits import format_time
 
-BATCHES = "batches"  # in .acp-launch of the project
 PROJECT = VariableReference("project")
 
 

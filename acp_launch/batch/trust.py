@@ -6,7 +6,6 @@ not text for agents. What was accepted is frozen, and the digest of `batch.json`
 a repository, or was changed since, is not believed.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -17,7 +16,7 @@ import msgspec
 
 from acp_launch.batch.model import Isolation, Limits, Retry
 from acp_launch.batch.store import BATCH, BatchDirectory
-from acp_launch.descent import MARKS, projects_around, real
+from acp_launch.descent import projects_around, real
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
 from acp_launch.private import find_doubt
@@ -69,21 +68,12 @@ def judge_file(claim: Claim, settings: Settings, tasks: Path | None) -> TrustSta
 
 def _is_foreign(file: Path, settings: Settings) -> bool:
     """Whether a repository, or another user, may have made a file."""
-    if any(map(_is_project, (*projects_around(file), *projects_around(real(file))))):
+    if projects_around(file) or projects_around(real(file)):
         is_own = file.is_relative_to(settings.config) and not projects_around(settings.config)
         return not is_own or HOLDER in real(file).parts
     with suppress(OSError):  # reading it will say why
         return any(find_doubt(each.stat()) for each in (file, file.parent))
     return False
-
-
-def _is_project(root: Path) -> bool:
-    """Whether there is more than directories of batches, which we may have made beside a file of the user's own."""
-    try:
-        names = {each.name for each in (root / HOLDER).iterdir()}
-    except OSError:
-        return True
-    return os.path.lexists(root / MARKS[0]) or not names <= {"batches"}
 
 
 # Frozen batches.
