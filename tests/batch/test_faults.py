@@ -50,7 +50,7 @@ def test_a_deleted_working_directory_is_said(launch: Launcher, tmp_path: Path, w
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "acp-launch: the directory you are in no longer exists\n    fix: cd somewhere else\n"
 
 
