@@ -218,7 +218,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_of_a_page_does_what_it_says(page: Path, project: Path) -> None:

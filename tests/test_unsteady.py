@@ -10,6 +10,8 @@ from tests.patience import PATIENCE
 from tests.tiers import HERE
 from tests.unsteady import MOST
 
+pytestmark = pytest.mark.whole  # each case is a run of pytest by two workers
+
 TESTS = """
 import os, pathlib, pytest
 
@@ -47,7 +49,7 @@ def test_crash(): os._exit(3)
 
 def run(directory: Path, tests: str, *options: str) -> tuple[int, list[str]]:
     """The exit code and the lines of a run of these tests by two workers."""
-    (directory / "pytest.ini").write_text("[pytest]\naddopts = -q -m 'not slow'\nmarkers = slow\n")
+    (directory / "pytest.ini").write_text("[pytest]\naddopts = -q -m 'not whole'\nmarkers = whole\n")
     (directory / "test_some.py").write_text(TESTS + tests)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.unsteady", "-n", "2", *options, str(directory)],
@@ -66,8 +68,8 @@ def named(lines: list[str]) -> list[str]:
 
 def test_what_passes_alone_is_named_and_does_not_fail_the_run(tmp_path: Path) -> None:
     """Whatever it failed in, and although the configuration leaves it out."""
-    slow = "pytestmark = pytest.mark.slow\n"
-    code, lines = run(tmp_path, slow + UNSTEADY + IN_SETUP + CRASHING, "-m", "slow")
+    whole = "pytestmark = pytest.mark.whole\n"
+    code, lines = run(tmp_path, whole + UNSTEADY + IN_SETUP + CRASHING, "-m", "whole")
     cases = ("test_crash", "test_late", "test_unsteady[a[b]]", "test_unsteady[c::d]")
     assert (code, named(lines)) == (0, [f"unsteady: test_some.py::{case}" for case in cases])
     assert "1 passed, 4 unsteady in " in lines[-1]
@@ -88,7 +90,6 @@ def test_many_failures_are_believed(tmp_path: Path) -> None:
     assert f"{MOST + 1} failed, 1 passed in " in lines[-1]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("tests", "options", "code"),
     [
@@ -105,7 +106,6 @@ def test_what_is_not_a_failed_test_fails_the_run(
     assert (ended, named(lines)) == (code, [])
 
 
-@pytest.mark.slow
 def test_a_run_without_a_failure_is_as_ever(tmp_path: Path) -> None:
     code, lines = run(tmp_path, "")
     assert code == 0

@@ -260,7 +260,6 @@ def start(
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_every_attempt_is_carried_out_once_by_two_submitters(user: Dask, batch: BatchDirectory) -> None:
     (batch.path / "go").touch()
@@ -274,7 +273,6 @@ async def test_every_attempt_is_carried_out_once_by_two_submitters(user: Dask, b
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_an_account_has_room_for_its_jobs_on_all_workers(user: Dask, tmp_path: Path, patient: None) -> None:
     account = {"a": Account(profiles=("p",), jobs=1)}
@@ -297,7 +295,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_what_runs_and_what_waits_for_a_slot_is_cancelled(user: Dask, batch: BatchDirectory) -> None:
     with keys(user):
@@ -312,7 +309,6 @@ async def test_what_runs_and_what_waits_for_a_slot_is_cancelled(user: Dask, batc
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_an_item_of_a_killed_worker_begins_again_as_the_same_attempt(own: Dask, batch: BatchDirectory) -> None:
     with keys(own):
@@ -329,7 +325,6 @@ async def test_an_item_of_a_killed_worker_begins_again_as_the_same_attempt(own: 
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_a_scheduler_that_dies_is_told_and_nothing_waits_for_it(own: Dask, batch: BatchDirectory) -> None:
     with keys(own):
@@ -378,7 +373,6 @@ def submitter(batch: BatchDirectory, address: str, environ: Mapping[str, str]) -
 
 
 @dask
-@pytest.mark.slow
 def test_items_of_a_killed_submitter_end_and_queued_ones_are_dropped(user: Dask, batch: BatchDirectory) -> None:
     with submitter(batch, user.address, user.environ) as child:
         running = seen(lambda: len(lines_of(batch)) == 4 and lines_of(batch))
@@ -392,7 +386,6 @@ def test_items_of_a_killed_submitter_end_and_queued_ones_are_dropped(user: Dask,
 
 
 @dask
-@pytest.mark.slow
 def test_nothing_is_left_of_a_cluster_of_this_machine_whose_submitter_is_killed(batch: BatchDirectory) -> None:
     with submitter(batch, "", os.environ | PRELOAD) as child:
         seen(lambda: len(lines_of(batch)) == 2)
@@ -413,7 +406,6 @@ def list_listening() -> set[Any]:
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_a_cluster_of_this_machine_is_reached_by_no_other_process(
     batch: BatchDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -439,7 +431,6 @@ async def test_a_cluster_of_this_machine_is_reached_by_no_other_process(
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_an_account_has_room_for_its_jobs_in_a_cluster_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: None
@@ -457,7 +448,6 @@ async def test_an_account_has_room_for_its_jobs_in_a_cluster_of_this_machine(
 
 
 @dask
-@pytest.mark.slow
 @pytest.mark.parametrize("trust", [True, False])
 @looped
 async def test_trust_is_given_to_each_item_and_not_read_from_the_directory(
@@ -478,7 +468,6 @@ MODULES = ("multiprocessing", "distributed", "dask", "tlz", "yaml", "msgpack", "
 
 
 @dask
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [("-m", "acp_launch"), (str(Path(sys.executable).with_name("acp-launch")),)])
 def test_a_cluster_of_this_machine_imports_nothing_of_the_current_directory_and_of_other_users(
     tmp_path: Path, start: tuple[str, ...]
@@ -514,7 +503,6 @@ def fetch(page: str) -> str:
 
 
 @dask
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("temper", "fault"),
     [
@@ -589,7 +577,6 @@ async def test_keys_for_tls_that_dask_cannot_use_are_told(batch: BatchDirectory,
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, batch: BatchDirectory) -> None:
     pages = own.told("scheduler", r"dashboard at: +(http://\S+)/status")
@@ -616,7 +603,6 @@ async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, ba
 
 
 @dask
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("temper", "told"),
     [
@@ -643,7 +629,6 @@ async def test_objects_of_a_worker_are_not_unpickled_by_a_submitter(
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_an_object_of_a_worker_that_is_asked_for_its_faults_is_not_unpickled(
     hostile: Dask, batch: BatchDirectory
@@ -658,7 +643,6 @@ async def test_an_object_of_a_worker_that_is_asked_for_its_faults_is_not_unpickl
 
 
 @dask
-@pytest.mark.slow
 @looped
 async def test_events_of_a_worker_are_neither_unpickled_nor_printed(
     hostile: Dask, batch: BatchDirectory, capfd: pytest.CaptureFixture[str]
@@ -674,7 +658,6 @@ async def test_events_of_a_worker_are_neither_unpickled_nor_printed(
 
 
 @dask
-@pytest.mark.slow
 @pytest.mark.parametrize("temper", ["introduces", "reports"])
 @looped
 async def test_objects_of_a_scheduler_are_not_unpickled_by_a_submitter(

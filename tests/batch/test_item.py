@@ -115,6 +115,7 @@ def begun(batch: BatchDirectory) -> list[str]:
 # Outcomes
 
 
+@pytest.mark.promise("batch")
 def test_an_item_that_passes_is_recorded_and_then_done(launch: Launcher) -> None:
     launch.profile("polite", mcp_servers={"one": {"command": SERVER[0], "args": SERVER[1:]}})
     batch = freeze(launch)
@@ -577,6 +578,7 @@ def isolated(launch: Launcher, **given: Any) -> BatchDirectory:
     return freeze(launch, isolation=isolation, item={"base_commit": commit(launch)}, **given)
 
 
+@pytest.mark.promise("batch")
 def test_an_item_works_in_a_tree_of_its_own_that_goes_when_it_passed(launch: Launcher) -> None:
     launch.scripted(WRITES)
     batch = isolated(launch, check=checked("grep", "-q", "made", "made.txt"))
@@ -777,6 +779,7 @@ def test_a_session_that_cannot_be_continued_is_begun_anew(launch: Launcher, *, a
 # Secrets, and what cannot be written
 
 
+@pytest.mark.promise("secret")
 def test_a_secret_is_in_no_file_of_an_attempt(launch: Launcher) -> None:
     """The agent says it and complains of it; the check shows its whole environment."""
     canary = "canary-of-the-agent-Ag3nTAg3nT"

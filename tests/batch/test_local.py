@@ -149,6 +149,8 @@ def running_batch(place: Path) -> "Iterator[subprocess.Popen[str]]":
             process.kill()
 
 
+@pytest.mark.promise("batch")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_what_runs_and_a_resumed_batch_goes_on(tmp_path: Path, number: int, code: int) -> None:
     with running_batch(tmp_path) as process:
@@ -178,6 +180,7 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.promise("batch")
 def test_items_end_with_a_submitter_that_is_killed(tmp_path: Path) -> None:
     with running_batch(tmp_path) as process:
         process.kill()

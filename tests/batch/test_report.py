@@ -130,6 +130,7 @@ def test_the_cost_of_all_attempts_counts_and_an_unknown_one_is_named(tmp_path: P
     assert column.spent.write_tokens() == "3 + 2 unknown"
 
 
+@pytest.mark.whole
 def test_answers_are_not_kept_in_memory(tmp_path: Path) -> None:
     items = tuple(make_item(n, f"task-{n}") for n in range(100))
     directory = make_batch(tmp_path / "batch", items)
@@ -229,6 +230,7 @@ def test_nothing_in_a_cell_acts_as_markdown(tmp_path: Path) -> None:
     assert "\x1b" not in text and "\u202e" not in text
 
 
+@pytest.mark.whole
 def test_markdown_stays_below_what_ci_shows_and_says_what_is_left_out(tmp_path: Path) -> None:
     items = tuple(make_item(n, f"{n}{'_' * 240}") for n in range(report.MOST_ROWS + 7))
     directory = make_batch(tmp_path / "batch", items)

@@ -23,7 +23,6 @@ ENGINES = pytest.mark.parametrize(
 SECRET = "sk-planted-7c1e94d2b8f35a60"
 
 
-@pytest.mark.slow
 @ENGINES
 def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) -> None:
     project = Project(tmp_path)
@@ -51,7 +50,6 @@ def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) ->
     assert project.left() == []
 
 
-@pytest.mark.slow
 def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> None:
     """At ten moments: after so many events, the first of them before any."""
     project = Project(tmp_path, ("demo", "writes", "refuses", "dies", "wordless"), tasks=3)
@@ -90,7 +88,6 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {str(each.relative_to(directory)): each.read_bytes() for each in directory.rglob("*") if each.is_file()}
 
 
-@pytest.mark.slow
 @ENGINES
 def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path, engine: tuple[str, ...]) -> None:
     project = Project(tmp_path, ("writes", "recovers"), tasks=8, keep="always")
@@ -175,7 +172,6 @@ def last_event(project: Project, id: str) -> dict[str, object]:
     return event
 
 
-@pytest.mark.slow
 @ENGINES
 def test_a_planted_secret_is_in_no_file_of_a_batch(tmp_path: Path, engine: tuple[str, ...]) -> None:
     project = Project(tmp_path, ("blabs",), tasks=2)

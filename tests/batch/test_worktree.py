@@ -295,6 +295,8 @@ def test_an_agent_cannot_have_another_worktree_removed(repo: Path, tmp_path: Pat
 # What a commit lacks.
 
 
+@pytest.mark.promise("batch")
+@pytest.mark.sample(1)
 @KINDS
 def test_files_of_the_checkout_are_copied_and_share_nothing(repo: Path, tmp_path: Path, kind: Kind) -> None:
     (repo / "modules" / "deep").mkdir(parents=True)

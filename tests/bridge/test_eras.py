@@ -45,6 +45,7 @@ def text(answer: Json) -> Any:
 # An agent that asks for the newer era first.
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", HOWS)
 def test_an_agent_learns_at_once_that_a_server_has_a_handshake_and_begins_with_one(how: str, tmp_path: Path) -> None:
     """M-10: also if the server says nothing, or ends; its process is then started again, and asked no more."""

@@ -13,6 +13,8 @@ from acp_launch.protocol.jsonrpc import LineFramer
 from tests import rawjson
 from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZE, INITIALIZED, KILLED, Talker, answer, ask, line, tell
 
+pytestmark = pytest.mark.whole
+
 calm = settings(deadline=None, max_examples=300)
 SPICE = st.sampled_from(
     [b"[", b"]", b"{", b"}", b'"id":', b'"method":"', b'"result":', b"null", b"1e9", b'"\\ud800"', b",", b"\xff", b'"']
@@ -59,7 +61,6 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.slow
 @calm
 @given(STEPS, st.sampled_from([Tools(), Tools(deny=("d*",))]))
 def test_nothing_that_is_said_breaks_us(steps: list[tuple[str, Any]], tools: Tools) -> None:
@@ -209,7 +210,6 @@ def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[s
     assert answers == Counter(calls.asked)
 
 
-@pytest.mark.slow
 @calm
 @given(st.lists(MESSAGES, max_size=10), st.data())
 def test_however_the_pipe_cuts_them_the_lines_are_the_same(lines: list[bytes], data: st.DataObject) -> None:

@@ -273,6 +273,7 @@ async def test_without_the_setting_the_server_is_asked_itself() -> None:
 # Towards a server.
 
 
+@pytest.mark.whole
 @looped
 async def test_a_remote_server_that_has_sessions_goes_on_after_its_connection_was_cut() -> None:
     """M-28, M-53: our own HTTP server is such a server. Process and subscriptions are the same, and events go on."""

@@ -256,6 +256,7 @@ def peak(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_50_mb_each_way_at_once_arrive_whole_and_are_not_held(bench: Bench) -> None:
     """Both readers are slow: they take 4 KiB at a time."""
@@ -361,6 +362,7 @@ def test_an_interrupt_ends_it_without_a_traceback(bench: Bench) -> None:
     assert ending(started) == (130, b"")
 
 
+@pytest.mark.whole
 def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
     """Every state in which poll would tell of the same end again and again."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -29,6 +29,7 @@ def at(launcher: Launcher, *words: str, columns: int = 100) -> Iterator[Terminal
         yield terminal
 
 
+@pytest.mark.promise("attach")
 def test_a_turn_goes_on_while_terminals_come_and_go(demo: Launcher) -> None:
     with up(demo) as host, at(demo, "run", "p", "-s", "work") as first:
         first.until("ready ·")
@@ -132,7 +133,6 @@ def test_an_answer_is_kept_for_those_who_wait_while_its_session_is_opened_again_
     assert (gone.code, "acp-launch attach fresh shows a session that is open" in gone.err) == (3, True), gone.err
 
 
-@pytest.mark.slow
 def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> None:
     with up(demo) as host, at(demo, "run", "p", "-s", "work") as watching:
         watching.until("ready ·")
@@ -144,7 +144,6 @@ def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> 
         assert watching.ends() == 0
 
 
-@pytest.mark.slow
 def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p", "-s", "work") as first:
         first.until("ready ·")
@@ -162,6 +161,7 @@ def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher)
             assert second.ends() == 0
 
 
+@pytest.mark.promise("attach")
 def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_elsewhere(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p", "-s", "work") as first:
         first.until("ready ·")
@@ -181,7 +181,6 @@ def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_els
             second.until("ready ·")
 
 
-@pytest.mark.slow
 def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
     demo.env |= {MARK: uuid.uuid4().hex}
     try:
@@ -201,7 +200,6 @@ def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
         kill_all(demo.env[MARK])
 
 
-@pytest.mark.slow
 def test_attach_says_what_there_is(demo: Launcher) -> None:
     none = demo.apart("attach")
     assert (none.code, none.err) == (
@@ -231,7 +229,6 @@ def test_attach_says_what_there_is(demo: Launcher) -> None:
             assert terminal.ends() == 3
 
 
-@pytest.mark.slow
 def test_servers_of_a_host_are_shown_as_they_are_now(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p") as terminal:
         terminal.until("ready ·")

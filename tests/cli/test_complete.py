@@ -99,6 +99,7 @@ def test_options_and_choices_are_offered(project: Launcher) -> None:
     assert "--new" not in names(asked(project, "run --new -"))
 
 
+@pytest.mark.promise("first steps")
 def test_profiles_are_offered_nearest_first(project: Launcher) -> None:
     answer = asked(project, "run ")
     assert answer[0] == "p"

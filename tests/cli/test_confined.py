@@ -59,6 +59,8 @@ def listening(address: str | tuple[str, int], family: int = socket.AF_UNIX) -> I
         yield made
 
 
+@pytest.mark.promise("confined")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("who", WHO)
 def test_the_spy_sees_its_project_and_its_state_and_nothing_else(
     launch: Launcher, home: Path, tmp_path: Path, who: Sequence[str]
@@ -339,6 +341,8 @@ def line_of(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.promise("kill")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("victims", [("launcher",), ("guards",), ("launcher", "guards")], ids="+".join)
 def test_nothing_outlives_a_killed_launch(launch: Launcher, victims: Sequence[str], who: Sequence[str]) -> None:
@@ -416,6 +420,7 @@ def test_a_served_agent_is_confined_to_what_it_was_started_with(launch: Launcher
         assert "is confined, and does not see" in why
 
 
+@pytest.mark.promise("confined")
 def test_without_bubblewrap_nothing_starts(launch: Launcher, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     spy(launch)

@@ -113,6 +113,7 @@ def logged_in(launch: Launcher, *ways: str) -> Json:
     return agent("login", str(account), "agent", *ways)
 
 
+@pytest.mark.promise("diagnosis")
 def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None:
     own(
         launch,
@@ -192,6 +193,7 @@ def test_a_missing_command_does_not_hide_what_the_servers_do(launch: Launcher) -
     assert "command agent" not in found
 
 
+@pytest.mark.promise("diagnosis")
 def test_a_server_that_dies_says_its_last_words_and_whether_a_session_needs_it(launch: Launcher) -> None:
     servers = {"a": server("crasher", "start"), "b": server("crasher", "start", required=False)}
     own(launch, agent("polite"), mcp_servers=servers)
@@ -402,7 +404,6 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
 SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("output", ["text", "json"])
 @pytest.mark.parametrize(("opens", "prompt"), [(True, "hello"), (False, "hi")], ids=["opened", "not opened"])
 def test_a_required_server_that_never_answers_is_a_problem_of_both(
@@ -538,7 +539,6 @@ def test_what_a_dead_run_left_behind_is_told_and_not_touched(launch: Launcher, l
     assert told(checks(launch("doctor", "--json"))["leftovers"]) == ("ok", "none; 0 launches running", "")
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher, number: int, code: int) -> None:
     own(launch, agent("mute"), mcp_servers={"s": server("stubborn")})

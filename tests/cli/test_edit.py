@@ -103,6 +103,7 @@ def test_a_server_of_that_name_is_not_replaced(project: Path, typed: Typed) -> N
     )
 
 
+@pytest.mark.promise("profile")
 def test_a_change_that_would_make_the_profile_wrong_is_not_made(project: Path, typed: Typed) -> None:
     assert typed("set", "p", "agent.comand", "x") == (
         2,

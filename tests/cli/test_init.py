@@ -395,6 +395,7 @@ def answers(terminal: Terminal, *words: str) -> None:
         terminal.types(f"{word}\n")
 
 
+@pytest.mark.promise("first steps")
 def test_enter_all_the_way_makes_a_profile_that_runs(project: Path) -> None:
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
         terminal.until("Agent [1]: ")

@@ -108,6 +108,7 @@ def test_a_server_is_added_and_every_other_byte_of_the_profile_stays(project: La
     assert project("validate", "p").code == 0
 
 
+@pytest.mark.promise("import")
 def test_of_ten_literal_tokens_none_is_left_behind_and_all_are_in_the_store(project: Launcher) -> None:
     """The file they came from is the only one in the project, in the home and on the terminal that holds them."""
     source = declared(project, TEN)
@@ -383,6 +384,7 @@ def test_the_first_command_in_a_pipe_prints_what_to_type(project: Launcher) -> N
     assert project("validate", "tools").code == 0
 
 
+@pytest.mark.promise("import")
 def test_import_as_the_first_command_leads_to_a_running_session(project: Launcher) -> None:
     """Source, agent, place, name, credential; then trust, a secret, and a session: in one go."""
     profile(project).unlink()

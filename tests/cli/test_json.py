@@ -114,6 +114,7 @@ def answer(launch: Launcher, name: str, *words: str) -> Any:
     return json.loads(done.out)
 
 
+@pytest.mark.promise("events")
 def test_the_answers_have_the_documented_members(answering: Launcher) -> None:
     told = documented()
     for name, words in ASKED.items():

@@ -128,6 +128,7 @@ def test_an_editor_is_told_what_differs(project: Launcher) -> None:
     assert "the project's lock file says nothing of p" in json.loads(done.out)["error"]["message"]
 
 
+@pytest.mark.promise("install")
 def test_a_locked_run_starts_what_is_locked(launch: Launcher) -> None:
     launch.profile("polite")
     assert launch("run", "p", "hello", "--locked").code == 0, "it starts no package"

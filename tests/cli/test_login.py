@@ -218,6 +218,7 @@ def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Accou
     assert account.is_in
 
 
+@pytest.mark.promise("login")
 def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(account: Account) -> None:
     """C-30."""
     account.offers("agent")

@@ -133,6 +133,7 @@ def test_for_a_script_each_line_is_an_object(launch: Launcher, logs: Logs) -> No
     ]
 
 
+@pytest.mark.promise("diagnosis")
 def test_without_a_name_the_latest_launch_of_this_project_is_shown_whatever_it_was(
     launch: Launcher, tmp_path: Path
 ) -> None:

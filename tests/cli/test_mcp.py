@@ -238,6 +238,7 @@ def test_only_the_secrets_of_that_server_are_looked_up_and_none_is_shown(launch:
 # tools
 
 
+@pytest.mark.promise("mcp")
 def test_tools_are_listed_with_their_arguments_as_far_as_the_profile_allows(launch: Launcher) -> None:
     polite(launch, tools={"allow": ["e*", "fail"], "deny": ["env"]})
     done = launch("mcp", "tools", "p", "polite")
@@ -515,7 +516,6 @@ def test_a_missing_command_is_this_machines_fault(launch: Launcher) -> None:
 # others' servers
 
 
-@pytest.mark.slow
 def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
     """The official Python SDK is the oracle: it checks every message we send."""
     launch.write(
@@ -546,7 +546,6 @@ def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> N
     assert (done.stdout, patient(done.stderr.decode())) == (b"x" * 10, "")
 
 
-@pytest.mark.slow
 def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None:
     flood = "import os\nwhile True: os.write(1, b'y\\n' * 30000)"
     launch.profile("polite", mcp_servers={"yes": {"command": sys.executable, "args": ["-I", "-S", "-c", flood]}})

@@ -129,6 +129,7 @@ def sent_tokens(server: Authority) -> set[str]:
     return bearers | {each["form"]["token"] for each in server.asked("as /revoke")}
 
 
+@pytest.mark.promise("login")
 def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> None:
     with authority(tokens={"id_token": ID_TOKEN}) as server, browsing(home) as browser:
         profile(home, server, scopes=["read", "write"])

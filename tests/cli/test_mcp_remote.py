@@ -27,6 +27,8 @@ def asked(launch: Launcher, verb: str, *words: str) -> Ended:
     return launch("mcp", verb, "p", "docs", *words)
 
 
+@pytest.mark.promise("mcp")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("era", "type"), [("legacy", "http"), ("sse", "sse")])
 def test_the_tools_of_a_remote_server_are_listed_and_called(launch: Launcher, era: str, type: str) -> None:
     with tempered(era=era, bearer=TOKEN) as server:

@@ -23,6 +23,7 @@ def needing(launch: Launcher, secret: str, **profile: Any) -> None:
     launch.write({"agent": AGENT, "mcp_servers": {"tracker": server}, **profile}, name="needy")
 
 
+@pytest.mark.promise("first steps")
 def test_in_a_new_directory_it_says_how_to_begin(launch: Launcher) -> None:
     assert shown(launch) == [
         f"project   {launch.project}",

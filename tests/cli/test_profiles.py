@@ -51,6 +51,7 @@ def test_a_good_profile_is_one_quiet_line(project: Path) -> None:
     assert (answer.code, answer.out, answer.err) == (0, ".acp-launch/good.yaml: ok\n", "")
 
 
+@pytest.mark.promise("profile")
 def test_validate_works_through_all_and_fails_in_the_end(project: Path) -> None:
     file = broken(project)
     answer = Answer("validate", "bad", "good", "./gone.yaml")

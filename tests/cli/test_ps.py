@@ -52,6 +52,7 @@ def kill_all_three(running: Running, guards: list[int]) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.promise("diagnosis")
 def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher, running: Running) -> None:
     done = launch("ps")
     assert (done.code, done.err) == (0, "")

@@ -45,6 +45,7 @@ def reloaded(launch: Launcher) -> Ended:
     return launch.apart("reload", "p")
 
 
+@pytest.mark.promise("reload")
 def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Launcher) -> None:
     """In an open session: `same` goes on, `changed` restarts behind it, `gone` answers with errors."""
     launch.env["ACP_LAUNCH_SECRET_TOKEN"] = "a-secret-of-the-test"

@@ -53,6 +53,8 @@ def comparable(done: Ended) -> tuple[list[Json], list[Json]]:
     return [event for event in kept if event["type"] != "terminal"], last
 
 
+@pytest.mark.promise("replay")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_replay_gives_the_events_of_the_run(launch: Launcher, recorded: Callable[[str], Ended], prompt: str) -> None:
     first = recorded(prompt)
@@ -113,6 +115,7 @@ def test_another_prompt_file_or_capability_is_a_difference(launch: Launcher, rec
     assert any(line.startswith("params.mcpServers: [{") for line in differing(launch("run", "p", "read f", *RUN)))
 
 
+@pytest.mark.promise("replay")
 def test_a_call_that_is_not_in_the_trace_is_a_difference(launch: Launcher, recorded: Callable[[str], Ended]) -> None:
     recorded("help")
     assert launch("run", "p", "help", "--session", "s", *RUN).code == 0

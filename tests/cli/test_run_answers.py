@@ -50,6 +50,7 @@ def test_what_is_allowed_in_this_session_is_asked_again_in_the_next_run(demo: La
     assert by(demo) == [("allow", "you, in this session"), ("deny", DENIED.partition("(")[2][:-1])]
 
 
+@pytest.mark.promise("permission")
 def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_forgotten(demo: Launcher) -> None:
     text = answered(demo, "g", *NOTE)
     assert f"[g] {GOOD} demo\n" in text

@@ -10,6 +10,8 @@ ACP_MODE = "    fix: is the command right? many agents speak ACP only with a fla
 LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
 
 
+@pytest.mark.promise("limit")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("temper", "wait", "said"),
     [
@@ -37,6 +39,7 @@ NEVER = ("--agent", '/bin/sh -c "cat >/dev/null"')
 COMMAND = "    command: /bin/sh -c 'cat >/dev/null'\n"
 
 
+@pytest.mark.promise("limit")
 def test_the_whole_run_has_a_limit_and_the_wait_that_passed_it_is_named(launch: Launcher) -> None:
     said = "no answer to initialize from the agent within --timeout 0.5s"
     done = launch("run", "--timeout", "500ms", *NEVER, "hi")

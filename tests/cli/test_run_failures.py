@@ -16,6 +16,8 @@ USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", " 
 SEEN = "run it again with --trace FILE to see what was said"
 
 
+@pytest.mark.promise("failure")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("moment", "how", "method", "out"),
     [

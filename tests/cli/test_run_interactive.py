@@ -71,6 +71,7 @@ def leaves(terminal: Terminal, code: int = 0) -> None:
     assert terminal.is_cooked()
 
 
+@pytest.mark.promise("answer")
 def test_prompts_are_answered_one_after_the_other_and_ctrl_d_leaves(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -104,6 +105,7 @@ def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.promise("interrupt")
 def test_ctrl_c_cancels_the_turn_and_keeps_the_session(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -137,7 +139,6 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
-@pytest.mark.slow
 def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
     """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
     with sitting(full(), cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
@@ -193,7 +194,6 @@ def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Pat
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -224,6 +224,7 @@ def test_after_a_capital_n_what_is_typed_is_the_next_prompt(tmp_path: Path) -> N
         leaves(terminal)
 
 
+@pytest.mark.promise("session")
 def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -243,7 +244,6 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
         leaves(terminal)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["n", CTRL_C])
 def test_an_agent_that_died_may_be_left(tmp_path: Path, key: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -255,7 +255,6 @@ def test_an_agent_that_died_may_be_left(tmp_path: Path, key: str) -> None:
         assert terminal.is_cooked()
 
 
-@pytest.mark.slow
 def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) -> None:
     profile = tmp_path / "forgetful.yaml"
     crasher = Path(__file__).parents[1] / "agents" / "crasher.py"
@@ -277,7 +276,6 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_a_sigint_that_is_sent_means_what_ctrl_c_means(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -345,7 +343,6 @@ def test_another_session_is_gone_to_and_come_back_from(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -> None:
     with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -358,7 +355,6 @@ def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -
     assert written.startswith("# add 20 22\n\n## You\n\nadd 20 22\n\n- Add 20 and 22: completed\n\n## Agent\n\n42")
 
 
-@pytest.mark.slow
 def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
     deaf = f"{sys.executable} -I -S {DEAF}"
@@ -377,7 +373,6 @@ def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} never", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -389,7 +384,6 @@ def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
         assert terminal.ends() == 4
 
 
-@pytest.mark.slow
 def test_a_ctrl_c_long_before_the_next_prompt_is_forgotten(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -401,7 +395,6 @@ def test_a_ctrl_c_long_before_the_next_prompt_is_forgotten(tmp_path: Path) -> No
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -416,7 +409,6 @@ def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_leaving_starts_no_server_again(tmp_path: Path) -> None:
     """The agent closes its connections when it is stopped; no other one follows."""
     trace = tmp_path / "trace.ndjson"

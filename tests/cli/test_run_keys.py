@@ -32,7 +32,6 @@ def is_done(terminal: Terminal, prompt: str) -> None:
     terminal.until("ready ·")
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["exit", ":wq"])
 def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> None:
     leaving = {name for name, command in ALIASES.items() if command == ":quit"}
@@ -45,7 +44,6 @@ def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> 
         assert is_told == (word in ("exit", "quit"))
 
 
-@pytest.mark.slow
 def test_a_word_that_leaves_is_sent_with_a_space_before_it_or_among_others(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -69,7 +67,6 @@ def test_shift_tab_sets_the_next_mode_and_never_one_that_asks_nothing(filler: Te
     leaves(filler)
 
 
-@pytest.mark.slow
 def test_shift_tab_says_so_where_the_agent_has_no_modes(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "agents" / "polite.py"
     with sitting("--agent", shlex.join([sys.executable, "-I", "-S", str(script)]), cwd=tmp_path) as terminal:
@@ -117,7 +114,6 @@ def test_the_first_session_of_a_user_says_what_the_first_keys_do_and_no_other(tm
             leaves(terminal)
 
 
-@pytest.mark.slow
 def test_nothing_is_said_about_keys_where_that_cannot_be_remembered_nor_of_coming_back_without_a_turn(
     tmp_path: Path,
 ) -> None:
@@ -130,7 +126,6 @@ def test_nothing_is_said_about_keys_where_that_cannot_be_remembered_nor_of_comin
         assert "resume:" not in "\n".join(terminal.all), "the session had no turn"
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
@@ -153,7 +148,6 @@ def test_leaving_says_how_to_come_back(tmp_path: Path, arguments: tuple[str, ...
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, filler: Terminal) -> None:
     (tmp_path / "notes.txt").write_text("milk\n")
     is_done(filler, "fill 41")
@@ -171,7 +165,6 @@ def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, fil
     leaves(filler)
 
 
-@pytest.mark.slow
 def test_the_tokens_of_the_last_turn_are_told_in_words(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -181,7 +174,6 @@ def test_the_tokens_of_the_last_turn_are_told_in_words(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-@pytest.mark.slow
 def test_a_context_that_becomes_nearly_full_is_said_once_each_time(filler: Terminal) -> None:
     def warnings() -> list[str]:
         return [row for row in filler.all if "of the context is used" in row]

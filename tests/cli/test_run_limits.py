@@ -169,7 +169,6 @@ def stranger(launch: Launcher) -> Iterator[Launcher]:
         yield launch
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 40])
 def test_too_few_processes_are_told_in_a_line(stranger: Launcher, limit: int) -> None:
     """Whoever is refused a process or a thread says so: we, the server, or the demo agent in its answer."""
@@ -179,7 +178,6 @@ def test_too_few_processes_are_told_in_a_line(stranger: Launcher, limit: int) ->
     assert limit < 40 or (code, out) == (0, "5\n")
 
 
-@pytest.mark.sample(5)
 @pytest.mark.parametrize("verb", ["secret list", "secret check demo", "doctor demo", "mcp tools demo notes", "logs"])
 @pytest.mark.parametrize("limit", [1, 2, 4])
 def test_no_verb_ends_in_a_traceback_for_want_of_processes(stranger: Launcher, verb: str, limit: int) -> None:

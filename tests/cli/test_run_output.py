@@ -1,10 +1,13 @@
 """stdout carries the answer, stderr everything else; three ways to have it (docs/scripting.md)."""
 
+import pytest
+
 from tests.cli.launcher import TIME, Ended, Json, Launcher
 
 UPDATE = '{"type":"update","time":"T","sessionId":"session-1","update":%s}'
 
 
+@pytest.mark.promise("answer")
 def test_text_into_a_pipe_is_the_agents_words_alone(launch: Launcher) -> None:
     launch.profile("asker")
     done = launch("run", "p", "do", "it", "--approve", "all")
@@ -20,6 +23,7 @@ def test_text_into_a_pipe_is_the_agents_words_alone(launch: Launcher) -> None:
     }
 
 
+@pytest.mark.promise("events")
 def test_json_keeps_every_update_byte_for_byte(launch: Launcher) -> None:
     launch.profile("asker")
     done = launch("run", "p", "hi", "--approve", "all", "--output", "json")

@@ -24,6 +24,8 @@ def given(trace: Path) -> list[dict[str, Any]]:
     return list(opening["params"]["mcpServers"])
 
 
+@pytest.mark.promise("remote")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("mcp", "kind"), [("http", "http"), ("stdio", None), ("auto", None)])
 def test_the_agent_reaches_its_servers_as_the_profile_says(launch: Launcher, mcp: str, kind: str | None) -> None:
     """M-37: an address on 127.0.0.1, and a token, which is in no output of ours."""

@@ -56,6 +56,8 @@ def test_the_result_says_that_the_work_was_denied_and_only_a_missing_user_is_exi
     assert result["deniedBy"] == by
 
 
+@pytest.mark.promise("permission")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stop", [[], ["refuse-stop"]])
 def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Launcher, stop: list[str]) -> None:
     launch.profile("asker", *stop)

@@ -84,6 +84,7 @@ def is_clean(terminal: Terminal) -> None:
 # Agents and servers that are not kind
 
 
+@pytest.mark.promise("terminal")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, PLAIN])
 def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, colours: dict[str, str]) -> None:
@@ -125,6 +126,7 @@ def in_a_turn(directory: Path) -> Iterator[tuple[Terminal, Callable[[], list[str
             yield terminal, all_die
 
 
+@pytest.mark.promise("kill")
 def test_killing_us_in_a_turn_leaves_no_process(tmp_path: Path) -> None:
     with in_a_turn(tmp_path) as (terminal, all_die):
         os.kill(terminal.process.pid, signal.SIGKILL)
@@ -144,7 +146,6 @@ def test_a_terminal_that_hangs_up_leaves_no_process(tmp_path: Path) -> None:
 # Signs of life
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(("options", "env"), [(("--plain",), PLAIN), ((), {"NO_COLOR": "1"})])
 def test_nothing_moves_and_nothing_is_coloured_for_who_wants_it_plain(
     tmp_path: Path, options: tuple[str, ...], env: dict[str, str]

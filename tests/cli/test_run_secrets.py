@@ -93,7 +93,6 @@ def test_the_canaries_are_where_they_would_be_found(planted: Launcher) -> None:
     assert any(seen(file.read_text(errors="replace")) for file in files(planted))
 
 
-@pytest.mark.sample(5)
 @pytest.mark.parametrize("output", ["text", "quiet", "json"])
 @pytest.mark.parametrize("ending", ["", "fail", "die", "ask"])
 def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str) -> None:
@@ -139,6 +138,7 @@ def processes(root: int) -> Iterator[tuple[str, str]]:
         yield " ".join(each.cmdline()), environment
 
 
+@pytest.mark.promise("secret")
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_place(planted: Launcher) -> None:
     planted.write(

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.cli.launcher import Ended, Json, Launcher, names
 
 OTHER_AGENT = """
@@ -29,6 +31,7 @@ def replies(done: Ended) -> list[Json]:
     return [event for event in done.events if event["type"] in ("replay", "update")]
 
 
+@pytest.mark.promise("session")
 def test_a_named_session_is_opened_once_and_then_loaded_with_its_history_hidden(launch: Launcher) -> None:
     """C-31, C-38, C-44."""
     launch.profile("replayer")

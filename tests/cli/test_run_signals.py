@@ -50,7 +50,6 @@ def until_working(running: Running) -> None:
         running.shows(text)
 
 
-@pytest.mark.sample(3)
 @SIGNALS
 @pytest.mark.parametrize("moment", ["initialize", "session/new"])
 def test_a_signal_before_the_turn_ends_the_run(launch: Launcher, tmp_path: Path, number: int, moment: str) -> None:
@@ -110,6 +109,7 @@ def test_a_signal_that_ends_programs_ends_the_run_in_the_turn(launch: Launcher, 
     assert [event["type"] for event in done.events] == ["error"]
 
 
+@pytest.mark.promise("interrupt")
 def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launcher) -> None:
     launch.profile("cancel_deaf", "never")
     with launch.start("run", "p", "hi") as running:

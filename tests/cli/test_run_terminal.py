@@ -24,6 +24,8 @@ def asked(terminal: Terminal) -> None:
     terminal.until("[y] Allow once")
 
 
+@pytest.mark.promise("permission")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

@@ -89,6 +89,7 @@ def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launch
     assert done.heard == []
 
 
+@pytest.mark.promise("profile")
 def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_the_file(launch: Launcher) -> None:
     launch.write(
         {
@@ -123,6 +124,7 @@ def test_a_prompt_is_not_taken_through_a_link_out_of_the_project(launch: Launche
     assert launch("run", "p", "hi", option, str(private), "-o", "quiet").code == 0
 
 
+@pytest.mark.promise("answer")
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
     launch.profile("polite")
     (launch.project / "notes.md").write_text("one\ntwo\n")

@@ -60,7 +60,6 @@ def updates(out: Path) -> list[Any]:
     return [event for event in map(json.loads, out.read_bytes().splitlines()) if event["type"] == "update"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("output", ["json", "text", "quiet"])
 def test_one_line_of_48_megabytes_comes_through_in_bounded_memory(
     launch: Launcher, tmp_path: Path, output: str
@@ -78,7 +77,6 @@ def test_one_line_of_48_megabytes_comes_through_in_bounded_memory(
     assert peak < 48 * copies + 50, "the line, what is made of it, and no second copy of that"
 
 
-@pytest.mark.slow
 def test_a_hundred_thousand_updates_arrive_in_order_and_in_little_memory(launch: Launcher, tmp_path: Path) -> None:
     """C-10."""
     launch.profile("flood", "100000")
@@ -91,7 +89,6 @@ def test_a_hundred_thousand_updates_arrive_in_order_and_in_little_memory(launch:
     assert measured(launch, tmp_path / "out", "run", "p", "hi", "--output", "quiet") <= 60
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", ["file", "stdin", "dash"])
 def test_a_prompt_of_ten_megabytes_reaches_the_agent_whole(launch: Launcher, way: str) -> None:
     launch.profile("big_paste")
@@ -121,7 +118,6 @@ def read_slowly(running: Running) -> list[Any]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
 def test_a_full_disk_behind_stdout_is_named_once(launch: Launcher, output: str) -> None:
     launch.profile("polite")

@@ -25,6 +25,7 @@ def kept(launch: Launcher, name: str, value: str = TOKEN) -> None:
     assert (done.code, done.err) == (0, f"{name}: stored in the keyring (Secret Service)\n")
 
 
+@pytest.mark.promise("secret")
 def test_set_once_then_found_by_a_run(home: Launcher) -> None:
     kept(home, "github", "an-old-value")
     kept(home, "github")

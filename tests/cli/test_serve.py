@@ -47,6 +47,7 @@ def opened_with(editor: Editor, session: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.promise("serve")
 def test_an_editor_talks_to_the_agent_and_everything_ends_with_it(launch: Launcher) -> None:
     launch.profile("polite")
     with serving(launch, apart=True) as editor:
@@ -148,6 +149,7 @@ def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:
 # Sessions.
 
 
+@pytest.mark.promise("serve")
 def test_servers_of_the_profile_and_of_the_editor_run_behind_the_seat(launch: Launcher) -> None:
     server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")]}
     launch.scripted(capable())

@@ -116,6 +116,7 @@ def hears(editor: Editor, text: str, times: int) -> None:
         assert time.monotonic() < deadline, editor.told
 
 
+@pytest.mark.promise("serve")
 def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: Launcher) -> None:
     mortal(launch)
     answers = {"terminal/create": result({"terminalId": "t1"}), "terminal/release": result({})}

@@ -6,8 +6,6 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-
 from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
 from tests.cli.serving import Editor, serving
@@ -121,7 +119,6 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
         assert again.methods[:2] == ["initialize", "session/resume"]
 
 
-@pytest.mark.slow
 def test_a_host_that_is_stopped_in_a_turn_is_named(launch: Launcher) -> None:
     launch.profile("cancellable")
     with up(launch) as host, serving(launch) as editor:

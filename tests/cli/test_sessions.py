@@ -38,6 +38,7 @@ def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count:
     assert len(names(launch)) == count, "a script gets all of this project"
 
 
+@pytest.mark.promise("session")
 def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launcher) -> None:
     """C-33, C-35."""
     launch.profile("replayer")

@@ -57,7 +57,6 @@ VERBS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.timeout(300)
 def test_a_signal_at_any_moment_ends_us_with_its_code(launch: Launcher, verb: str) -> None:
@@ -174,7 +173,6 @@ class Blocked:
             self.process.stdout.close()
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 @pytest.mark.parametrize(
     "arguments", [["validate", "nosuch"], ["run", "--agent", "false", "hi"], ["run", "p", "hi"]], ids=" ".join
@@ -215,7 +213,6 @@ def test_any_number_of_signals_in_a_turn_ends_us_although_nothing_can_be_said(la
     assert blocked.ends() == 130
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("prompt", [["count 10000"], []], ids=["one prompt", "interactive"])
 @pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
 def test_a_terminal_that_takes_nothing_more_does_not_keep_us_and_is_given_back(

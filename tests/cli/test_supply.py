@@ -187,6 +187,7 @@ def program(file: Path, body: str) -> None:
     file.chmod(0o755)
 
 
+@pytest.mark.promise("install")
 def test_an_agent_that_is_missing_is_installed_on_a_yes_and_the_run_goes_on(bare: Launcher) -> None:
     with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
         terminal.until(OFFER)

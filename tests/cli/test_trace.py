@@ -35,6 +35,7 @@ def rows(done: Ended) -> list[list[str]]:
     return [[row[21:41].strip(), row[43:]] for row in others]
 
 
+@pytest.mark.promise("diagnosis")
 def test_a_run_is_traced_both_ways_with_its_servers_and_its_processes(launch: Launcher) -> None:
     done = launch("run", "demo", "add 20 22", "--trace", "t", "--output", "quiet")
     assert (done.code, done.out) == (0, b"42\n")
@@ -108,6 +109,7 @@ def test_an_error_and_a_line_that_is_no_message_are_seen(launch: Launcher) -> No
     assert ["agent → acp-launch", "error for session/prompt: Internal error (-32603)"] in shown
 
 
+@pytest.mark.promise("secret")
 def test_no_secret_is_in_a_trace(planted: Launcher) -> None:
     """Of these, the agent gets two in `session/new`, and repeats them."""
     blabber(planted)

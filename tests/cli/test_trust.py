@@ -43,6 +43,7 @@ def write(project: Path, name: str = "review", **profile: Any) -> Path:
     return file
 
 
+@pytest.mark.promise("trust")
 def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(project: Path, run: Run) -> None:
     write(
         project,
@@ -116,6 +117,7 @@ def test_one_run_may_do_without(project: Path, run: Run) -> None:
     assert run("run", "review", "where").returncode == 7, "the profile was not trusted for good"
 
 
+@pytest.mark.promise("trust")
 def test_a_change_makes_it_inert_again_and_is_shown_and_a_comment_does_not(project: Path, run: Run) -> None:
     file = write(project)
     run("trust", "review", "--yes")
@@ -151,6 +153,8 @@ def test_without_a_terminal_nothing_is_accepted_unasked(project: Path, run: Run)
 KEYS = {"y": 0, "\nn": 7, "\x04": 7, "\x03": 130}
 
 
+@pytest.mark.promise("trust")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("typed", "code"), KEYS.items())
 def test_a_person_is_shown_everything_and_asked(project: Path, run: Run, typed: str, code: int) -> None:
     write(project)

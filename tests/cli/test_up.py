@@ -20,6 +20,7 @@ from tests.cli.launcher import AGENTS, Launcher, command
 from tests.patience import PATIENCE
 
 
+@pytest.mark.promise("up")
 def test_a_prompt_to_a_host_shows_what_a_run_of_its_own_shows(launch: Launcher) -> None:
     """But for the events of the start."""
     launch.profile("polite")

@@ -43,6 +43,7 @@ def agent_of(host: Host) -> int:
     return int(found)
 
 
+@pytest.mark.promise("kill")
 def test_a_killed_host_leaves_nothing_and_its_session_goes_on_without_it(launch: Launcher) -> None:
     launch.profile("cancellable")
     with up(launch, is_killed=True) as host:
@@ -238,7 +239,6 @@ def test_other_users_cannot_reach_the_socket(launch: Launcher) -> None:
         assert host.run("hi").out == b"You said: hi\n"
 
 
-@pytest.mark.slow
 def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
@@ -251,7 +251,6 @@ def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
         )
 
 
-@pytest.mark.slow
 def test_a_host_that_is_stopped_in_a_turn_is_named_and_the_agent_is_not_blamed(launch: Launcher) -> None:
     launch.profile("cancellable")
     with up(launch) as host:
@@ -268,7 +267,6 @@ def test_a_host_that_is_stopped_in_a_turn_is_named_and_the_agent_is_not_blamed(l
     assert "the agent went on" not in done.err
 
 
-@pytest.mark.slow
 def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:

@@ -61,6 +61,7 @@ def let_go(gate: Path) -> None:
     gate.open("wb").close()
 
 
+@pytest.mark.promise("up")
 def test_a_detached_turn_is_waited_for_from_elsewhere_and_after_its_end(launch: Launcher, gate: Path) -> None:
     with brought_up(launch, "run", "p", "hi", "--detach", "-s", "work") as host:
         assert "p is up now, until 10 min after its last use" in host.said

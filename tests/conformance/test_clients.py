@@ -30,7 +30,7 @@ SCENARIOS: list[tuple[str, str, str | None]] = [
 ]
 
 
-@pytest.mark.sample(1, 4)
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize(("era", "scenario", "version"), SCENARIOS)
 def test_an_agent_behind_a_shim_passes_as_a_client(
     era: str, scenario: str, version: str | None, tmp_path: Path

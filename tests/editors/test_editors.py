@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
-
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, kill_all
 from tests.editors.editor import assert_equal, of_editor, serving, tapped
 from tests.patience import PATIENCE
@@ -21,8 +19,6 @@ DEMO = [sys.executable, "-I", "-m", "acp_launch.demo.agent"]
 DRAWN = re.compile(rb"\b([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{12}|[0-9a-f]{32})\b")
 TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z")
 CHECKOUT = re.compile(rb"/(directly|through)\b")
-
-pytestmark = pytest.mark.slow
 
 
 def steady(lines: Sequence[bytes]) -> list[bytes]:

@@ -4,8 +4,6 @@ import json
 import sys
 from functools import partial
 
-import pytest
-
 from tests.cli.launcher import ROOT, Launcher
 from tests.editors.editor import assert_same, scripted, tapped
 from tests.editors.scripts import every_method
@@ -24,7 +22,6 @@ def test_all_that_a_scripted_agent_and_an_editor_say_passes_byte_for_byte(launch
     assert used([*direct.editor, *direct.agent]) >= ALL
 
 
-@pytest.mark.slow
 def test_all_that_an_agent_on_the_python_sdk_says_passes(launch: Launcher) -> None:
     """It refuses `logout` and `session/delete`, and does not hear of requests that are cancelled."""
     command = [sys.executable, str(ROOT / "tests" / "editors" / "sdk_agent.py")]
@@ -33,7 +30,6 @@ def test_all_that_an_agent_on_the_python_sdk_says_passes(launch: Launcher) -> No
 
 
 @needs_npm
-@pytest.mark.slow
 def test_all_that_an_agent_on_the_npm_sdk_says_passes(launch: Launcher) -> None:
     command = [node(), str(ROOT / "tests" / "editors" / "agent.mjs"), str(sdk())]
     direct = assert_same(tapped(*command), launch, every_method)

@@ -19,6 +19,8 @@ from acp_launch.plan.shared import SharedServer, as_plain
 from acp_launch.profile.model import Restart
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.whole  # a host ends long after its last launch
+
 POLITE = str(Path(__file__).parents[1] / "servers" / "polite.py")
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
 

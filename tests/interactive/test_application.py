@@ -41,6 +41,7 @@ def test_a_region_taller_than_the_screen_shows_its_end(terminal: Terminal) -> No
     assert [row for row in terminal.rows if row] == ["row 0", "row 1", *framed()]
 
 
+@pytest.mark.whole
 def test_a_turn_of_a_hundred_thousand_updates_keeps_up_and_lets_one_type(terminal: Terminal) -> None:
     terminal.types(f"many 100000{ENTER}still here", until="❯ still here")
     assert "all said" not in terminal.shown
@@ -121,6 +122,7 @@ def test_ctrl_l_begins_at_the_top_and_what_was_there_can_be_scrolled_back_to(ter
     assert "said before" in terminal.all
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", [r"evil\x1b[2J\x1b]0;title\x07", r"two\nlines", r"\x9b31m", r"\u202eabc"])
 def test_a_hostile_text_cannot_drive_the_terminal_from_the_status_line(terminal: Terminal, text: str) -> None:
     before = len(terminal.raw)
@@ -154,6 +156,7 @@ def test_a_terminal_that_becomes_narrow_and_wide_again_is_drawn_anew(terminal: T
     ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("columns", "rows"), [(20, 10), (10, 4), (5, 2), (1, 1)])
 def test_a_tiny_terminal_works(history: str, columns: int, rows: int) -> None:
     with driver("story", history, columns=columns, rows=rows) as terminal:

@@ -127,6 +127,7 @@ def is_restored(terminal: Terminal) -> None:
     assert raw.rfind(POP_TITLE) > raw.rfind("\x1b]2;"), "no title after the old one is back"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", ["quit", "crash", signal.SIGTERM])
 def test_the_terminal_is_left_as_it_was_however_it_ends(history: str, end: str | signal.Signals) -> None:
     with driver("story", history) as terminal:

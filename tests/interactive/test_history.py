@@ -80,6 +80,7 @@ def test_a_long_history_is_cut_when_it_is_read(tmp_path: Path, monkeypatch: pyte
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.whole
 def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "history"
     code = (

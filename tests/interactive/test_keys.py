@@ -52,6 +52,7 @@ def test_escape_ends_a_search_and_nothing_else(terminal: Terminal) -> None:
     assert "Cancelled" not in terminal.shown
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("keys", [f"{ESCAPE}{ENTER}", f"{UP}", f"{RIGHT}", f"{ESCAPE}b", SHIFT_TAB])
 def test_a_key_that_begins_with_escape_does_not_interrupt(terminal: Terminal, keys: str) -> None:
     """Alt-Enter, arrows, Alt-B: their bytes come in one piece, also over ssh."""
@@ -136,6 +137,7 @@ def test_the_editor_gets_the_text_privately_and_gives_back_what_was_saved(
         assert not [*temporary.iterdir()]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("editor_env", "said"),
     [

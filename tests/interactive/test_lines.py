@@ -50,6 +50,7 @@ def test_a_question_is_answered_by_one_key_as_on_any_terminal(terminal: Terminal
     terminal.until("said and on")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("typed", "key"), [("n\n", "n"), ("Y", "y"), ("yes\n", "y"), (CTRL_D, "None"), (ESCAPE, "None")]
 )

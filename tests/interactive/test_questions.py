@@ -112,6 +112,7 @@ def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(ter
     assert "Interrupted" in terminal.all
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("columns", "rows"), [(10, 3), (10, 2), (20, 4), (80, 3)])
 def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, columns: int, rows: int) -> None:
     with driver("story", str(tmp_path / "history"), columns=columns, rows=rows) as terminal:

@@ -42,6 +42,7 @@ def end(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", shots.SCENES)
 def test_a_scene_still_looks_as_it_is_kept(name: str) -> None:
     drawn = shots.picture(name, shots.SCENES[name])

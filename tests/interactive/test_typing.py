@@ -64,6 +64,7 @@ def test_the_commands_of_the_agent_are_offered_with_their_hints(terminal: Termin
     terminal.types(f"x{ENTER}", until="submitted 1 lines 7 characters: /plan x")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("columns", "menu"),
     [

@@ -258,7 +258,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.sampled_from(sorted(TOOLS)), JSON)
 def test_whatever_a_file_says_nothing_raises_and_no_token_is_left(tool: str, value: Any) -> None:
     holder = TOOLS[tool].servers or TOOLS[tool].agents

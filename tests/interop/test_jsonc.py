@@ -136,7 +136,7 @@ def texts(draw: st.DrawFn, value: Any) -> str:
     return json.dumps(value)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.data(), OBJECTS, st.text(max_size=3), VALUES)
 def test_a_member_that_is_put_is_the_only_change_there_is(
     data: st.DataObject, before: dict[str, Any], key: str, value: Any

@@ -65,7 +65,6 @@ def test_a_server_that_is_killed_comes_back_and_its_like_go_on(stage: Stage, num
         everybody.nobody_stays()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("victim", ["shell", "wrapped"])
 @with_each_signal
 def test_a_server_behind_a_shell_comes_back_whichever_of_the_two_is_killed(
@@ -191,7 +190,6 @@ def dies(everybody: Cast, number: int, *victims: str) -> None:
         assert f"the agent {how} before it answered session/prompt" in err.decode()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("victim", ["launcher", "agent", "wrapper"])
 @with_each_signal
 def test_nobody_outlives(stage: Stage, victim: str, number: int) -> None:

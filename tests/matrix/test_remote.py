@@ -223,7 +223,6 @@ def test_a_session_that_the_server_forgets_is_opened_again_and_no_call_is_lost(t
         assert_all_answered_once(recorder)
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize("kind", ["json", "events", "older", "modern"])
 def test_ten_megabytes_pass_in_both_directions(kind: str, tmp_path: Path) -> None:
     """M-4."""

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from tests.mcp.eras import (
     tell,
     upgraded,
 )
+
+pytestmark = pytest.mark.whole
 
 calm = settings(deadline=None, max_examples=150)
 CHOICE = st.integers(0, 5)

@@ -87,6 +87,7 @@ def failed(mode: str, *, limit: float = PATIENCE, max_line: int = 64 << 20) -> L
     return caught.value
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("mode", "kind", "message", "fix", "detail"),
     [
@@ -140,6 +141,7 @@ def test_junk_and_batches_before_the_handshake_do_not_matter(mode: str) -> None:
     assert visit("probe_rude", meet(PATIENCE), mode)[0] == mode
 
 
+@pytest.mark.whole
 def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
     async def story(connection: McpConnection) -> str:
         await shake_hands(connection, limit=PATIENCE)
@@ -164,6 +166,7 @@ def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_is_ignored() 
     assert visit("probe_rude", story, "late")[0] == ("in time",)
 
 
+@pytest.mark.whole
 def test_arguments_larger_than_a_pipe_to_a_server_that_does_not_read_are_bounded_too() -> None:
     async def story(connection: McpConnection) -> str:
         with pytest.raises(WaitExpired) as caught:

@@ -323,6 +323,7 @@ def test_a_server_without_https_is_asked_nothing() -> None:
         assert "is not reached by https" in failed(site, url="http://docs.example/mcp").how
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", [f"mcp {PRM}/mcp", f"as {ASM}", "as /register", "as /token", "mcp /mcp"])
 def test_a_request_without_an_answer_has_a_limit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "LIMIT", 0.5)

@@ -73,9 +73,8 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 READY = {"at": "ready"}
 
 
-@pytest.mark.parametrize(
-    "rounds", [5, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(600)])]
-)
+@pytest.mark.sample(0, 1)
+@pytest.mark.parametrize("rounds", [5, pytest.param(100, marks=pytest.mark.timeout(600))])
 def test_twenty_processes_at_the_moment_of_expiry_renew_once(crowd: Crowd, rounds: int) -> None:
     """The server takes a refresh token once and ends the grant at a second use: a second request would log all out."""
     with serving(Authority("strict", LIFE)) as endpoint:
@@ -107,6 +106,7 @@ def test_no_token_is_in_any_file_but_the_store(crowd: Crowd) -> None:
         assert [file for file in files if b"-token-" in file.read_bytes()] == []
 
 
+@pytest.mark.whole
 def test_twenty_processes_whose_token_is_refused_renew_once(crowd: Crowd) -> None:
     with serving(Authority("strict", None)) as endpoint:
         crowd.begin(endpoint)
@@ -143,6 +143,7 @@ def stopped(crowd: Crowd, endpoint: Endpoint, step: str) -> Holder:
     return holder
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("step", "before", "after"), STEPS, ids=[step for step, _, _ in STEPS])
 def test_after_a_kill_anywhere_the_others_go_on(crowd: Crowd, step: str, before: int, after: int) -> None:
     """One waits for the lock, if it is held, and one comes later. The server takes the last refresh token once more."""
@@ -168,6 +169,7 @@ def test_after_a_kill_anywhere_the_others_go_on(crowd: Crowd, step: str, before:
         assert crowd.stored == (access(after + 1), refresh(after + 1))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("step", [step for step, before, after in STEPS if before == after - 1 and before])
 def test_without_a_grace_a_kill_between_answer_and_write_ends_the_login(crowd: Crowd, step: str) -> None:
     """The pinned limit: the only copy of the new refresh token is gone. It is told, and the item stays as it is."""

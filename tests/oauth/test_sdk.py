@@ -48,7 +48,7 @@ async def logged_in(url: str, browser: Browser, registered: Grant | None = None)
     return grant
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.sample(1, 1)
 def test_a_server_of_the_sdk_is_logged_in_to_used_renewed_and_left() -> None:
     async def live(url: str) -> None:

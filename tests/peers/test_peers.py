@@ -36,7 +36,6 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     return found
 
 
-@pytest.mark.sample
 def test_a_process_that_a_run_left_would_be_found() -> None:
     """Every test here relies on it."""
     command = [sys.executable, "-c", "print('up', flush=True); input()"]
@@ -67,7 +66,8 @@ def test_text_output_is_the_agents_words_alone(bench: Bench) -> None:
     assert (ended.code, ended.stdout) == (0, "You said: hello there\n")
 
 
-@pytest.mark.sample
+@pytest.mark.promise("answer")
+@pytest.mark.sample(1)
 def test_an_allowed_tool_call_does_its_work(bench: Bench) -> None:
     ended = bench.run("--output", "json", "--approve", "all", "write note.txt")
     assert ended.code == 0, ended.stderr

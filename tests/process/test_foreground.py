@@ -66,6 +66,8 @@ def well(how: str) -> dict[str, Any]:
     return {"how": how, "same": True, "in front": True}
 
 
+@pytest.mark.promise("terminal")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("word", "status"), [("please", 0), ("no", 3)])
 def test_it_talks_with_the_person_in_the_foreground_and_its_status_is_known(
     tmp_path: Path, alive: Liveness, word: str, status: int

@@ -51,7 +51,8 @@ HEARD = [name for _, heard in TREES.values() for name in heard]
 UNTRACEABLE = ("with a daemon that scrubbed", "with a daemon that changes its pid", "a fork bomb")
 
 
-@pytest.mark.sample(5)
+@pytest.mark.promise("kill")
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("temper", TREES)
 def test_a_launcher_that_is_killed_leaves_nothing_behind(temper: str, tmp_path: Path, alive: Liveness) -> None:
     argv, heard = TREES[temper]
@@ -74,7 +75,8 @@ ORDERS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.promise("kill")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_launcher_and_a_guard_that_are_killed_leave_nothing_behind(
     order: str, tmp_path: Path, alive: Liveness
@@ -97,7 +99,6 @@ def test_a_launcher_and_a_guard_that_are_killed_leave_nothing_behind(
         assert files(tmp_path) == []
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("stopped", [["lower"], ["upper"], ["lower", "upper"]])
 def test_a_guard_that_is_stopped_when_the_launcher_dies_does_not_save_what_it_guards(
     stopped: list[str], tmp_path: Path, alive: Liveness
@@ -165,7 +166,6 @@ def test_with_a_control_group_nothing_that_all_three_leave_is_lost(
         assert not running.cgroup.exists()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", ["", "lower", "upper"])
 def test_the_control_group_goes_with_the_launch(first: str, cgroups: None, tmp_path: Path, alive: Liveness) -> None:
     with launched(tmp_path, alive, *ARGVS, cgroup=True) as running:
@@ -222,7 +222,6 @@ def descriptors_of(pid: int) -> Iterator[int]:
         os.close(pidfd)
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP])
 def test_signals_that_end_or_stop_programs_do_nothing_to_a_guard(number: int, tmp_path: Path, alive: Liveness) -> None:
     with launched(tmp_path, alive, program("deaf", "stubborn")) as running:

@@ -87,6 +87,8 @@ def names(outcome: StopOutcome) -> list[str]:
     return [*outcome.rungs]
 
 
+@pytest.mark.promise("kill")
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("temper", TREES)
 def test_no_tree_survives_and_no_rung_is_taken_that_is_not_needed(temper: str, alive: Liveness) -> None:
     """C-13."""

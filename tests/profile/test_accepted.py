@@ -29,7 +29,7 @@ def test_the_order_of_keys_makes_no_difference(root: dict[str, Plain]) -> None:
     assert content(root) == content(shuffled(root))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(ROOTS, ROOTS)
 def test_two_profiles_have_the_same_content_only_if_they_say_the_same(
     one: dict[str, Plain], other: dict[str, Plain]

@@ -879,7 +879,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.booleans())
 def test_any_mapping_is_a_profile_or_has_problems_with_places(root: dict[str, object], whole: bool) -> None:
     """JSON is YAML: written as JSON it reaches the checker as it is."""

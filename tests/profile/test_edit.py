@@ -188,7 +188,7 @@ def unless_kept(edit: Callable[..., str], text: str, *arguments: Any) -> str:
         reject()
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, str], choose: st.DataObject) -> None:
@@ -202,7 +202,7 @@ def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, s
     assert after.endswith(ending) or not text.endswith(ending)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_removed_is_gone_and_all_other_lines_stay(
@@ -220,7 +220,7 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
     assert_kept(page, path, after, ending)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_added_is_added_and_no_line_changes_but_a_flow_one(
@@ -382,6 +382,7 @@ def test_what_is_merged_in_can_be_overridden_beside_the_merge() -> None:
         remove(text, ("b", "k"))
 
 
+@pytest.mark.whole
 def test_an_edit_of_a_large_file_takes_no_time_to_speak_of() -> None:
     """A thousand servers: were it quadratic, the time-out of this test would end it."""
     servers = "".join(f"  s{number}:\n    command: x\n    args:\n    - a\n    - b\n" for number in range(1000))

@@ -343,6 +343,7 @@ def test_the_built_in_profiles_hold_no_credential_anywhere(file: Path) -> None:
     assert strayed(file.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.whole
 def test_a_file_full_of_tokens_costs_linear_time() -> None:
     """Not by the clock: the suite's own time-out is what the square would meet."""
     text = "agent:\n env:\n" + "".join(f"  V{n}: {TOKEN} # {TOKEN}\n" for n in range(2_000))

@@ -92,7 +92,7 @@ def both(shape: type[Shape], value: Plain) -> tuple[Shape | None, Shape | None]:
     return built, judged
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(mutated(Profile))
 @example({"version": 1, "agent": {"command": "x"}, "mcp_servers": {"a": {"command": "x", "type": "http"}}})
 @example({"version": 1, "agent": {"command": "x"}, "mcp_servers": {"a": {"url": "http://x"}}})
@@ -110,7 +110,7 @@ def test_mutated_settings_are_the_same_to_the_builder_and_to_pydantic(value: Pla
     assert repr(built) == repr(judged)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("shape", [Profile, Choices])
 def test_every_single_value_replaced_is_the_same_to_both(shape: type[Shape]) -> None:
     """Each value there is, by each of a list of others: the accepted ones and the refused ones are many."""

@@ -19,7 +19,7 @@ TOKENS = ['"', "\\", "{", "}", "[", "]", ",", ":", " ", "\n", "1", "-", "true", 
 TEXTS = st.lists(st.sampled_from(TOKENS)).map("".join) | st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.dictionaries(st.text(), VALUES), LAYOUTS, st.booleans())
 def test_every_member_is_where_it_says(value: dict[str, Any], layout: Any, is_ascii: bool) -> None:
     data = json.dumps(value, indent=layout, ensure_ascii=is_ascii).encode("utf-8", "replace")

@@ -81,6 +81,7 @@ def test_the_window_gives_what_its_description_says(
         assert window.since(last, now) == model.since(last, now)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("few", [True, False], ids=["one key in ten", "each its own key"])
 def test_memory_stays_bounded_under_a_hundred_thousand_events(few: bool) -> None:
     """M-58."""

@@ -68,7 +68,6 @@ def test_a_client_that_declares_nothing_is_offered_only_what_needs_nothing_of_it
     assert offered & (needs_a_client - {"trigger-long-running-operation"}) == set()
 
 
-@pytest.mark.sample
 def test_a_busy_server_does_not_keep_a_ping_waiting(tmp_path: Path) -> None:
     """M-42: who answers may differ, that it is answered may not."""
     call = {"name": "trigger-long-running-operation", "arguments": {"duration": 0.3, "steps": 1}}

@@ -84,7 +84,6 @@ def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_fol
         becomes_allowed(recorder, places)
 
 
-@pytest.mark.sample
 def test_an_agent_without_roots_is_not_asked_for_them(tmp_path: Path) -> None:
     def script(recorder: Recorder) -> None:
         recorder.initialize()

@@ -123,7 +123,6 @@ def what_may_not_be() -> Judged:
     return talker
 
 
-@pytest.mark.sample
 @pytest.mark.parametrize("scene", [a_crash, the_end, time_outs, what_may_not_be])
 def test_what_we_say_in_anothers_place_is_proper_mcp(scene: Any) -> None:
     talker: Judged = scene()
@@ -133,7 +132,6 @@ def test_what_we_say_in_anothers_place_is_proper_mcp(scene: Any) -> None:
         judge(to, message)
 
 
-@pytest.mark.sample
 def test_the_scenes_show_all_that_we_ever_say() -> None:
     said = {
         (to, message.get("method") or ("error" if "error" in message else "result"))

@@ -67,7 +67,6 @@ def test_a_call_of_the_agent_reaches_the_server_in_the_sessions_directory(launch
     assert (done.code, done.out.decode().strip()) == (0, "words in a file")
 
 
-@pytest.mark.sample
 def test_the_small_environment_is_enough_for_npx_and_holds_nothing_else(launch: Launcher) -> None:
     profile(launch)
     launch.env |= {"SOME_TOKEN": "t", "UNRELATED": "u", "NODE_OPTIONS": "--no-such-option"}

@@ -40,7 +40,6 @@ def modern(method: str, recorder: Recorder, **params: Json | str) -> Json:
     return recorder.request(method, {**params, "_meta": META})
 
 
-@pytest.mark.sample
 def test_an_agent_that_asks_for_the_newer_era_is_refused_by_the_server_and_shakes_hands(tmp_path: Path) -> None:
     """A server of both eras goes by the first request, which was our ping."""
     with seated(server=server(tmp_path)) as seats, seats.open() as recorder:

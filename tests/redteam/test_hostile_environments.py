@@ -48,6 +48,7 @@ def test_no_detour_makes_a_directory_of_the_project_the_users(clone: Clone, way:
     clone.refuses(why=NEW, ACP_LAUNCH_CONFIG_DIR=ways.get(way, way))
 
 
+@pytest.mark.whole
 def test_settings_in_the_project_choose_nothing(clone: Clone) -> None:
     """A store that runs a command, asked for a secret of the user's own profile."""
     clone.own.mkdir(parents=True)
@@ -274,7 +275,7 @@ def test_an_acceptance_that_somebody_else_wrote_or_could_have_does_not_count(clo
     clone.refuses(why=NEW)
 
 
-@pytest.mark.sample(2, 4)
+@pytest.mark.sample(1, 4)
 @pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
 @pytest.mark.parametrize("verb", ["doctor", "secret list", "secret check", "validate --secrets mine"])
 def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, verb: str) -> None:
@@ -338,7 +339,7 @@ def test_a_relative_entry_of_path_does_not_lead_into_the_project(clone: Clone, e
     assert '"tool" is not on PATH' in ended.stderr
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "args",
     [

@@ -54,7 +54,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -131,7 +131,7 @@ def swapping(file: Path, *texts: str) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("role", ["review.yaml", "base.yaml"])
 def test_what_was_checked_is_what_runs_however_fast_the_file_changes(clone: Clone, role: str) -> None:
     clone.write(json.dumps({"version": 1, "extends": "./base.yaml"}))

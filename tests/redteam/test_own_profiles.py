@@ -141,7 +141,8 @@ def own(clone: Clone, agent: Mapping[str, Any] = GOOD, **sections: Any) -> None:
     (clone.own / "mine.yaml").write_text(profile(agent, **sections))
 
 
-@pytest.mark.sample(3, 5)
+@pytest.mark.promise("trust")
+@pytest.mark.sample(1, 5)
 @snares(SNARES)
 def test_a_server_runs_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare, tmp_path: Path) -> None:
     plant, words = snare
@@ -155,7 +156,6 @@ def test_a_server_runs_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare
     clone.starts(**env)
 
 
-@pytest.mark.sample(1)
 @snares(PYTHON)
 def test_an_agent_in_python_imports_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare) -> None:
     """It works in the project all the same, which its own code may import from on purpose."""
@@ -170,7 +170,6 @@ def test_an_agent_in_python_imports_nothing_that_lies_in_the_clone(clone: Clone,
     clone.starts()
 
 
-@pytest.mark.sample(1)
 @snares(NPX)
 def test_an_agent_that_the_clone_would_take_over_is_not_started(clone: Clone, snare: Snare, tmp_path: Path) -> None:
     """It has to work in the project, and npm has no switch for this; so has a server that is to run there."""
@@ -188,7 +187,6 @@ def test_an_agent_that_the_clone_would_take_over_is_not_started(clone: Clone, sn
     clone.starts(**env)
 
 
-@pytest.mark.sample(3)
 @snares(PYTHON)
 @pytest.mark.parametrize("way", [{"cwd": "${project}"}, {"cwd": "."}, {"bridge": False}])
 def test_a_server_in_python_that_runs_in_the_clone_imports_nothing_of_it(
@@ -216,7 +214,6 @@ def lurker(tmp_path: Path) -> dict[str, Any]:
     return {"command": str(file), "restart": {"policy": "never"}}
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "verb", ["run mine hello", "doctor mine", "mcp inspect mine s", "mcp tools mine s", "mcp call mine s x"]
 )

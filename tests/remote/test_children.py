@@ -23,6 +23,7 @@ def wire(**keys: Any) -> Json:
     return keys
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -141,6 +141,7 @@ async def test_a_redirect_within_the_origin_keeps_method_and_body() -> None:
         assert [request["path"] for request in server.requests[:2]] == ["/mcp", "/other"]
 
 
+@pytest.mark.whole
 @looped
 async def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() -> None:
     """A half-open connection: nothing comes, and nothing ends."""

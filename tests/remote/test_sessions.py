@@ -138,6 +138,7 @@ async def test_a_cancelled_request_is_cancelled_by_a_message_and_gets_no_error()
         assert peer.answers(asked) == []
 
 
+@pytest.mark.whole
 @looped
 async def test_a_result_of_ten_megabytes_comes_through_a_slow_reader() -> None:
     """M-4."""

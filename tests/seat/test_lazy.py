@@ -70,6 +70,8 @@ def test_a_server_whose_tools_have_changed_says_so_once_it_is_started(stage: Sta
     assert len(stage.roll.heard("shifty")) == 2
 
 
+@pytest.mark.promise("restart")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("start", ["lazy", "eager"])
 @pytest.mark.parametrize("share", [False, True])
 def test_an_unused_server_is_stopped_and_its_next_use_starts_it_with_what_it_knew(

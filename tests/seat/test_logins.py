@@ -49,6 +49,7 @@ def blind(launch: Launcher, done: Ended, *tokens: str) -> None:
         assert found(launch, token) == []
 
 
+@pytest.mark.promise("login")
 def test_a_session_uses_the_login_and_nothing_else_sees_its_tokens(stage: Stage) -> None:
     # Tokens of its own, as other tests may be giving theirs to a server as arguments at this moment.
     access_token, refresh_token = (f"canary-{kind}-{uuid.uuid4().hex}" for kind in ("access", "refresh"))

@@ -32,6 +32,8 @@ def states(events: list[Json], name: str = "web") -> list[str]:
     return [event["state"] for event in events if event["type"] == "server" and event["name"] == name]
 
 
+@pytest.mark.promise("remote")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("era", ["sse", "modern"])
 def test_an_agent_that_takes_only_stdio_servers_has_a_remote_one(stage: Stage, era: str) -> None:
     with tempered(era=era) as server, stage.play(servers={"web": remote(server)}) as play:
@@ -175,7 +177,6 @@ def test_calls_of_an_optional_server_that_is_down_are_refused_without_its_addres
     assert states(done.events)[-1] == "failed"
 
 
-@pytest.mark.slow
 def test_of_a_hundred_calls_at_once_none_is_lost(stage: Stage) -> None:
     with tempered() as server, stage.play(servers={"web": remote(server)}) as play:
         for _ in range(2):

@@ -22,6 +22,7 @@ def error(text: str, server: str, *stderr: str) -> Json:
     return {"code": LOST, "message": text, "data": {"server": server, "stderr": list(stderr)}}
 
 
+@pytest.mark.promise("restart")
 @pytest.mark.parametrize(("tool", "how"), [("crash", "exited with status 3"), ("kill", "was killed by SIGKILL")])
 def test_a_call_to_a_server_that_dies_of_it_is_answered_and_the_next_one_works(
     stage: Stage, tool: str, how: str
@@ -42,6 +43,7 @@ def test_a_call_to_a_server_that_dies_of_it_is_answered_and_the_next_one_works(
     assert states(done, "other") == ["starting", "ready"]
 
 
+@pytest.mark.promise("restart")
 def test_a_server_that_keeps_dying_is_given_up_and_every_call_says_why(stage: Stage, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     restart = {"max": 3, **AT_ONCE}

@@ -187,7 +187,6 @@ def test_a_restart_under_way_when_the_launch_ends_starts_nothing_and_leaves_noth
     assert len(stage.roll.heard("stubborn")) == 1
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_restart_under_way_when_the_launch_is_interrupted_leaves_nothing(stage: Stage, number: int) -> None:
     with played(stage, servers={"stubborn": stage.server("stubborn")}) as (play, hand):

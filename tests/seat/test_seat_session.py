@@ -37,6 +37,7 @@ def test_a_server_inherits_little_unless_its_profile_says_otherwise(stage: Stage
     assert "KNOWN_SECRET" in names["all"]
 
 
+@pytest.mark.promise("secret")
 def test_a_servers_secret_is_nowhere_but_in_its_server(stage: Stage) -> None:
     """Secret-blind: not in the agent's tree, what it was told, argv, output or logs."""
     stage.launch.env["ACP_LAUNCH_SECRET_CANARY"] = CANARY
@@ -99,6 +100,7 @@ def test_an_agent_that_leaves_and_comes_back_gets_a_fresh_process(stage: Stage) 
     assert states == {"starting", "ready", "stopping", "stopped"}
 
 
+@pytest.mark.promise("permission")
 def test_tools_the_profile_does_not_allow_are_not_shown_and_not_called(stage: Stage) -> None:
     tools = {"allow": ["e*", "add", "p*"], "deny": ["env_*"]}
     with stage.play(servers={"polite": stage.server("polite", tools=tools)}) as play:
@@ -115,6 +117,7 @@ def test_tools_the_profile_does_not_allow_are_not_shown_and_not_called(stage: St
         assert json.loads(agent.do("answer", "polite", '"x"')["line"])["error"]["message"] == unlisted
 
 
+@pytest.mark.promise("failure")
 def test_a_required_server_that_fails_is_the_end_of_the_run_before_the_session_opens(stage: Stage) -> None:
     restart = {"backoff": {"initial": "10ms"}}
     servers = stage.servers(crasher=stage.server("crasher", "start", restart=restart))

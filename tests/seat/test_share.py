@@ -1,5 +1,7 @@
 """Sessions of an agent that share a server (M-39, docs/profiles.md "Shared servers")."""
 
+import pytest
+
 from tests.remote.children import tempered
 from tests.seat.stage import Agent, Stage
 from tests.seat.test_restart import AT_ONCE, states
@@ -37,6 +39,7 @@ def test_two_connections_have_one_process_and_each_gets_its_own(stage: Stage) ->
     assert states(done, "polite") == ["starting", "ready"]
 
 
+@pytest.mark.promise("share")
 def test_calls_of_two_sessions_are_answered_out_of_order_to_the_right_one(stage: Stage) -> None:
     with stage.play(servers={"polite": stage.server("polite", share=True)}) as play:
         agent = play.agent

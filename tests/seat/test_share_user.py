@@ -61,6 +61,7 @@ def ends(pid: int) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.promise("share")
 def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> None:
     with play(stage) as first, play(stage) as second:
         one, two = first.agent, second.agent
@@ -147,6 +148,7 @@ def test_a_crash_is_told_to_each_launch_and_the_sessions_go_on(stage: Stage) -> 
     assert len(stage.roll.heard("crasher")) == 2
 
 
+@pytest.mark.promise("share")
 def test_a_killed_host_is_started_again_and_the_sessions_go_on(stage: Stage) -> None:
     with play(stage) as first, play(stage) as second:
         one, two = first.agent, second.agent

@@ -67,6 +67,7 @@ def test_hung_work_does_not_keep_the_interpreter_from_ending() -> None:
     assert ended.stdout == "late\n"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", ["Pooling", "Delegating"])
 def test_a_backend_that_hangs_neither_holds_us_up_nor_leaves_a_program(backend: str, tmp_path: Path) -> None:
     """The program would hold our stderr open; `subprocess.run` reads to its end."""

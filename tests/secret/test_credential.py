@@ -432,7 +432,7 @@ def test_no_text_breaks_it_and_what_is_seen_lies_within_and_apart(text: str, nam
     assert masked(masked(text)) == masked(text)
 
 
-@pytest.mark.sample(1, 3)
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize(
     "unit", ["eyJ-", "token=", "://a:b", "${env:A:-", "xoxb-", "--token ", "a0B", " ", "token=<a "]
 )

@@ -119,6 +119,7 @@ def test_a_directory_that_cannot_be_written_costs_only_the_list(tmp_path: Path) 
     assert index.names() == {}
 
 
+@pytest.mark.whole
 def test_ten_processes_at_once_lose_no_name(index: NameIndex, tmp_path: Path) -> None:
     code = "import sys, pathlib\nfrom acp_launch.secret.lookup import NameIndex\n"
     code += f"index = NameIndex(pathlib.Path({str(tmp_path / 'state')!r}), 'keyring')\n"

@@ -117,6 +117,7 @@ def test_a_token_longer_than_a_line_of_the_terminal_comes_whole() -> None:
     assert answer_to(token + "\r") == token
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
@@ -151,6 +152,7 @@ def test_a_line_end_more_is_no_second_line() -> None:
     assert answer_to("token\r\n\n") == "token"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -172,6 +174,7 @@ def test_a_tab_is_text() -> None:
     assert answer_to("hunter\t22\r") == "hunter\t22"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", ["\x1b[201~\r", "\n\x1b[201~\r", "\n\n\x1b[201~\r\n"])
 def test_a_paste_the_terminal_marks_as_one_is_what_was_pasted(end: str) -> None:
     assert answer_to(f"\x1b[200~token{end}") == "token"
@@ -334,6 +337,7 @@ def test_a_stopped_one_can_be_ended(stop: signal.Signals) -> None:
         assert person.terminal.text == PROMPT
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, -signal.SIGQUIT)]
 )

@@ -233,7 +233,7 @@ def escaped_at_random(text: str, data: st.DataObject) -> str:
     return "".join(f"\\u{ord(mark):04x}" if at in chosen else json.dumps(mark)[1:-1] for at, mark in enumerate(text))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(deadline=None)
 @given(SECRETS, st.data())
 def test_no_json_shows_a_form_however_it_is_written(values: Sequence[str], data: st.DataObject) -> None:
@@ -310,7 +310,7 @@ def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> No
             assert needles.spans(text) == joined(places)
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(data=st.data())
 @settings(max_examples=300)
 def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.DataObject) -> None:
@@ -339,6 +339,7 @@ def test_a_form_is_found_at_every_place_where_one_look_at_the_samples_ends_and_t
 PATIENCE = 30  # processor seconds; it took minutes where every place was followed by itself, and takes a tenth of one
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("others", [0, 20])
 def test_a_megabyte_of_one_character_is_hidden_in_no_time(others: int) -> None:
     before = time.process_time()
@@ -348,7 +349,7 @@ def test_a_megabyte_of_one_character_is_hidden_in_no_time(others: int) -> None:
     assert time.process_time() - before < PATIENCE
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_two_hundred_large_values_are_known_in_no_time_and_in_little_memory() -> None:
     generator = random.Random(3)
     values = [generator.randbytes(24_576).hex() for _ in range(200)]  # 48 KiB each

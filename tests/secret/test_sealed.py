@@ -146,6 +146,7 @@ POSITION = st.integers(0, len(FILE))
 EDITS = st.lists(st.tuples(POSITION, st.integers(0, 20), st.binary(max_size=20)), min_size=1, max_size=4)
 
 
+@pytest.mark.whole
 @settings(calm, max_examples=500)
 @given(EDITS)
 def test_no_edit_ever_opens_with_other_values(edits: list[tuple[int, int, bytes]]) -> None:

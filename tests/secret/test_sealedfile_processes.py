@@ -71,6 +71,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.whole
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("key_file", ["", "key"], ids=["passphrase", "key file"])
 def test_ten_processes_that_write_at_once_lose_nothing(

@@ -381,6 +381,7 @@ WIRE = rawjson.messages(
 )
 
 
+@pytest.mark.whole
 @settings(deadline=None, max_examples=60)
 @given(st.lists(WIRE, max_size=12))
 @looped

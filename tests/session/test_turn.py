@@ -158,6 +158,7 @@ def test_an_agent_that_does_not_answer_what_it_does_not_know_is_waited_for_half_
     run(story)
 
 
+@pytest.mark.whole
 @looped
 async def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch,

@@ -257,7 +257,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_mapping_is_choices_or_has_problems_with_places(root: dict[str, object]) -> None:
     """JSON is YAML: written as JSON it reaches the checker as it is."""

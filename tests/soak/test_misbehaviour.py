@@ -65,7 +65,6 @@ def most_at_once(stage: Stage) -> int:
     return most
 
 
-@pytest.mark.slow
 def test_an_agent_that_comes_and_goes_a_hundred_times_has_few_processes_at_once() -> None:
     with hosting(Wished(name="echo")) as stage:
         for number in range(STORM):
@@ -86,7 +85,6 @@ def test_the_log_of_a_process_is_over_when_the_agent_has_left_it() -> None:
             assert stage.changes(name)[-1]["state"] == "stopped"
 
 
-@pytest.mark.slow
 def test_a_hundred_connections_that_say_nothing_leave_nothing() -> None:
     with hosting(Wished(name="echo")) as stage:
         for _ in range(STORM):
@@ -94,7 +92,6 @@ def test_a_hundred_connections_that_say_nothing_leave_nothing() -> None:
         assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
 
 
-@pytest.mark.slow
 def test_every_connection_of_a_crowd_is_a_conversation_with_a_process_of_its_own() -> None:
     with hosting(Wished(name="echo")) as stage:
         agents = [stage.guest("echo") for _ in range(STORM // 4)]
@@ -107,7 +104,6 @@ def test_every_connection_of_a_crowd_is_a_conversation_with_a_process_of_its_own
         assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
 
 
-@pytest.mark.slow
 def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
     good = [Wished(name=f"good{number}") for number in range(CROWD - 5)]
     bad = [Wished(name=f"bad{number}", args=["crash"], restarts=20) for number in range(3)]
@@ -130,7 +126,6 @@ def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
             assert stage.once(wished.name, "failed")["reason"] == "it was started 3 times and never answered"
 
 
-@pytest.mark.slow
 def test_a_full_disk_for_the_logs_disturbs_nobody() -> None:
     with hosting(Wished(name="rude", args=["loud"]), is_disk_full=True) as stage:
         agent = stage.agent("rude").introduce()

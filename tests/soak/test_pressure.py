@@ -33,7 +33,6 @@ def assert_in_order(agent: Agent, count: int) -> None:
         assert line + b"\n" == numbered(number, SIZE)
 
 
-@pytest.mark.slow
 def test_a_server_that_floods_an_agent_that_does_not_read_has_to_wait_and_all_of_it_comes() -> None:
     with hosting(Wished(name="rude")) as stage:
         agent = stage.agent("rude").introduce()
@@ -45,7 +44,6 @@ def test_a_server_that_floods_an_agent_that_does_not_read_has_to_wait_and_all_of
         assert stage.peak() - before < ROOM
 
 
-@pytest.mark.slow
 def test_an_agent_that_leaves_in_the_midst_of_a_flood_takes_its_server_along() -> None:
     with hosting(Wished(name="rude")) as stage:
         agent = stage.guest("rude").introduce()
@@ -122,7 +120,6 @@ def test_a_server_that_did_not_read_and_is_killed_leaves_nobody_waiting(gate: st
         assert agent.call("echo", text="back") == "back"
 
 
-@pytest.mark.slow
 def test_an_agent_that_leaves_while_its_server_does_not_read_takes_it_along(gate: str) -> None:
     with hosting(Wished(name="rude")) as stage:
         agent = stage.guest("rude").introduce()
@@ -133,7 +130,6 @@ def test_an_agent_that_leaves_while_its_server_does_not_read_takes_it_along(gate
         stage.becomes("rude", "stopped")
 
 
-@pytest.mark.slow
 def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_come_to_an_end(gate: str) -> None:
     with hosting(Wished(name="rude")) as stage:
         agent = stage.agent("rude").introduce()
@@ -148,7 +144,6 @@ def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_come_to_an_
         assert_in_order(agent, FLOOD // 4 // SIZE)
 
 
-@pytest.mark.slow
 def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> None:
     """Pings while a call is under way are answered by us, not by the server."""
     with hosting(Wished(name="rude")) as stage:
@@ -165,7 +160,6 @@ def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> 
         assert said(agent.answer(held)) == "open"
 
 
-@pytest.mark.slow
 def test_one_line_of_50_mb_passes_in_both_directions() -> None:
     with hosting(Wished(name="rude")) as stage:
         agent = stage.agent("rude").introduce()

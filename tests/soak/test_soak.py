@@ -72,7 +72,6 @@ class Soak:
         return results, errors
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(60 + CALLS / 100)
 def test_every_call_has_one_answer_however_often_its_server_is_killed_and_nothing_grows() -> None:
     with hosting(Wished(name="echo", restarts=CALLS)) as stage:

@@ -273,7 +273,7 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     assert screen.text == "yesterday\n\n▐ acp-launch: resumed fix (0 turns)\n\ntoday"
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
     for number in range(1_000):
@@ -396,6 +396,7 @@ def test_nothing_is_drawn_by_an_update_itself() -> None:
     assert screen.text.replace("\n\n", "\n") == "\n".join(f"Line {number}." for number in range(1_000))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["word " * 5_000, "```py\n" + "code = 1\n" * 2_000, "- item\n" * 2_000])
 def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_screen(text: str) -> None:
     """What was printed for good is not drawn again, however long the paragraph."""

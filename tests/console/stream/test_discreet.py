@@ -341,7 +341,7 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
             assert written == expected
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(deadline=None, max_examples=200)
 @given(SECRETS, st.data())
 def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.DataObject) -> None:

@@ -330,7 +330,7 @@ ANSWERS = TYPED | st.sampled_from(["me@example.com", "https://example.com", "202
 CHECKED = jsonschema.FormatChecker(["email", "date"])
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(max_examples=150, deadline=None)
 @given(SCHEMAS, st.data())
 def test_whatever_is_accepted_is_valid_against_what_was_asked(schema: dict[str, Any], data: st.DataObject) -> None:
@@ -370,7 +370,7 @@ HOSTILE = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(MEMBERS, HOSTILE, max_size=5), st.text(max_size=10))
 def test_any_schema_is_read_or_refused_and_any_text_is_judged(schema: dict[str, Any], text: str) -> None:

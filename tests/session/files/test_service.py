@@ -235,6 +235,7 @@ def test_what_is_not_text_is_refused(desk: Desk) -> None:
     assert desk.read(path, line=1, limit=2) == "text\ntext\n"
 
 
+@pytest.mark.whole
 def test_a_file_up_to_the_limit_is_read_and_a_larger_one_in_parts_only(desk: Desk) -> None:
     path = desk.root / "big"
     whole = "0123456789abcde\n" * (desk.limit // 16)
@@ -517,6 +518,7 @@ def test_a_directory_that_may_be_passed_but_not_listed_is_passed(desk: Desk) -> 
 EXCHANGE = getattr(ctypes.CDLL(None), "renameat2", None)
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(EXCHANGE is None, reason="needs renameat2")
 def test_a_directory_swapped_for_a_link_gives_nothing_from_outside(desk: Desk, tmp_path: Path) -> None:
     """C-70, against a race: what is checked is what is opened."""

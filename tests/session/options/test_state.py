@@ -238,7 +238,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @given(st.lists(st.tuples(st.sampled_from([*sorted(KINDS), "opened", "odd"]), JSON), max_size=6))
 def test_no_json_makes_it_raise(story: list[tuple[str, Any]]) -> None:
     state = SessionState()

@@ -177,6 +177,7 @@ def test_a_denied_command_stays_denied_whatever_runs_it(wrappers: list[str], is_
     assert not is_allowed(["rm *"], [command]) or not (wrappers or is_by_path)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "command",
     ["sudo " * 20_000, "sudo a;" * 10_000, "bash -c " * 10_000, "<a" * 40_000, "a 'b' " * 10_000, "sh 'x y' " * 9_000],

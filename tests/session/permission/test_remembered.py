@@ -192,7 +192,7 @@ def test_what_a_killed_writer_left_is_tidied_by_the_next(shelf: AnswerStore) -> 
     assert load(shelf) == (FIX, answer("w", 2))
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_ten_writers_at_once_lose_nothing_and_what_was_kept_survives_their_deaths(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     victims = chance.sample(range(10), 4)

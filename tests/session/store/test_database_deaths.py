@@ -21,6 +21,7 @@ def acknowledged(output: str) -> set[int]:
     return {int(number) for number in output.split()}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("is_earlier", [False, True])
 def test_ten_writers_at_once_lose_nothing_of_a_new_store_or_one_of_an_earlier_version(
     tmp_path: Path, is_earlier: bool
@@ -91,6 +92,7 @@ def _split(name: str) -> tuple[str, int]:
     return who, int(number)
 
 
+@pytest.mark.whole
 def test_a_death_at_any_step_of_a_write_leaves_all_of_it_or_nothing(tmp_path: Path) -> None:
     steps = random.Random(SEED).sample(range(160), 12)
     with programs("store_writer", *((str(tmp_path / str(step)), "w", "8", str(step)) for step in steps)) as writers:

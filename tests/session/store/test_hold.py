@@ -66,6 +66,7 @@ def test_a_child_that_outlives_the_holder_holds_nothing(tmp_path: Path) -> None:
             assert line(holder) == "still there"
 
 
+@pytest.mark.whole
 def test_of_ten_that_try_at_once_one_holds_and_nine_name_the_holder(tmp_path: Path) -> None:
     with programs("holder", *[(str(tmp_path), "fix-42")] * 10) as contestants:
         for contestant in contestants:

@@ -373,6 +373,7 @@ def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: py
     assert "".join(step.output for step in it.told) == "*** and on"
 
 
+@pytest.mark.whole
 def test_a_launch_that_is_killed_leaves_no_command_behind(tmp_path: Path, alive: Liveness) -> None:
     """The guards are above them."""
     argvs = [json.dumps(program(*argv)) for argv, _ in TREES.values()]
