@@ -13,6 +13,7 @@ from tests.tiers import pytest_collection_modifyitems, pytest_configure
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
 PATIENCE = "ACP_LAUNCH_TEST_PATIENCE"
+pytest_plugins = ["tests.unsteady"] if os.environ.get("ACP_LAUNCH_TEST_RERUN") else []
 
 # How long an example takes says how busy the machine is. A test that needs more examples says so.
 settings.register_profile("any machine", deadline=None, max_examples=50)

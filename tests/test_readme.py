@@ -7,7 +7,7 @@ The rules, by the language of the block:
     console   `$ command`, lines beginning with `> ` that continue it, then exactly what it prints, stdout and stderr
               together. `...` stands for any text, also over several lines. A block is one shell: `cd` lasts, and
               `$ echo $?` shows how the command before it ended. Blank lines at the end of an output do not count.
-    sh        runs to its end without a failure; its output does not matter
+    sh        runs to its end without a failure; its output matters if the next block is marked as that
     yaml      is YAML; one that starts with `version:` is a profile, or a batch if it has tasks, without any problem
     json      one JSON text a line
     text      nothing
@@ -17,10 +17,12 @@ No other language is allowed. A comment right above a block says more about it:
     <!-- not run: REASON -->    it needs an account, the network or a person
     <!-- needs: a keyring -->   it is run where a real one can be started, as in CI
     <!-- file: PATH -->         its text is also put into that file of the project, for the blocks below
+    <!-- output: OF WHAT -->    it is what the sh block above it prints, as in a console block
 
 `acp-launch` means this checkout. As after `pipx install`, it is on PATH, and `python3` knows nothing of it. `pip …` at
-the beginning of a line is not run; what follows it after `&&` is. The project is a repository with nothing in it, the
-home is empty, nothing is on stdin, and output is 80 columns wide and has no colour.
+the beginning of a line is not run, nor is the making of an environment before it; what follows it after `&&` is. (The
+lines at the top of the README are also run as they are, in a test of their own.) The project is a repository with
+nothing in it, the home is empty, nothing is on stdin, and output is 80 columns wide and has no colour.
 """
 
 import doctest
@@ -28,11 +30,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -46,8 +51,8 @@ from tests.secret.bus import REQUIRED, missing_programs, session_bus
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-MARK = re.compile(r"<!-- (not run|needs|file): (\S.*) -->")
-INSTALLING = re.compile(r"^pip .*?(?:$|&& )")
+MARK = re.compile(r"<!-- (not run|needs|file|output): (\S.*) -->")
+INSTALLING = re.compile(r"^(?:python3 -m venv \S+ && \. \S+/bin/activate && )?pip .*?(?:$|&& )")
 END_OF_OUTPUT = "\x1e"  # ASCII record separator
 
 
@@ -115,10 +120,14 @@ def faults(text: str, project: Path, keyring: Mapping[str, str] | None = None) -
         for name, value in (keyring or {}).items():
             patch.setenv(name, value)
             patch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
-        return [fault for block in runnable for fault in _wrong(block, project)]
+        return [
+            fault
+            for block, after in zip_longest(runnable, runnable[1:])
+            for fault in _wrong(block, project, after.text if after and after.mark("output") else None)
+        ]
 
 
-def _wrong(block: Block, project: Path) -> Iterable[str]:
+def _wrong(block: Block, project: Path, output: str | None) -> Iterable[str]:
     if path := block.mark("file"):
         file = project / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +138,7 @@ def _wrong(block: Block, project: Path) -> Iterable[str]:
         case "console":
             return _console(block, project)
         case "sh":
-            return _sh(block, project)
+            return _sh(block, project, output)
         case "yaml":
             return _yaml(block)
         case "json":
@@ -149,7 +158,7 @@ def _console(block: Block, project: Path) -> Iterator[str]:
     outputs += ["(the shell ended before this)"] * (len(running) - len(outputs))
     for command, output in zip(running, outputs, strict=False):
         if not _alike(command.expected, output):
-            yield f"line {command.line}: $ {command.text}\nis to print:\n{command.expected}but prints:\n{output}"
+            yield f"line {command.line}: $ {command.text}\n{_differing(command.expected, output)}"
 
 
 def _alike(expected: str, output: str) -> bool:
@@ -157,11 +166,17 @@ def _alike(expected: str, output: str) -> bool:
     return doctest.OutputChecker().check_output(expected, output, doctest.ELLIPSIS)
 
 
-def _sh(block: Block, project: Path) -> Iterator[str]:
+def _differing(expected: str, output: str) -> str:
+    return f"is to print:\n{expected}but prints:\n{output}"
+
+
+def _sh(block: Block, project: Path, output: str | None) -> Iterator[str]:
     script = "".join(f"{INSTALLING.sub('', line)}\n" for line in block.lines)
     ended = _shell(project, "-e", "-c", script)
     if ended.returncode:
         yield f"line {block.line}: the block ends with {ended.returncode} and prints:\n{ended.stdout}"
+    elif output is not None and not _alike(output, ended.stdout):
+        yield f"line {block.line}: the block {_differing(output, ended.stdout)}"
 
 
 def _yaml(block: Block) -> list[str]:
@@ -236,22 +251,57 @@ def _keyring(running: ExitStack) -> Mapping[str, str] | None:
     return desktop.environ
 
 
+def top() -> list[Block]:
+    """The blocks of the README before its first heading: a line that shows the demo, its output, and one for tests."""
+    return list(blocks(README.read_text().partition("\n## ")[0]))
+
+
 def test_the_readme_begins_with_a_command_and_soon_shows_its_success() -> None:
-    """First command by line 5, first real output by line 20."""
-    shown = [block for block in blocks(README.read_text()) if block.language in ("console", "sh")]
-    assert shown, "the README shows no command"
-    assert shown[0].line <= 5
-    run = [block for block in shown if block.language == "console" and block.mark("not run") is None]
-    outputs = [command for block in run for command in commands(block) if command.to_run and command.expected.strip()]
-    assert outputs, "the README shows no output"
-    assert outputs[0].line + outputs[0].text.count("\n") + 1 <= 20
+    """First command by line 5, first real output by line 20; nothing is needed before, and each line can be pasted."""
+    demo, output, tests = top()
+    assert (demo.language, demo.line, demo.mark("not run")) == ("sh", 5, None)
+    assert output.mark("output")
+    assert output.text.strip()
+    assert output.line <= 20
+    for block in (demo, tests):
+        (line,) = block.lines
+        assert line.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install -q ")
 
 
-def test_ci_installs_the_tests_as_the_readme_says() -> None:
-    lines = [line.removeprefix("$ ") for block in blocks(README.read_text()) for line in block.lines]
-    said = [line.split(" && ")[0] for line in lines if line.startswith("pip install -e")]
-    assert said, "the README does not say how the tests are installed"
-    assert said[0] in (ROOT / ".ci" / "run").read_text()
+@pytest.mark.whole
+@pytest.mark.parametrize("number", [0, 2], ids=["demo", "tests"])
+def test_a_line_at_the_top_does_all_in_a_new_checkout(number: int, tmp_path: Path) -> None:
+    """Offline, so that what it would fetch is there already: the packages that the tests run with."""
+    for module in ("hatchling", "editables"):
+        pytest.importorskip(module, reason="pip cannot build without the network")
+    checkout = tmp_path / "a directory" / "of its own"
+    ignored = shutil.ignore_patterns(*(ROOT / ".gitignore").read_text().replace("/\n", "\n").split(), ".git")
+    shutil.copytree(ROOT, checkout, ignore=ignored)
+    there = {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    pip = {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "NO_DEPS": "1", "NO_BUILD_ISOLATION": "0"}
+    pip = {f"PIP_{name}": value for name, value in pip.items()}
+    done = subprocess.run(
+        ["sh", "-c", top()[number].text],
+        cwd=checkout,
+        env={**os.environ, **there, **pip, "PYTEST_ADDOPTS": "-n 0 tests/test_digest.py"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=10 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert _alike(top()[1].text if number == 0 else "...\n7 passed in ...\n", done.stdout)
+    assert [*(checkout / ".venv" / "bin").glob("acp-launch")]
+
+
+def test_ci_runs_the_tests_as_the_readme_says() -> None:
+    making, entering, *commands = top()[2].text.strip().split(" && ")
+    assert (making, entering) == ("python3 -m venv .venv", ". .venv/bin/activate")
+    steps = re.findall(r"^step \"?[^\"]*?\"? \d+ (.+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert [step for step in steps if step in commands] == commands
+    assert "pytest -m whole" in steps
 
 
 def test_output_is_compared_with_wildcards_in_a_shell_that_remembers(project: Path) -> None:
@@ -291,6 +341,14 @@ def test_a_command_after_the_end_of_the_shell_is_reported(project: Path) -> None
     assert faults(text, project) == [
         "line 3: $ echo two\nis to print:\ntwo\nbut prints:\n(the shell ended before this)"
     ]
+
+
+def test_the_output_of_a_script_is_the_next_block_if_that_says_so(project: Path) -> None:
+    text = "```sh\npython3 -m venv .venv && . .venv/bin/activate && pip install . && echo one\n```\n"
+    assert faults(text, project) == []
+    shown = "<!-- output: of the line above -->\n```text\n{}\n```\n"
+    assert faults(text + shown.format("o..."), project) == []
+    assert faults(text + shown.format("two"), project) == ["line 2: the block is to print:\ntwo\nbut prints:\none\n"]
 
 
 def test_a_script_stops_at_its_first_failure(project: Path) -> None:

@@ -1,10 +1,11 @@
 """
-A plugin of `.ci/run` (`pytest -p tests.unsteady`): a test that failed runs once more, alone, after all the others.
+A plugin of `.ci/run` (`ACP_LAUNCH_TEST_RERUN=1`): a test that failed runs once more, alone, after all the others.
 
 What then passes is shown as `unsteady: NAME`, with the report of its failure, and does not fail the run. A second
 failure does, and so do more than `MOST` failures, errors while tests are collected, and a run that was broken off.
 """
 
+import os
 import subprocess
 import sys
 
@@ -54,7 +55,9 @@ class _SecondRun:
 
     def _passes(self, name: str) -> bool:
         command = [sys.executable, "-m", "pytest", *AGAIN, *self._inherited(), name]
-        return subprocess.run(command, cwd=self._config.rootpath, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        env = {key: value for key, value in os.environ.items() if key != "ACP_LAUNCH_TEST_RERUN"}
+        done = subprocess.run(command, cwd=self._config.rootpath, env=env, stdin=subprocess.DEVNULL, check=False)
+        return done.returncode == 0
 
     def _inherited(self) -> list[str]:
         return ["-c", str(self._config.inipath)] if self._config.inipath else []
