@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +31,9 @@ from acp_launch.registry.download import NotFetched, fetch
 from acp_launch.registry.index import Binary, PublishedAgent, pin_line
 from acp_launch.registry.installed import MANIFEST, Installation, Manifest, home, read
 from acp_launch.secret.value import is_private
+
+if TYPE_CHECKING:
+    from _typeshed import StrOrBytesPath
 
 ARCHIVE = 1024**3  # bytes
 DOWNLOAD = 30 * 60.0  # seconds for it
@@ -190,23 +194,41 @@ def unpack(archive: Path, into: Path, *, is_zip: bool) -> None:
             with zipfile.ZipFile(archive) as opened:
                 _unpack_zip(opened, into)
         else:
-            with tarfile.open(archive) as tar:
+            with _Tar.open(archive) as tar:
                 _require_bounds(each.size for each in tar)
-                tar.extractall(into, filter=_check_member)
-    except tarfile.FilterError as refused:
-        raise Unsafe(f"is refused: {str(refused)[:200]}") from None
+                tar.extractall(into, (_check_member(each, into) for each in tar))
     except _DAMAGED as error:
         raise Unsafe(f"cannot be unpacked: {type(error).__name__}") from None
 
 
-def _check_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
-    """Refuse what leads out, devices and pipes, as tarfile does; and what would be written, or linked, through a link,
-    since older versions of tarfile do not see where a chain of links leads (CVE-2025-4517)."""
+class _Tar(tarfile.TarFile):
+    """Extracts what `_check_member` gives, for the user. Python 3.11.2, of Debian 12, has no filters of its own."""
+
+    extraction_filter = staticmethod(lambda member, path: member)
+
+    def chown(self, tarinfo: tarfile.TarInfo, targetpath: "StrOrBytesPath", numeric_owner: bool) -> None:
+        """Do nothing."""
+
+
+def _check_member(member: tarfile.TarInfo, into: Path) -> tarfile.TarInfo:
+    """Refuse devices and pipes, what leads out, and what would be written, or linked, through a link, since `realpath`
+    does not always see where a chain of links leads (CVE-2025-4517). Returns it with a mode that is safe."""
+    member.name = member.name.lstrip("/")
     for name in (member.name, member.linkname) if member.islnk() else (member.name,):
-        place = Path(into, name)
+        place = into / name
         if any(each.is_symlink() for each in (place, *place.parents) if each.is_relative_to(into)):
             raise Unsafe(f'holds a path through a link: "{name[:200]}"')
-    return tarfile.data_filter(member, into)
+    targets = [into / member.name]
+    if member.issym() or member.islnk():
+        if Path(member.linkname).is_absolute():
+            raise Unsafe(f'holds a link to an absolute path: "{member.name[:200]}"')
+        targets.append((targets[0].parent if member.issym() else into) / member.linkname)
+    elif not (member.isreg() or member.isdir()):
+        raise Unsafe(f'holds what is a special file: "{member.name[:200]}"')
+    if not all(Path(os.path.realpath(each)).is_relative_to(os.path.realpath(into)) for each in targets):
+        raise Unsafe(f'holds what leads outside the destination: "{member.name[:200]}"')
+    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return member
 
 
 def _unpack_zip(opened: zipfile.ZipFile, into: Path) -> None:
