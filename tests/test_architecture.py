@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -534,7 +535,7 @@ def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_sec
 
 def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> None:
     """docs/internals.md; a server's shim is greeted with one, so this agent has none."""
-    agent = f"{sys.executable} -P -m acp_launch.demo.agent"
+    agent = shlex.join([sys.executable, "-P", "-m", "acp_launch.demo.agent"])
     run = loaded("run", "--agent", agent, "help", "--output", "quiet")
     assert not ({*UNNEEDED, "ruamel.yaml"} - brought_by_asyncio()) & run
     assert not {"ssl", "typing_extensions"} & run

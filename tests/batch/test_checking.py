@@ -1,6 +1,7 @@
 """The check of an item: real commands, and what is left of them."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def test_what_a_check_leaves_behind_ends_with_it(check: Check, tmp_path: Path, t
     """Also what is in a session of its own, ignores SIGTERM, and has lost its parents."""
     (tmp_path / "daemon.py").write_text(DAEMON)
     (tmp_path / "lock").touch()
-    start = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done{then}"
+    start = f"{shlex.quote(sys.executable)} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done{then}"
     check("sh", "-c", start, timeout=PATIENCE if not then else 1.5)
     assert is_free(tmp_path / "lock")
 
@@ -137,7 +138,7 @@ def is_free(lock: Path) -> bool:
 
 def test_a_check_that_is_cancelled_ends(tmp_path: Path) -> None:
     (tmp_path / "daemon.py").write_text(DAEMON)
-    check = made(("sh", "-c", f"{sys.executable} daemon.py lock; exec sleep 1000"))
+    check = made(("sh", "-c", f"{shlex.quote(sys.executable)} daemon.py lock; exec sleep 1000"))
     with pytest.raises(Stopped) as stopped:
         run_check(check, tmp_path, None, (tmp_path / "lock.held").exists)
     assert stopped.value.exit_code == 130
@@ -157,7 +158,9 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
         "try: run_check(check, Path.cwd(), None, lambda: False)\n"
         "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
     )
-    words = f"{sys.executable} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"
+    words = (
+        f"{shlex.quote(sys.executable)} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"
+    )
     os.mkfifo(tmp_path / "pipe")
     runner = subprocess.Popen([sys.executable, "-c", program, "sh", "-c", words], cwd=tmp_path)
     with (tmp_path / "pipe").open("w"):  # the check is at its last command

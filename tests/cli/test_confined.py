@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -383,7 +384,7 @@ signal.pause()
 
 
 def test_without_a_profile_it_has_the_state_of_a_known_agent(launch: Launcher, home: Path) -> None:
-    line = f"{sys.executable} -I -S {ROOT / 'tests' / 'agents' / 'spy.py'}"
+    line = shlex.join([sys.executable, "-I", "-S", f"{ROOT}/tests/agents/spy.py"])
     with launch.start("run", "--agent", line, "--confined", f"tree({str(home)!r})", apart=True) as running:
         assert say(running.end()) == [[]]
     refused = launch("run", "p", "--confined", "hi")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -158,9 +159,7 @@ def test_an_agent_without_a_profile_is_confined_with_the_state_it_is_known_to_ne
     home, program = Path(launch.env["HOME"]), tmp_path / "bin" / "gemini"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport os, pathlib\n"
-        "for name in ('.gemini/seen', 'other'):\n    (pathlib.Path.home() / name).touch()\n"
-        f"os.execv({sys.executable!r}, [{sys.executable!r}, '-I', '-m', 'acp_launch.demo.agent'])\n"
+        f"#!/bin/sh\ntouch ~/.gemini/seen ~/other\nexec {shlex.quote(sys.executable)} -I -m acp_launch.demo.agent\n"
     )
     program.chmod(0o755)
     done = launch("run", "--agent", str(program), "--confined", "hello", "--output", "quiet")

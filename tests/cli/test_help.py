@@ -1,6 +1,7 @@
 """`help`: the documentation in the terminal, a page or where a word is in it."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -89,7 +90,12 @@ def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher,
     """The pager is the same process: its exit code is the answer."""
     pager = tmp_path / "my pager.py"
     pager.write_text(f"{PAGER}\nprint('secret' if 'ACP_LAUNCH_SECRET_X' in os.environ else 'blind')\nsys.exit(3)\n")
-    env = {**launch.env, "PAGER": f"{sys.executable} '{pager}'", "TERM": "xterm", "ACP_LAUNCH_SECRET_X": "not-real-1"}
+    env = {
+        **launch.env,
+        "PAGER": shlex.join([sys.executable, str(pager)]),
+        "TERM": "xterm",
+        "ACP_LAUNCH_SECRET_X": "not-real-1",
+    }
     for name in ("LESS", "NO_COLOR"):
         env.pop(name, None)
     with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:

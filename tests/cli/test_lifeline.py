@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -273,7 +274,8 @@ def test_a_host_that_a_run_brings_up_does_not_have_it(launch: Launcher) -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_shell_gives_a_lifeline(launch: Launcher) -> None:
     launch.profile("cancellable")
-    script = f'exec {sys.executable} -m acp_launch run --trust p hi -o json --lifeline 3 3< <(read -r go < "$1")'
+    python = shlex.quote(sys.executable)
+    script = f'exec {python} -m acp_launch run --trust p hi -o json --lifeline 3 3< <(read -r go < "$1")'
     os.mkfifo(go := launch.project / "go")
     with launch.start(prefix=["bash", "-c", script, "bash", str(go)]) as running:
         for text in ("initialized", "session", "tool_call", "working"):

@@ -114,7 +114,8 @@ def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Acc
     launch = account.launch
     program = tmp_path / "bin" / "codex-acp"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/login.py {launch.project}/store key "$@"\n')
+    words = [sys.executable, "-I", "-S", str(AGENTS / "login.py"), str(launch.project / "store"), "key"]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     program.chmod(0o755)
     launch.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
     done = launch("login", "codex", "key")

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -139,7 +140,7 @@ def test_without_a_name_the_latest_launch_of_this_project_is_shown_whatever_it_w
 ) -> None:
     launch.profile("polite", mcp_servers={"polite": server("probe_polite")})
     assert launch("run", "p", "hi", "--output", "quiet").code == 0
-    agent = f"{sys.executable} -c 'import sys; sys.exit(\"no key\")'"
+    agent = shlex.join([sys.executable, "-c", "import sys; sys.exit('no key')"])
     assert launch("run", "--agent", agent, "hi").code == 4
     done = launch("logs")
     assert (done.code, done.out) == (0, b"no key\n")

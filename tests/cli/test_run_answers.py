@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -65,7 +66,8 @@ def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_for
 
 
 def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher) -> None:
-    agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
+    words = [sys.executable, "-I", "-S", str(AGENTS / "asker.py"), "allow_once,reject_once", 'input={"path": "a"}']
+    agent = shlex.join(words)
     text = answered(launch, "g", "run", "--agent", agent, "hi")
     listing = " ".join(text.split()).partition("listed by acp-launch ")[2].partition("' ")[0]
     verb, name = listing.split(" -- '")
@@ -155,6 +157,7 @@ def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said
 def test_what_is_kept_for_good_elsewhere_is_listed_there(launch: Launcher) -> None:
     elsewhere = launch.project / "elsewhere"
     (elsewhere / ".acp-launch").mkdir(parents=True)
-    agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
+    words = [sys.executable, "-I", "-S", str(AGENTS / "asker.py"), "allow_once,reject_once", 'input={"path": "a"}']
+    agent = shlex.join(words)
     text = "".join(answered(launch, "g", "run", "--cwd", "elsewhere", "--agent", agent, "hi").split())
     assert f"listedbycd{elsewhere};acp-launchpermissionlist--'--agentpython" in text

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -357,7 +358,7 @@ def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -
 
 def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
-    deaf = f"{sys.executable} -I -S {DEAF}"
+    deaf = shlex.join([sys.executable, "-I", "-S", str(DEAF)])
     with sitting("--agent", f"{deaf} session/new", cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("starting")
         terminal.until("still waiting for the answer about a new session from the agent")
@@ -374,7 +375,7 @@ def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
-    with sitting("--agent", f"{sys.executable} -I -S {DEAF} never", cwd=tmp_path) as terminal:
+    with sitting("--agent", shlex.join([sys.executable, "-I", "-S", str(DEAF), "never"]), cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         (agent,) = children(terminal.process.pid, "deaf_to.py")
         os.kill(agent, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -202,6 +203,6 @@ def test_an_agent_runs_without_any_profile(launch: Launcher) -> None:
     done = launch("run", "--agent", agent, "hi")
     assert done.code == 4
     assert "can't open file" in done.err
-    done = launch("run", "--agent", f"python3 -I -S {AGENTS}/polite.py", "hello", "you")
+    done = launch("run", "--agent", shlex.join(["python3", "-I", "-S", f"{AGENTS}/polite.py"]), "hello", "you")
     assert (done.code, done.out, done.err) == (0, b"You said: hello you\n", "")
     assert done.params("session/new") == {"cwd": str(launch.project), "mcpServers": []}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -486,7 +487,7 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
 def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
     """Signals, limits and orphans are its own, also after a command of ours was run."""
     reaper = "import ctypes; on = ctypes.c_int(); ctypes.CDLL(None).prctl(37, ctypes.byref(on)); print(on.value)"
-    show = f'grep SigIgn /proc/self/status; ulimit -S -n; exec {sys.executable} -S -c "{reaper}"'
+    show = f'grep SigIgn /proc/self/status; ulimit -S -n; exec {shlex.quote(sys.executable)} -S -c "{reaper}"'
     stored_by(launch, *ECHO)
     ours = [sys.executable, "-m", "acp_launch", "secret", "copy-to-env", "x", "--"]
     lowered = ["sh", "-c", 'ulimit -S -n 256; exec "$@"', "sh"]

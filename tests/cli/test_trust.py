@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,8 +59,11 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     assert (refused.returncode, refused.stdout) == (7, "")
     said = " ".join(refused.stderr.split())
     assert "this project's profile is not trusted yet: .acp-launch/review.yaml" in said
-    assert f"runs {sys.executable} -I -m acp_launch.demo.agent" in said
-    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server from ${{python}} sets TOKEN: " in said
+    assert f"runs {shlex.quote(sys.executable)} -I -m acp_launch.demo.agent" in said
+    assert (
+        f"server notes: {shlex.quote(sys.executable)} -I -m acp_launch.demo.server from ${{python}} sets TOKEN: "
+        in said
+    )
     assert 'server docs: http https://docs.example.com/mcp sends X-Team: "a"' in said
     assert "asks permissions.default: allow" in said
     assert "commands the agent may run through acp-launch" in said
@@ -210,7 +214,7 @@ def test_no_other_tool_is_made_to_run_what_was_not_accepted(project: Path, run: 
 def test_what_was_typed_before_the_question_accepts_nothing(project: Path) -> None:
     """Two lines that are pasted into a shell: the second one would be the answer."""
     write(project)
-    shell = f"{sys.executable} -m acp_launch trust review; echo ended with $?"
+    shell = f"{shlex.quote(sys.executable)} -m acp_launch trust review; echo ended with $?"
     with on_screen("sh", "-c", f"read line; {shell}", cwd=project, columns=120, rows=30) as terminal:
         terminal.types("go\ny\n")
         terminal.until(yes_or_no("Trust this profile?"))

@@ -1,6 +1,7 @@
 """`up`, `down`, and `run` with a host (docs/up.md)."""
 
 import json
+import shlex
 import signal
 import socket
 import subprocess
@@ -159,7 +160,9 @@ def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) 
 
 def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launch: Launcher) -> None:
     program = launch.project / "agent"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/crasher.py prompt\n")
+    program.write_text(
+        f"#!/bin/sh\nexec {shlex.join([sys.executable, '-I', '-S', f'{AGENTS}/crasher.py', 'prompt'])}\n"
+    )
     program.chmod(0o755)
     launch.write({"agent": {"command": str(program)}})
     with up(launch) as host:

@@ -1,5 +1,6 @@
 """The keys of a session on a real terminal: what ends something, what goes to the session, and the user's editor."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def test_up_takes_back_what_is_queued_the_last_first(terminal: Terminal) -> None
 def editor(tmp_path: Path) -> str:
     script = tmp_path / "an editor.py"
     script.write_text(EDITOR)
-    return f"{sys.executable} '{script}' {tmp_path / 'seen'}"
+    return shlex.join([sys.executable, str(script), str(tmp_path / "seen")])
 
 
 def test_the_editor_gets_the_text_privately_and_gives_back_what_was_saved(

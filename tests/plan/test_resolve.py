@@ -490,8 +490,8 @@ def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Mach
 def test_resolving_imports_neither_yaml_nor_pydantic() -> None:
     """`run --agent` and a cached profile must not pay for them."""
     code = (
-        "import sys, os\nfrom pathlib import Path\nfrom acp_launch.plan.resolve import adhoc\n"
-        "made = adhoc(sys.executable, cwd=Path.cwd(), environ=dict(os.environ))\n"
+        "import os, shlex, sys\nfrom pathlib import Path\nfrom acp_launch.plan.resolve import adhoc\n"
+        "made = adhoc(shlex.quote(sys.executable), cwd=Path.cwd(), environ=dict(os.environ))\n"
         "assert made.plan, made.problems\n"
         "print(sorted({'pydantic', 'ruamel.yaml', 'asyncio', 'typer'} & set(sys.modules)))"
     )

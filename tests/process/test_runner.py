@@ -56,7 +56,9 @@ def running(argv: list[str], tmp_path: Path, **env: str) -> Iterator["subprocess
 
 def runner(tmp_path: Path, name: str = "npx") -> str:
     file = tmp_path / name
-    file.write_text(f"#!{sys.executable} -IS\n{FETCHER.read_text()}")
+    python = tmp_path / "python"  # npm writes a command line in one piece, so that a space in its path divides it
+    python.symlink_to(sys.executable)
+    file.write_text(f"#!{python} -IS\n{FETCHER.read_text()}")
     file.chmod(0o755)
     return str(file)
 

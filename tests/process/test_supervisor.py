@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -194,7 +195,7 @@ async def test_a_condemned_process_is_killed_with_its_tree_and_started_again(ali
 
 @supervised
 async def test_a_dead_wrapper_is_told_at_once_although_its_child_holds_the_pipes(alive: Liveness) -> None:
-    script = " ".join(program("deaf", "stubborn"))
+    script = shlex.join(program("deaf", "stubborn"))
     watched = Watched(sh(f"{script}; true"), env=alive.env, restart=NEVER)
     grandchildren: list[int] = []
     watched.on_lost = lambda change: grandchildren.extend(alive_of(alive))

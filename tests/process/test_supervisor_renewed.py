@@ -1,6 +1,7 @@
 """A person has a server started anew: whatever became of it, there is a new process, and the old one is gone."""
 
 import asyncio
+import shlex
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -93,7 +94,7 @@ async def test_renewed_in_any_state_there_is_a_new_process_at_once_and_the_old_o
 @supervised
 async def test_cancelled_right_after_the_wish_nothing_is_left(state: str, alive: Liveness) -> None:
     reach, restart, _ = REACHES[state]
-    watched = Watched(["/bin/sh", "-c", f"{' '.join(program('deaf', 'stubborn'))} & exec cat"],
+    watched = Watched(["/bin/sh", "-c", f"{shlex.join(program('deaf', 'stubborn'))} & exec cat"],
                       env=alive.env, restart=restart, clock=HandClock())  # fmt: skip
     task = asyncio.create_task(watched.supervisor.run())
     await reach(watched)
@@ -146,7 +147,7 @@ async def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_
 
 @supervised
 async def test_a_wish_during_the_end_of_a_crashed_tree_starts_the_next_when_that_is_gone(alive: Liveness) -> None:
-    script = " ".join(program("deaf", "stubborn"))
+    script = shlex.join(program("deaf", "stubborn"))
     watched = Watched(sh(f"{script}; true"), env=alive.env, clock=HandClock())
     found: list[list[int]] = []
     watched.on_started = lambda child: found.append(alive_of(alive))

@@ -10,6 +10,7 @@ Every request is kept.
 
 import hashlib
 import json
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from typing import Any
 from acp_launch.registry.install import this_platform
 
 Json = dict[str, Any]
-PROGRAM = f"#!/bin/sh\nexec {sys.executable} -I -m acp_launch.demo.agent\n"
+PROGRAM = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -m acp_launch.demo.agent\n"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -47,7 +48,7 @@ def test_the_browser_is_opened_with_what_was_shown_and_nothing_else(tmp_path: Pa
     os.mkfifo(fifo)
     script = tmp_path / "browser"
     tell = "import json, os, sys; json.dump([sys.argv[1:], dict(os.environ)], open(sys.argv[1], 'w'))"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{tell}" {fifo} "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{tell}" {fifo} "$@"\n')
     script.chmod(0o755)
     env = {"BROWSER": f"{script} --new", "ACP_LAUNCH_SECRET_X": "x", "ACP_LAUNCH_PASSPHRASE": "p", "LANG": "C"}
     person = Scripted("o")

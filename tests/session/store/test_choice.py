@@ -1,5 +1,6 @@
 """Which session a run opens, and what is said when it cannot be that one (docs/session.md)."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.session.stores import FIX
 
 
 def planned(directory: Path) -> LaunchPlan:
-    plan = adhoc(sys.executable, cwd=directory, environ={}).plan
+    plan = adhoc(shlex.quote(sys.executable), cwd=directory, environ={}).plan
     assert plan is not None
     return plan
 
