@@ -280,10 +280,11 @@ def test_a_line_at_the_top_does_all_in_a_new_checkout(number: int, tmp_path: Pat
     there = {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     pip = {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "NO_DEPS": "1", "NO_BUILD_ISOLATION": "0"}
     pip = {f"PIP_{name}": value for name, value in pip.items()}
+    pytests = {"PYTEST_ADDOPTS": "-n 0 tests/test_digest.py", "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
     done = subprocess.run(
         ["sh", "-c", top()[number].text],
         cwd=checkout,
-        env={**os.environ, **there, **pip, "PYTEST_ADDOPTS": "-n 0 tests/test_digest.py"},
+        env={**os.environ, **there, **pip, **pytests},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """Published editors and clients against `serve demo`: they are sent what the demo agent itself sends them."""
 
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -89,7 +90,7 @@ def test_acpx(launch: Launcher) -> None:
     """Which starts the agent for each prompt."""
 
     def commands(cwd: Path, agent: list[str]) -> list[list[str]]:
-        options = ["--approve-all", "--cwd", str(cwd), "--agent", " ".join(agent), "exec"]
+        options = ["--approve-all", "--cwd", str(cwd), "--agent", shlex.join(agent), "exec"]
         return [
             [*acpx(), *options, text] for text in ("hello", "edit note.txt a line", "shell echo said", "read note.txt")
         ]
