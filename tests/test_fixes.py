@@ -19,7 +19,8 @@ ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 PAGE = PACKAGE / "batch" / "page.py"  # HTML and CSS, where two dashes begin a variable
-SPEAKERS = ("batch/worktree.py", "plan/place.py")  # to git and to bubblewrap, and of no option of ours
+# To git and to bubblewrap, and of no option of ours.
+SPEAKERS = ("batch/baseline.py", "batch/git.py", "batch/worktree.py", "plan/place.py")
 SPOKEN_TO = {option for each in SPEAKERS for option in re.findall(r"--[a-z][a-z-]*", (PACKAGE / each).read_text())}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
