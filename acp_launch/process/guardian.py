@@ -426,6 +426,8 @@ class Guardian:
     def _fork(self) -> None:
         """Fork another guard below this one, which becomes the upper one."""
         line = GuardLine(_socket.socket(fileno=self._line.descriptors.popleft()))
+        if self._lower is not None:  # it is dead, or no other one would be wanted, but may not be reaped yet
+            self._tells_all = True
         ours = prepare.table().read(os.getpid())
         try:
             pid = os.fork()

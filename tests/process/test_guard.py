@@ -404,6 +404,35 @@ async def test_a_status_is_known_whichever_guards_die(victims: list[str], guard:
             await stop(child)
 
 
+SUCCESSION = """
+import os, socket
+from acp_launch.process import prepare
+from acp_launch.process.guardian import Guardian, GuardLine, Launcher
+from acp_launch.process.pidfd import NO_PIDFD
+
+lower, orphan = (os.fork() or os._exit(code) for code in (0, 9))
+for pid in (lower, orphan):
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+prepare.prepare()
+launcher, upper = map(GuardLine, socket.socketpair())
+successor, end = socket.socketpair()
+GuardLine(successor).say(("done",))
+upper.descriptors.append(end.detach())
+about = Launcher(pidfd=NO_PIDFD, launch="", since=0.0, cgroup=None)
+guard = Guardian(upper, about, defaults=[], lower=prepare.table().read(lower))
+guard._do(("fork",))
+os.waitid(os.P_PID, guard._lower.pid, os.WEXITED | os.WNOWAIT)
+guard._reap()
+print(("ended", orphan, 9 << 8) in list(launcher.heard()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs waitid(2)")
+def test_a_status_is_known_though_the_dead_guard_was_replaced_before_it_was_reaped() -> None:
+    done = subprocess.run([sys.executable, "-c", SUCCESSION], capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr) == (b"True\n", b"")
+
+
 def test_the_status_of_what_died_in_the_moment_of_its_start_is_known(guard: Guard) -> None:
     guard.start()
     for _ in range(50):
