@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PATIENCE = stretch(3.0)  # seconds for undoing the work, or for the event loop to take a signal
 LAST = stretch(3.0)  # seconds for an exit at once; the guards take a fraction of one
 LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
+RESEND_SECONDS = 0.05  # until the main thread has handled the end of the lifeline
 STUCK = stretch(0.5)  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -63,16 +64,18 @@ def listen() -> None:
 def watch_lifeline(descriptor: int) -> None:
     """Take the end of file of a pipe or socket as SIGTERM, also if SIGTERM was ignored. No child inherits it.
 
-    A thread reads it, because the main thread may wait in any call; the signal interrupts that call.
+    A thread reads it, because the main thread may wait in any call; a signal interrupts that call. It is SIGURG, which
+    may be sent again: one that comes after Python has looked for signals, and before the call, interrupts nothing.
     """
     import fcntl
-    import select
     from _thread import get_ident, start_new_thread
+    from time import sleep
 
     held = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, descriptor)
     os.close(nothing)
+    is_handled = False
 
     def close_in_child() -> None:
         nonlocal held
@@ -80,25 +83,41 @@ def watch_lifeline(descriptor: int) -> None:
             os.close(held)
             held = 0  # the guards fork again, and then the number may be of another file
 
+    def handle_end(number: int, frame: FrameType | None) -> None:
+        nonlocal is_handled
+        if not is_handled:
+            is_handled = True
+            _handle_signal(signal.SIGTERM, frame)
+
     def watch() -> None:
-        while True:
-            poll.poll()  # the descriptor may be non-blocking
-            try:
-                if not os.read(held, 1 << 16):
-                    break
-            except BlockingIOError:
-                continue
-            except OSError:  # a socket was reset
-                break
-        signal.pthread_kill(main, signal.SIGTERM)
+        _wait_for_end(held)
+        while not is_handled:
+            signal.pthread_kill(main, signal.SIGURG)
+            sleep(RESEND_SECONDS)
 
     os.register_at_fork(after_in_child=close_in_child)
-    signal.signal(signal.SIGTERM, _handle_signal)
-    main, poll = get_ident(), select.poll()
-    poll.register(held, select.POLLIN)
+    signal.signal(signal.SIGURG, handle_end)
+    main = get_ident()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the thread must not take any
     start_new_thread(watch, ())
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _wait_for_end(descriptor: int) -> None:
+    """Read a pipe or socket, which may be non-blocking, to its end."""
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while True:
+        poll.poll()
+        try:
+            if not os.read(descriptor, 1 << 16):
+                return
+        except BlockingIOError:
+            continue
+        except OSError:  # a socket was reset
+            return
 
 
 def code() -> int:

@@ -131,12 +131,15 @@ def ending(
         text=True,
     )
     with watching:
-        assert watching.stdout is not None
-        said = []
-        while "watching" not in said:
-            said.append(watching.stdout.readline().strip())
-        end.close()
-        said += watching.communicate(timeout=PATIENCE)[0].split()
+        try:
+            assert watching.stdout is not None
+            said = []
+            while "watching" not in said:
+                said.append(watching.stdout.readline().strip())
+            end.close()
+            said += watching.communicate(timeout=PATIENCE)[0].split()
+        finally:
+            watching.kill()  # or the end of `with` would wait for it
     os.close(waiting)
     os.close(never)
     return watching.returncode, said
@@ -149,6 +152,20 @@ def test_the_end_of_a_pipe_interrupts_what_the_process_waits_for(before: str) ->
     with pipe() as (ours, end):
         os.write(end.fileno(), b"what is written means nothing")
         assert ending(ours, end, before=before) == (143, ["watching"])
+
+
+def test_a_signal_that_comes_just_before_a_call_is_sent_again() -> None:
+    """Python has looked for signals, but the kernel does not wait yet: the call is not interrupted."""
+    early = """
+import _thread
+send = signal.pthread_kill
+def trip(thread, number):
+    signal.pthread_kill = send
+    _thread.interrupt_main(number)
+signal.pthread_kill = trip
+"""
+    with pipe() as (ours, end):
+        assert ending(ours, end, before=early) == (143, ["watching"])
 
 
 def test_the_end_of_a_socket_does_too() -> None:
