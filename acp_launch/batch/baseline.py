@@ -225,6 +225,11 @@ class Baseline:
         files, insertions, deletions = (counts[what] for what in ("file", "insertion", "deletion"))
         return Patch(files=files, insertions=insertions, deletions=deletions, sha256=str(digest.hexdigest()))
 
+    def differs_from(self, patch: Patch) -> bool:
+        """Whether the directory was changed since its patch was made; raises as `write_patch`."""
+        with TemporaryDirectory(prefix="acp-launch-") as scratch:
+            return self.write_patch(Path(scratch) / "patch").sha256 != patch.sha256
+
     def _append(self, out: IO[bytes], scratch: Path, prefix: str, counts: Counter[str], digest: Any) -> None:
         self.require_own("look into the directory, which was kept")
         sealed, listing = self.read(), scratch / "listing"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Result, Summary, name_column, write_rate
 from acp_launch.batch.store import ANSWER, CHECK, PATCH, BatchDirectory
+from acp_launch.batch.trees import tell_kept
 from acp_launch.console.stderr import harmless
 from acp_launch.problem import count
 from acp_launch.waits import seconds
@@ -48,7 +49,7 @@ content="default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-
 <title>{name}</title>
 <style>{style}</style></head>
 <body>
-<header><h1>{name}</h1><p>{counts}</p><p class="dim">{made}</p></header>
+<header><h1>{name}</h1><p>{counts}</p><p class="dim">{made}</p>{kept}</header>
 <main>
 {parts}</main>
 </body></html>
@@ -73,6 +74,7 @@ def make_page(directory: BatchDirectory, summary: Summary) -> str:
         name=_text(batch.name),
         counts=_text(summary.counts),
         made=_text(f"{batch.created} · acp-launch {batch.acp_launch}"),
+        kept="".join(f'<p class="dim">{_text(line)}</p>' for line in tell_kept(directory)),
         parts="".join([*parts, "<h2>Items</h2>\n", *_draw_items(directory, summary.results)]),
     )
 

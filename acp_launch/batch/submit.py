@@ -28,7 +28,7 @@ from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, V
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, explain_faults, open_batch
-from acp_launch.batch.trees import remove_left
+from acp_launch.batch.trees import find_trees, remove_left, tell_kept
 from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, harmless, harmless_line, tell
@@ -318,6 +318,7 @@ class Submitter:
             yield f"{reason}; go on: {ours(*resume, *self._advice)}"
         elif failed:
             yield f"start those again: {ours(*resume, '--again', failed[0])}"
+        yield from tell_kept(self._directory)
 
     # The items.
 
@@ -525,8 +526,11 @@ def show_status(path: Path, *, as_json: bool) -> int:
     told = {"directory": str(directory.path), "name": name, "items": items, "counts": dict(outcomes.most_common())}
     told |= {"due": due, "lost": lost, "cancelled": directory.is_cancelled()}
     told["running"] = [each._asdict() for each in running]
+    told["trees"] = [
+        {"item": each.item.id, "path": str(each.path), "state": each.state} for each in find_trees(directory)
+    ]
     losses = [f"{count(lost, 'attempt')} ended without a record"] if lost else []
-    lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running)]
+    lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running), *tell_kept(directory)]
     answer(told, harmless("\n".join(lines)), as_json=as_json)
     if due and not running and not as_json:
         tell(f"go on: {ours('batch', 'run', '--resume', str(path))}", style=DIM)

@@ -1,13 +1,18 @@
 """The trees of a batch that are there: kept ones, those that wait for an attempt, and what a killed process left."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from acp_launch.batch.model import Item
-from acp_launch.batch.store import BatchDirectory
+from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
+from acp_launch.console import stdout
 from acp_launch.console.problems import show_error
+from acp_launch.console.stderr import harmless_line, tell
+from acp_launch.descent import real
 from acp_launch.errors import StateError
+from acp_launch.problem import count, ours
 
 if TYPE_CHECKING:
     from acp_launch.batch.worktree import Tree
@@ -59,7 +64,14 @@ def _judge(directory: BatchDirectory, item: Item) -> Literal["due", "kept", "uns
 def remove_trees(
     directory: BatchDirectory, is_wanted: Callable[[FoundTree], bool]
 ) -> Iterator[tuple[FoundTree, StateError | None]]:
-    """Remove the trees that are not wanted, but of running items; yield each, with the reason if it could not be."""
+    """Remove the trees that are not wanted, but of running items; yield each, with the reason if it could not be.
+
+    Raises:
+        StateError: the trees lie outside of the batch's directory, by a link.
+    """
+    place = directory.root / TREES
+    if real(place) != place:
+        raise StateError(f"{place} is a link, so nothing is removed there", fix="remove the link")
     for found in find_trees(directory):
         try:
             with directory.lock(found.item.id, 0):
@@ -81,3 +93,77 @@ def remove_left(directory: BatchDirectory) -> None:
     for _, error in remove_trees(directory, lambda found: found.state != "left"):
         if error:
             show_error(error)
+
+
+# What is kept, for the user.
+
+
+def tell_kept(directory: BatchDirectory) -> Iterator[str]:
+    """Yield a line about the trees that stay until the user removes them, if there are any."""
+    if kept := [found for found in find_trees(directory) if found.state != "due"]:
+        place = directory.path / TREES
+        yield f"{count(len(kept), 'tree')} kept in {place}; remove: {ours('batch', 'clean', str(directory.path))}"
+
+
+@explain_faults()
+def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
+    """Remove the trees that are kept, after a question; return the exit code."""
+    from acp_launch.batch.trust import require_directory
+    from acp_launch.cli.planning import require_agreement
+    from acp_launch.cli.verb import load_settings
+
+    directory = open_batch(path)
+    require_directory(directory, load_settings(), is_waved=trust)  # it names the repositories that git is asked about
+    asked = [each for each in find_trees(directory) if each.state != "due" and not directory.is_running(each.item.id)]
+    losses = [_find_loss(directory, each) for each in asked]
+    for found, loss in zip(asked, losses, strict=True):
+        stdout.line(harmless_line(f"{found.item.id}: {found.path}: {_explain(directory, found)}{loss and f'; {loss}'}"))
+    if dry_run or not asked:
+        if not asked:
+            tell("no trees are kept")
+        return 0
+    if not yes:
+        undone = f"{count(len(asked), 'tree')} would be removed; nothing was changed"
+        require_agreement(_ask(directory, sum(map(bool, losses)), len(asked)), undone, "--yes removes them")
+    return _remove(directory, asked)
+
+
+def _remove(directory: BatchDirectory, asked: Sequence[FoundTree]) -> int:
+    removed, code = 0, 0
+    for _, error in remove_trees(directory, lambda found: found not in asked):
+        removed += error is None
+        if error:
+            show_error(error)
+            code = error.exit_code
+    tell(f"removed {removed} of {count(len(asked), 'tree')}")
+    return code
+
+
+def _ask(directory: BatchDirectory, losses: int, trees: int) -> str:
+    clones = ", with the branches and commits in them" if directory.batch.isolation.kind == "clone" else ""
+    lost = f"; {losses} of them may hold work that no patch has" if losses else ""
+    return f"Remove {count(trees, 'tree')}{clones}{lost}?"
+
+
+def _explain(directory: BatchDirectory, found: FoundTree) -> str:
+    """Say why a tree is there."""
+    if not os.path.lexists(found.path):
+        return "deleted by hand; its baseline and git's record are left"
+    if found.state == "left":
+        return "left by a process that was killed"
+    last = directory.judge(found.item.id).last
+    return f"kept; its outcome is {last.outcome}" if last else "kept"
+
+
+def _find_loss(directory: BatchDirectory, found: FoundTree) -> str:
+    """Say what would be lost with a tree that is not in the patch of its last attempt; empty if that is nothing."""
+    last, tree = directory.judge(found.item.id).last, make_tree(directory, found.item)
+    if last is None or tree is None or not os.path.lexists(found.path) or found.state == "left":
+        return ""  # what a process began to remove had its patch
+    record = directory.read_record(found.item.id, last.attempt)
+    if record.patch is None:
+        return f"its work is in no patch: {record.patch_error or 'none was made'}"
+    try:
+        return "it was changed since its patch was made" if tree.differs_from(record.patch) else ""
+    except StateError as error:
+        return f"it cannot be compared with its patch: {error.message}"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from acp_launch.cli.run_request import read_descriptor
-from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, import_without
+from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, Yes, import_without
 
 app = Group("Run many tasks over many profiles.")
 
@@ -90,6 +90,19 @@ def cancel(directory: Directory) -> int:
     from acp_launch.batch.submit import cancel_batch
 
     return cancel_batch(directory)
+
+
+@app.verb()
+def clean(
+    directory: Directory,
+    dry_run: Annotated[bool, Option("--dry-run", "List the trees; remove nothing.")] = False,
+    yes: Yes = False,
+    trust: Trust = False,
+) -> int:
+    """Remove the worktrees and clones that are kept, but of running items."""
+    from acp_launch.batch.trees import clean_batch
+
+    return clean_batch(directory, yes=yes, dry_run=dry_run, trust=trust)
 
 
 @app.verb()

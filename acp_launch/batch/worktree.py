@@ -46,10 +46,15 @@ class Tree:
     def _alone(self) -> Iterator[int]:
         """Be the only process that makes or removes trees, of this repository or of this name."""
         try:
-            with locked(self._lock if self.kind == "clone" else self._common / LOCK, TURN) as held:
+            with locked(self._lock if self._is_apart else self._common / LOCK, TURN) as held:
                 yield held
         except TimeoutError:
             raise StateError(f"other processes used git in {self.repo} for more than {seconds(TURN)}") from None
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether no repository has a record of it: it is a clone, or its repository is gone."""
+        return self.kind == "clone" or not Path(self.repo).exists()
 
     @property
     def is_made(self) -> bool:
@@ -108,8 +113,14 @@ class Tree:
         """Write what differs from the commit, or from what `prepare` left; raises as `Baseline.write_patch`."""
         return self._baseline.write_patch(file)
 
+    def differs_from(self, patch: Patch) -> bool:
+        """Whether it was changed since its patch was made; raises as `write_patch`."""
+        return self._baseline.differs_from(patch)
+
     def remove(self) -> None:
-        """Remove it, with git's record of it; raise StateError if something in it cannot be removed."""
+        """Remove it, with git's record of it; raise StateError if it, or something in it, cannot be removed."""
+        if os.path.lexists(self.at) and (owner := self.at.lstat().st_uid) != os.getuid():
+            raise StateError(f"{self.at} belongs to another user (uid {owner})", fix="let that user remove it")
         with self._alone():
             self._delete()
 
@@ -180,7 +191,7 @@ class Tree:
 
     def _find_records(self) -> Iterator[Path]:
         """Find git's record of the worktree; what the records say counts only if no agent has had them."""
-        if self.kind == "clone":
+        if self._is_apart:
             return
         own, known = os.fsencode(f"{real(self.at)}/.git\n"), self._baseline.find_record()
         for each in (self._common / "worktrees").glob("*"):

@@ -657,6 +657,33 @@ def test_a_tree_is_kept_as_the_batch_says(launch: Launcher, keep: Any, check: st
     assert made(batch).patch is not None
 
 
+KILLED = """
+import os, signal, sys
+from acp_launch.batch.worktree import Tree
+from acp_launch.__main__ import main
+
+Tree.remove = lambda tree: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [("run", "--resume"), ("clean", "--yes")])
+def test_a_tree_goes_though_its_item_was_killed_between_the_record_and_the_removal(
+    launch: Launcher, words: Sequence[str]
+) -> None:
+    launch.scripted(WRITES)
+    batch = isolated(launch)
+    tree = batch.path / "trees" / ID
+    argv = [sys.executable, "-c", KILLED, "batch", "item", str(batch.path), ID, "--trust"]
+    killed = subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, check=False)
+    assert (killed.returncode, made(batch).outcome, tree.exists()) == (-signal.SIGKILL, "passed", True)
+    argv = [sys.executable, "-m", "acp_launch", "batch", *words, str(batch.path)]
+    subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, check=True)
+    assert not tree.exists()
+    shown = subprocess.run(["git", "worktree", "list"], cwd=launch.project, capture_output=True, text=True, check=True)
+    assert shown.stdout.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("word", "outcome", "why"),
     [("true", "setup_failed", "{}"), ("false", "failed", "false ended with 1; no patch: {}")],

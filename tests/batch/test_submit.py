@@ -481,6 +481,7 @@ def test_status_counts_what_is_done_runs_and_is_lost(tmp_path: Path, capsys: pyt
         "due": 3,
         "lost": 2,
         "cancelled": False,
+        "trees": [],
     }
     assert (running["item"], running["attempt"]) == ("b", 2)
     assert capsys.readouterr().out == (

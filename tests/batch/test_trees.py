@@ -1,18 +1,26 @@
 """The trees of a batch that are there, and what is removed of them."""
 
+import json
+import os
+import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_launch.batch import submit
+from acp_launch.batch.figures import summarize
 from acp_launch.batch.model import Isolation, Item, Outcome, Patch
+from acp_launch.batch.page import make_page
 from acp_launch.batch.store import BatchDirectory
-from acp_launch.batch.trees import find_trees, make_tree, remove_left, remove_trees
+from acp_launch.batch.trees import clean_batch, find_trees, make_tree, remove_left, remove_trees
+from acp_launch.cli import planning
+from acp_launch.errors import NotTrusted, StateError, UsageError
 from tests.batch.directories import RETRY, add_record, make_batch, make_record
 from tests.batch.repositories import commit, git
 
-PATCH = Patch(files=0, insertions=0, deletions=0, sha256="0" * 64)
+PATCH = Patch(files=0, insertions=0, deletions=0, sha256=sha256(b"").hexdigest())
 IDS = ("due", "again", "begun", "kept", "unsaved", "left", "cut", "gone", "made")
 
 
@@ -69,8 +77,9 @@ def test_trees_that_are_not_wanted_are_removed_but_of_running_items(repo: Path, 
 def test_a_tree_that_cannot_be_removed_is_named(repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch = make(repo, tmp_path / "batch")
     repo.rename(tmp_path / "elsewhere")
+    repo.mkdir()  # and is no repository
     remove_left(batch)
-    assert f"cannot start git in {repo}" in capsys.readouterr().err
+    assert f"git rev-parse in {repo}: fatal: not a git repository" in capsys.readouterr().err
     assert (tmp_path / "batch" / "trees" / "left").exists()
 
 
@@ -86,3 +95,165 @@ def test_a_resumed_batch_removes_what_a_killed_process_left(
     submit.run_batch(submit.RunOptions(resume=batch.path))
     assert not {"left", "cut"} & {found.item.id for found in find_trees(batch)}
     assert len([*find_trees(batch)]) == 6
+
+
+# `batch clean`.
+
+STAY = {"due", "again", "begun", "made"}
+LISTED = """\
+kept: {trees}/kept: kept; its outcome is failed
+unsaved: {trees}/unsaved: kept; its outcome is setup_failed; its work is in no patch: none was made
+left: {trees}/left: left by a process that was killed
+cut: {trees}/cut: deleted by hand; its baseline and git's record are left
+"""
+
+
+def ids(batch: BatchDirectory) -> set[str]:
+    return {found.item.id for found in find_trees(batch)}
+
+
+def clean(batch: BatchDirectory, *, yes: bool = True, dry_run: bool = False) -> int:
+    return clean_batch(batch.path, yes=yes, dry_run=dry_run, trust=False)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions that a user at a terminal was asked, and agreed to."""
+    questions: list[str] = []
+    monkeypatch.setattr(planning, "has_terminal", lambda: True)
+    monkeypatch.setattr(planning, "agrees", lambda question: not questions.append(question))  # type: ignore[func-returns-value]
+    return questions
+
+
+def test_a_dry_run_lists_the_trees_and_why_they_are_there(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    assert clean(batch, dry_run=True) == 0
+    assert capsys.readouterr().out == LISTED.format(trees=batch.path / "trees")
+    assert ids(batch) == {*IDS} - {"gone"}
+
+
+def test_trees_go_after_a_yes_and_git_forgets_them(
+    repo: Path, tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    assert clean(batch, yes=False) == 0
+    assert asked == ["Remove 4 trees; 1 of them may hold work that no patch has?"]
+    assert "removed 4 of 4 trees" in capsys.readouterr().err
+    assert ids(batch) == STAY
+    assert git(repo, "worktree", "list").count("/trees/") == len(STAY)
+    assert clean(batch, yes=False) == 0
+    assert "no trees are kept" in capsys.readouterr().err
+
+
+def test_a_script_has_to_say_yes(repo: Path, tmp_path: Path) -> None:
+    batch = make(repo, tmp_path / "batch")
+    with pytest.raises(UsageError, match="no terminal to ask on; 4 trees would be removed; nothing was chan") as error:
+        clean(batch, yes=False)
+    assert (error.value.exit_code, error.value.fix) == (2, "--yes removes them")
+    assert ids(batch) > STAY
+    assert clean(batch) == 0
+    assert ids(batch) == STAY
+
+
+def test_a_tree_of_a_running_item_is_neither_listed_nor_removed(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    with batch.lock("left"):
+        assert clean(batch) == 0
+    assert "left:" not in capsys.readouterr().out
+    assert ids(batch) == {*STAY, "left"}
+
+
+def test_work_that_came_after_the_patch_is_named(
+    repo: Path, tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    (batch.path / "trees" / "kept" / "more").write_text("more")
+    assert clean(batch, yes=False) == 0
+    assert "its outcome is failed; it was changed since its patch was made\n" in capsys.readouterr().out
+    assert asked == ["Remove 4 trees; 2 of them may hold work that no patch has?"]
+
+
+@pytest.mark.parametrize("how", ["repository", "git", "tree"])
+def test_what_is_gone_or_replaced_does_not_keep_a_tree(
+    how: str, repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The repository is gone; an agent has put another `.git` there; the user has deleted the tree."""
+    batch = make(repo, tmp_path / "batch")
+    kept, mark = batch.path / "trees" / "kept", tmp_path / "ran"
+    if how == "repository":
+        shutil.rmtree(repo)
+    elif how == "tree":
+        shutil.rmtree(kept)
+    else:
+        (kept / ".git").unlink()
+        git(kept, "init", "--quiet")
+        git(kept, "config", "core.fsmonitor", f"touch {mark}")
+    assert clean(batch) == 0
+    said = capsys.readouterr().out.splitlines()[0]
+    assert ("cannot be compared" in said) == (how != "tree")
+    assert ids(batch) == STAY
+    assert not mark.exists()
+
+
+def test_nothing_is_removed_through_a_link(repo: Path, tmp_path: Path) -> None:
+    batch = make(repo, tmp_path / "batch")
+    trees, elsewhere = batch.path / "trees", tmp_path / "elsewhere"
+    trees.rename(elsewhere)
+    trees.symlink_to(elsewhere)
+    with pytest.raises(StateError, match="trees is a link, so nothing is removed there"):
+        clean(batch)
+    assert (elsewhere / "kept").exists()
+    trees.unlink()
+    elsewhere.rename(trees)
+    shutil.rmtree(trees / "kept")
+    (trees / "kept").symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    assert clean(batch) == 0
+    assert (tmp_path / "mine" / "file").exists()
+    assert not (trees / "kept").is_symlink()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_a_tree_of_another_user_is_named_and_left(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    kept = batch.path / "trees" / "kept"
+    os.chown(kept, 12345, -1)
+    assert clean(batch) == 3
+    said = capsys.readouterr().err
+    assert f"{kept} belongs to another user (uid 12345)" in said
+    assert "removed 3 of 4 trees" in said
+    assert ids(batch) == {*STAY, "kept"}
+    assert "trees/kept " in git(repo, "worktree", "list")
+
+
+def test_a_directory_that_was_not_made_here_is_not_cleaned(repo: Path, tmp_path: Path) -> None:
+    batch = make(repo, tmp_path / "batch")
+    content = (batch.path / "batch.json").read_bytes()
+    (batch.path / "batch.json").write_bytes(content.replace(b'"nightly"', b'"mine"'))
+    with pytest.raises(NotTrusted):
+        clean(batch)
+    assert ids(batch) > STAY
+
+
+def test_status_and_the_page_say_how_many_trees_are_kept_and_how_they_go(
+    repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = make(repo, tmp_path / "batch")
+    line = f"4 trees kept in {batch.path}/trees; remove: acp-launch batch clean {batch.path}"
+    submit.show_status(batch.path, as_json=False)
+    assert line in capsys.readouterr().out.splitlines()
+    assert f"<p>{line}</p>".replace("<p>", '<p class="dim">') in make_page(batch, summarize(batch))
+    submit.show_status(batch.path, as_json=True)
+    trees = json.loads(capsys.readouterr().out)["trees"]
+    assert {"item": "left", "path": f"{batch.path}/trees/left", "state": "left"} in trees
+    clean(batch)
+    submit.show_status(batch.path, as_json=False)
+    assert "kept in" not in capsys.readouterr().out
+    assert "kept in" not in make_page(batch, summarize(batch))
