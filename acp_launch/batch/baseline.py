@@ -205,11 +205,12 @@ class Baseline:
             why = f"cannot be used: {error.strerror}" if isinstance(error, OSError) else str(error)
             raise StateError(f"{self.at / '.git'} {why}", fix=fix) from None
 
-    def write_patch(self, file: Path) -> Patch:
+    def write_patch(self, file: Path, below: Path | None = None) -> Patch:
         """Write what differs: files that are new, gone, binary or other than before, those of submodules too.
 
         It does not matter what the agent committed, staged, or told git. Ignored files are left out unless the agent
-        added them by force, and directories of caches (CACHEDIR.TAG). Without changes the file is empty.
+        added them by force, and directories of caches (CACHEDIR.TAG). Without changes the file is empty. `below` as in
+        `descent.pin`.
 
         Raises:
             StateError: it cannot be made, or would leave something out: keep the directory.
@@ -219,7 +220,7 @@ class Baseline:
                 fresh, counts, digest = Path(scratch) / "patch", Counter[str](), sha256()
                 with fresh.open("xb") as out:
                     self._append(out, Path(scratch) / "all", "", counts, digest)
-                publish(fresh, file)
+                publish(fresh, file, below=below)
         except OSError as error:
             raise StateError(f"cannot make a patch of {self.at}: {error.filename or file}: {error.strerror}") from None
         files, insertions, deletions = (counts[what] for what in ("file", "insertion", "deletion"))

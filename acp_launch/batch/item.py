@@ -264,7 +264,7 @@ class _Attempt:
         if self._tree is None or not self._tree.is_made:
             return
         try:
-            patch = self._tree.write_patch(self._where / PATCH)
+            patch = self._tree.write_patch(self._where / PATCH, self._directory.root)
         except StateError as error:
             show_error(error)
             self._note(patch_error=error.message, error=self.record.error or _blame(error))

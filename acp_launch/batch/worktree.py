@@ -109,9 +109,9 @@ class Tree:
             except OSError as error:
                 raise StateError(f"cannot copy {source}: {error.strerror or error}") from None
 
-    def write_patch(self, file: Path) -> Patch:
+    def write_patch(self, file: Path, below: Path | None = None) -> Patch:
         """Write what differs from the commit, or from what `prepare` left; raises as `Baseline.write_patch`."""
-        return self._baseline.write_patch(file)
+        return self._baseline.write_patch(file, below)
 
     def differs_from(self, patch: Patch) -> bool:
         """Whether it was changed since its patch was made; raises as `write_patch`."""

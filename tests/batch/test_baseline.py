@@ -111,6 +111,16 @@ def test_a_patch_replaces_a_link_of_its_name(repo: Path, tmp_path: Path) -> None
     assert (tmp_path / "precious").read_text() == "x"
 
 
+def test_a_link_on_the_way_to_the_patch_is_not_followed_below_a_directory(repo: Path, tmp_path: Path) -> None:
+    tree = make_tree(repo, "worktree", tmp_path / "a")
+    (tmp_path / "batch").mkdir()
+    (tmp_path / "batch" / "attempt").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(StateError, match="cannot make a patch of"):
+        tree.write_patch(tmp_path / "batch" / "attempt" / "patch", tmp_path / "batch")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_full_or_missing_directory_for_the_patch_is_named(repo: Path, tmp_path: Path) -> None:
     tree = make_tree(repo, "worktree", tmp_path / "a")
     with pytest.raises(StateError, match=rf"cannot make a patch of {tree.at}: .*nowhere.*: No such file"):
