@@ -128,8 +128,15 @@ class Servers:
         return its
 
     def up(self, plan: ServerPlan) -> "asyncio.Task[bool]":
-        """Wait for the server's first process: True once it has answered, False if it never will."""
-        return self._tasks.create_task(self._first(plan).process.supervisor.up())
+        """Wait for a process of the server: True once it has answered, False if it never will. One that ends with a
+        session, or has failed in it, is not the one for the next session."""
+        return self._tasks.create_task(self._until_up(plan))
+
+    async def _until_up(self, plan: ServerPlan) -> bool:
+        while (relay := self._usable(plan)) is not None:
+            if (is_up := await relay.process.supervisor.up()) or self._usable(plan) is relay:
+                return is_up
+        return False
 
     def has_answered(self, plan: ServerPlan) -> bool:
         """Tell whether any process of this server has ever sent a valid message, or none was needed."""
@@ -138,16 +145,17 @@ class Servers:
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
-        relay = self._latest(plan) or self._first(plan)
-        return relay.process.supervisor.patience
+        relay = self._latest(plan)
+        relay = self._usable(plan) if relay is None or relay.left.is_set() else relay
+        return relay.process.supervisor.patience if relay else 0.0
 
     def is_fetching(self, plan: ServerPlan) -> bool:
         """Tell whether the package runner of this server is downloading."""
-        return self._first(plan).process.supervisor.is_fetching
+        return (relay := self._usable(plan)) is not None and relay.process.supervisor.is_fetching
 
     def last(self, plan: ServerPlan) -> Change | None:
         """Return the last state change of its process."""
-        return self._first(plan).process.standing
+        return relay.process.standing if (relay := self._usable(plan)) else None
 
     def standings(self) -> list[Standing]:
         """Return the state of each server, in the profile's order."""
@@ -320,13 +328,19 @@ class Servers:
             self._ahead(plan)
 
     def _waiting_for(self, plan: ServerPlan) -> Relay | None:
-        return next((relay for relay in self._of(plan) if not relay.is_claimed), None)
+        return next((relay for relay in self._of(plan) if not (relay.is_claimed or relay.left.is_set())), None)
 
     def _of(self, plan: ServerPlan) -> Iterator[Relay]:
         return (relay for relay in self._relays if relay.plan is plan)
 
-    def _first(self, plan: ServerPlan) -> Relay:
-        return next(self._of(plan))
+    def _usable(self, plan: ServerPlan) -> Relay | None:
+        """Return a relay that a session to come may rely on, begun ahead of it if there is none; None if the plan is
+        not used any more."""
+        there = (relay for relay in self._of(plan) if not relay.left.is_set())
+        works = next((relay for relay in there if not relay.process.supervisor.life.is_final), None)
+        relay = works or self._waiting_for(plan)
+        is_over = self._is_stopping or self._plans.get(plan.name) is not plan
+        return self._ahead(plan) if relay is None and not is_over else relay
 
     def _latest(self, plan: ServerPlan) -> Relay | None:
         """Return the relay of the agent's latest connection, which may have moved to a session that it has resumed."""

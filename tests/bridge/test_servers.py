@@ -16,15 +16,17 @@ from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
+from acp_launch.profile.model import Restart
 from tests.bridge.observing import Silent
 from tests.looped import looped
 from tests.patience import PATIENCE
 
-SERVER = Path(__file__).parents[1] / "servers" / "polite.py"
+SERVERS = Path(__file__).parents[1] / "servers"
+SERVER = SERVERS / "polite.py"
 
 
-def plan(name: str) -> StdioPlan:
-    args = tuple(Value((arg,), Origin("test")) for arg in ("-I", "-S", str(SERVER)))
+def plan(name: str, temper: str = "polite") -> StdioPlan:
+    args = tuple(Value((arg,), Origin("test")) for arg in ("-I", "-S", str(SERVERS / f"{temper}.py")))
     return StdioPlan(name=name, command=Path(sys.executable), args=args, env={}, cwd=Path("/"))
 
 
@@ -53,17 +55,13 @@ class Told(list[Change], Silent):
 @asynccontextmanager
 async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, Told]]:
     """All are up; what they tell."""
-    told = Told()
-    needs = ServerNeeds(
-        secrets={},
-        directories=(),
-        max_line=1 << 20,
-        hurry=asyncio.Event(),
-    )
+    told, hurry = Told(), asyncio.Event()
+    needs = ServerNeeds(secrets={}, directories=(), max_line=1 << 20, hurry=hurry)
     async with asyncio.timeout(PATIENCE), running(plans, needs, told) as inner:
         for each in plans:
             assert await inner.servers.up(each)
         yield inner.servers, told
+        hurry.set()
 
 
 def told_of(told: Sequence[Change], server: str) -> list[str]:
@@ -144,6 +142,38 @@ async def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is
         await told.until("starting", "ready")
         assert servers.standings()[0].state == "ready"
         again.close()
+
+
+@looped
+async def test_a_process_that_is_ending_is_not_that_of_the_next_session() -> None:
+    """A host's next prompt failed while the servers of the one before were still ending."""
+    only = plan("only", "stubborn")
+    async with served(only) as (servers, told):
+        agent = visit(servers, "only")
+        await told.until("starting", "ready")
+        agent.close()
+        await told.until("ready", "stopping")
+        assert await servers.up(only)
+        assert told_of(told, "only") == ["starting", "ready", "stopping"]
+        assert told_of(told, "only#2") == ["starting"]
+        assert servers.patience(only) > 0
+        again = visit(servers, "only")
+        await told.until("starting", "ready")
+        assert told[-1].server == "only#2", "it is the process that was waited for"
+        again.close()
+
+
+@looped
+async def test_a_process_that_has_failed_in_one_session_is_not_that_of_the_next() -> None:
+    only = replace(plan("only", "quitter"), restart=Restart(policy="never"))
+    async with served(only) as (servers, told):
+        agent = visit(servers, "only")
+        await told.until("starting", "ready")
+        agent.sendall(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"state","arguments":{}}}\n')
+        await told.until("ready", "stopped")
+        assert await servers.up(only)
+        assert told_of(told, "only#2") == ["starting"]
+        agent.close()
 
 
 @pytest.mark.parametrize(
