@@ -362,6 +362,7 @@ class Servers:
             opened=plan.name in self._opened,
             closed=plan.name in self._opened and (seated is None or seated.is_left),
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
+            silent=change is not None and change.state == "starting" and not self.has_answered(plan),
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
             retry=relay.process.supervisor.retry if relay else None,

@@ -88,12 +88,8 @@ class HostedServers(LaunchServers):
 
     def note_state(self, change: Change) -> None:
         """Note a step in the life of a server."""
-        self._known = tuple(
-            msgspec.structs.replace(each, state=change.state, restarts=change.restarts)
-            if each.server == change.server
-            else each
-            for each in self._known
-        )
+        now = {"state": change.state, "restarts": change.restarts, "silent": False}
+        self._known = tuple(replace(each, **now) if each.server == change.server else each for each in self._known)
 
 
 async def _request_host(connection: Connection, method: str, params: Mapping[str, object]) -> Raw:

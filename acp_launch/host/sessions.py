@@ -27,7 +27,7 @@ from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
-from acp_launch.session.client import Client, Turn
+from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import (
     Answer,
@@ -186,7 +186,7 @@ class HostSession:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.feed = Feed(self)
         self.failed: LaunchError | None = None  # how the last turn failed
-        self.turn: Turn | None = None
+        self.turn: Turn | asyncio.Task[None] | None = None  # or the wait for the servers before it
         self.since = time.time()
         self._hub, self._gate = hub, hub.host.gate()
         self._open: OpenSession | None = None
@@ -366,6 +366,8 @@ class HostSession:
                 self.queue.remove(said)
                 is_waiting = False
                 self.current = asyncio.current_task()
+                if front.is_alone and not await self._await_servers():
+                    return TurnEnd("cancelled", None, "", "", CANCELLED)
                 return await self._turn(blocks, said, front)
         except LaunchError as error:
             self.failed = error
@@ -379,6 +381,22 @@ class HostSession:
                 self.current = None
                 self.events.mark(None)
             self._leave_if_over()
+
+    async def _await_servers(self) -> bool:
+        """Wait for the required servers; False if the prompt is cancelled meanwhile.
+
+        Raises:
+            LaunchError: as `LaunchServers.proven`.
+        """
+        self.turn = awaiting = asyncio.ensure_future(self._hub.launch.servers.proven())
+        try:
+            await asyncio.wait([awaiting])
+        finally:
+            awaiting.cancel()
+            self.turn = None
+        if not awaiting.cancelled():
+            awaiting.result()
+        return not awaiting.cancelled()
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"

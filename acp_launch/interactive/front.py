@@ -87,6 +87,7 @@ class Status(Struct, frozen=True, kw_only=True):
     size: int | None = None
     cost: str = ""
     servers_up: int = 0
+    servers_silent: int = 0  # they have not answered yet
     servers_down: int = 0
     mood: Mood = "starting"
 

@@ -127,6 +127,7 @@ def _parts(status: Status, is_long: bool) -> Iterable[StatusPart]:
     yield 6, *_usage(status, is_long)
     for rank, style, number, state in (
         (11, "dim", status.servers_up, "up"),
+        (8, "ansiyellow", status.servers_silent, "starting"),
         (1, "ansired", status.servers_down, "down"),
     ):
         yield rank, style, f"{count(number, 'server')} {state}" if number else ""

@@ -232,7 +232,7 @@ Outcome = Leave | Move
 
 
 AT_MOST = 0.1  # seconds between two refreshes
-DOWN = ("failed", "resting", "stopped")
+UP, DOWN = ("ready", "starting", "asleep"), ("failed", "resting", "stopped")
 FULL = 0.8  # of the context, from which the user is warned; the status line highlights it from there, too
 SHORTEN = ("compact", "compress", "summarize")  # commands of agents that shorten their context
 
@@ -308,7 +308,8 @@ class FrontUpdates:
             used=usage.used,
             size=usage.size,
             cost=str(usage.cost) if usage.cost else "",
-            servers_up=sum(server.state in ("ready", "starting", "asleep") for server in servers),
+            servers_up=sum(server.state in UP and not server.silent for server in servers),
+            servers_silent=sum(server.silent for server in servers),
             servers_down=sum(server.state in DOWN for server in servers),
             mood=self._mood,
         )

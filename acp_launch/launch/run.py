@@ -372,7 +372,7 @@ async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned",
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
-        ServerError: a required server has never answered, so the turn was done without it.
+        ServerError: a required server has failed, or does not answer; then the agent has not got the prompt.
     """
     async with conversation(context, observer, spawned, budget=Budget(prompt.timeout)) as launch:
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
@@ -414,6 +414,7 @@ async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connect
     """
     blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
     async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
+        await launch.servers.proven()
 
         async def tried() -> TurnEnd:
             turn = launch.turn(session, is_first=True)
@@ -432,7 +433,6 @@ async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connect
         raise _late(interrupts.budget, "its turn was cancelled")
     prompt.over(end)
     await connection.observer.drain()
-    await launch.servers.proven()
     return end
 
 

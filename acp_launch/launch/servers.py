@@ -24,7 +24,7 @@ from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
-from acp_launch.waits import FIRST_WORD, awaited, next_word, stretch
+from acp_launch.waits import FIRST_WORD, awaited, next_word, seconds, stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.offer import Transport, Way
@@ -189,7 +189,7 @@ class LaunchServers:
                     waits[servers.up(plan)] = plan
         for task, plan in waits.items():
             task.cancel()
-            self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
+            self.note(f"{plan.name} has not answered within {patience:g} s; the session opens meanwhile")
         self._is_up = True
 
     async def _log_in(self, plan: ServerPlan) -> None:
@@ -261,19 +261,24 @@ class LaunchServers:
         self._observer.standing(standings, "turn")
 
     async def proven(self) -> None:
-        """Wait for the first answer of each required server that has not answered yet, up to its `timeouts.start`.
+        """Wait for the first answer of each required server that has not answered yet, up to its `timeouts.start`: a
+        prompt without a user must not be carried out without it.
 
         If the agent has not opened the server, the handshake is done here, as in `doctor`, because some servers answer
         nothing before it.
 
         Raises:
-            ServerError: a server has not answered, so the turn was done without it.
+            ServerError: a server has not answered.
             AuthRequired: for want of credentials.
         """
         if self._inner is None:
             return
         servers = self._inner.servers
         waits = [plan for plan in _ours(self._plan) if plan.required and not servers.has_answered(plan)]
+        if not waits:
+            return
+        named = ", ".join(f"{plan.name} ({seconds(plan.timeouts.start)})" for plan in waits)
+        self.note(f"the prompt waits for {named}, as timeouts.start says")
         opened = {standing.server for standing in servers.standings() if standing.opened}
         with ExitStack() as connections:
             for plan in waits:

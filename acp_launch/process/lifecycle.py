@@ -94,7 +94,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     `after` is how many seconds its start took, as in `Change`, None before it was READY; `tools` is how many the agent
     was shown, None while it has not asked a server that has tools; `opened` whether the agent has ever connected to it;
     `closed` whether it has closed all its connections since; `unread` whether it is READY and has tools that the agent
-    does not know, since it neither listed nor called any; `retry` is in how many seconds it starts again, if it does.
+    does not know, since it neither listed nor called any; `silent` whether it runs and has never answered anything;
+    `retry` is in how many seconds it starts again, if it does.
     """
 
     server: str
@@ -105,6 +106,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     opened: bool = False
     closed: bool = False
     unread: bool = False
+    silent: bool = False
     restarts: int = 0
     reason: str = ""
     retry: float | None = None

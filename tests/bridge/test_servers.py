@@ -145,6 +145,17 @@ async def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is
 
 
 @looped
+async def test_a_server_is_silent_until_it_has_answered_anything() -> None:
+    mute = plan("mute", "mute")
+    async with served() as (servers, told):
+        servers.add(mute)
+        await told.until("starting")
+        assert servers.standings()[0].silent
+    async with served(plan("only")) as (servers, told):
+        assert not servers.standings()[0].silent
+
+
+@looped
 async def test_a_process_that_is_ending_is_not_that_of_the_next_session() -> None:
     """A host's next prompt failed while the servers of the one before were still ending."""
     only = plan("only", "stubborn")

@@ -409,7 +409,7 @@ SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
 def test_a_required_server_that_never_answers_is_a_problem_of_both(
     launch: Launcher, output: str, opens: bool, prompt: str
 ) -> None:
-    """Whatever its agent made of it: the turn is shown, and then what it lacked."""
+    """Whatever its agent makes of it: no prompt without a user is sent, as its turn would lack what it needs."""
     mute = server("mute", timeouts={"start": "300ms"}, restart={"policy": "never"})
     own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": mute})
     wrong = told(examined(launch, 8)["server m"])
@@ -419,14 +419,18 @@ def test_a_required_server_that_never_answers_is_a_problem_of_both(
     failure, fix = done.err.splitlines()[-2:]
     assert failure == f"acp-launch: {SILENT}"
     assert fix == f"    fix: {wrong[2]}; with required: false a run starts without it"
+    assert "session/prompt" not in done.methods
     if output == "text":
-        assert done.err.index(failure) > done.err.index(
-            "m has not answered within 0.3 s; the session opens without waiting for it"
-        )
-        assert done.out.decode().startswith(f"You said: {prompt}\n")
+        waits = [
+            "m has not answered within 0.3 s; the session opens meanwhile",
+            "the prompt waits for m (0.3 s), as timeouts.start says",
+        ]
+        assert [line.partition("acp-launch: ")[2] for line in done.err.splitlines()][:2] == waits
+        assert done.out == b""
     else:
         types = [event["type"] for event in done.events]
-        assert types.index("result") < types.index("error") == len(types) - 1
+        assert "result" not in types
+        assert types[-1] == "error"
         assert done.event("error")["exitCode"] == 8
     own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": {**mute, "required": False}})
     examined(launch, 0)
@@ -434,23 +438,25 @@ def test_a_required_server_that_never_answers_is_a_problem_of_both(
 
 
 def test_a_server_that_answers_the_handshake_only_is_no_problem_of_an_agent_that_opens_none(launch: Launcher) -> None:
-    """It does not answer our ping, so after the turn we shake hands with it, as `doctor` does."""
+    """It does not answer our ping, so before the prompt we shake hands with it, as `doctor` does."""
     own(launch, agent("polite"), mcp_servers={"shy": server("pinghater", timeouts={"start": "20s"})})
     examined(launch, 0)
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"You said: hi\n"), done.err
 
 
-def test_a_turn_that_is_over_before_a_server_has_started_waits_for_its_first_word(launch: Launcher) -> None:
+def test_a_prompt_waits_for_the_first_word_of_a_slow_server(launch: Launcher) -> None:
     """`doctor` would wait for it, too: it is slow, not silent."""
     go = launch.project / "go"
     os.mkfifo(go)
     own(launch, agent("polite"), mcp_servers={"slow": server("slow", str(go), timeouts={"start": "20s"})})
     with launch.start("run", "p", "hi", "--output", "text") as running:
-        running.shows("You said: hi")
+        running.complains("slow has not answered within 3 s; the session opens meanwhile")
+        running.hears("session/new")
+        running.complains("the prompt waits for slow (20 s), as timeouts.start says")
         go.write_text("go\n")
         done = running.end()
-    assert done.code == 0, done.err
+    assert (done.code, done.out) == (0, b"You said: hi\n"), done.err
 
 
 # Secrets

@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.hosted import Host, brought_up, up
 from tests.cli.launcher import Json, Launcher
-from tests.cli.test_reload import called, said, server
+from tests.cli.test_mcp import server
+from tests.cli.test_reload import called, said
 from tests.patience import PATIENCE
 
 
@@ -52,7 +53,7 @@ def test_prompts_without_a_name_leave_no_more_than_the_first_one(launch: Launche
         launch.write({**profile, "mcp_servers": {"notes": {"share": share}}})
         assert launch("trust", "p", "--yes").code == 0
     else:
-        launch.profile("mcp_client", mcp_servers={"polite": server(share=share)})
+        launch.profile("mcp_client", mcp_servers={"polite": server("polite", share=share)})
     with up(launch) as host:
         before = processes(host)
         for _ in range(PROMPTS):
@@ -104,9 +105,34 @@ def test_a_turn_that_lost_its_front_keeps_its_session_only_if_it_goes_on(launch:
             assert names(host) == [name]
 
 
+def test_a_prompt_without_a_user_is_not_sent_before_the_required_servers_answer(launch: Launcher) -> None:
+    launch.profile("polite", mcp_servers={"m": server("mute", timeouts={"start": "0.3s"}, restart={"policy": "never"})})
+    with up(launch) as host:
+        done = host.run("hi")
+        assert (done.code, done.out) == (8, b""), done.err
+        assert "the prompt waits for m (0.3 s), as timeouts.start says" in done.err
+        assert host.run("hi", "--detach", "-s", "work").code == 0
+        waited = launch.apart("session", "wait", "work")
+        assert waited.code == 8, waited.err
+        assert "session/prompt" not in host.methods
+
+
+def test_ctrl_c_ends_the_wait_for_the_required_servers(launch: Launcher) -> None:
+    launch.profile("polite", mcp_servers={"m": server("mute", timeouts={"start": "1h"})})
+    with up(launch) as host:
+        with launch.start("run", "p", "hi", "-o", "quiet") as running:
+            running.complains("m has not answered within 3 s; the session opens meanwhile")
+            running.complains("the prompt waits for m (60 min), as timeouts.start says")
+            running.kill(signal.SIGINT)
+            done = running.end()
+        assert done.code == 130, done.err
+        until(lambda: not names(host), lambda: names(host))
+        assert "session/prompt" not in host.methods
+
+
 def test_a_server_that_a_session_does_not_use_is_stopped_and_comes_back_in_it(launch: Launcher) -> None:
     """One that is not lazy: the conversation with it goes on with another process."""
-    launch.profile("mcp_client", mcp_servers={"polite": server(idle="30ms")})
+    launch.profile("mcp_client", mcp_servers={"polite": server("polite", idle="30ms")})
     with up(launch) as host:
         pids = set()
         for _ in range(2):

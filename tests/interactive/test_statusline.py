@@ -53,6 +53,11 @@ def test_a_turn_tells_what_is_done_for_how_long_and_how_to_stop_it_with_tokens_a
     assert sides(status, 72, TESTS) == ("running npm test 12 s · esc interrupts", "claude · ask · 5 %")
 
 
+def test_a_server_that_has_not_answered_yet_is_told() -> None:
+    status = Status(agent="claude", profile="reviewer", servers_up=1, servers_silent=2, mood="idle")
+    assert sides(status, 100) == ("ready · ? shows the keys", "claude · reviewer · 1 server up · 2 servers starting")
+
+
 def test_a_sign_and_the_remark_stand_beside_what_is_done() -> None:
     silent = Activity("thinking", 45.0, "silent for 40 s, timeout 30 min")
     assert text(Status(mood="working"), 80, silent, "⠹") == (
