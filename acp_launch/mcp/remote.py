@@ -412,7 +412,7 @@ class Remote:
 
     async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
-        made = _build(request, self._program.limits.connect, self._place)
+        made = _build(request, self._program.limits.connect, self._trace(request.stream))
         for name, value in headers.items():
             made.headers[name] = value.expose()
         if client.cookies:  # some hosts find the machine that knows the session by them
@@ -423,6 +423,18 @@ class Remote:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
             self._is_answered, self.tls = True, secured.version() if secured is not None else ""
         return response
+
+    def _trace(self, stream: int) -> Mapping[str, object]:
+        """Return the extension that judges the connection of a request, and notes when the request is sent."""
+        judge: Any = self._place.get("trace")
+
+        async def note(event: str, info: Mapping[str, Any]) -> None:
+            if event.endswith(".send_request_headers.started"):
+                self._connection.note_sent(stream)
+            elif judge is not None:
+                await judge(event, info)
+
+        return {"trace": note}
 
     async def _read(self, response: "httpx2.Response", stream: int, fix: str) -> None:
         connection, task = self._connection, asyncio.current_task()

@@ -72,14 +72,18 @@ class Wire:
     def last(self) -> HttpRequest:
         return self.sent[-1]
 
-    def say(self, method: str, id: object = None, params: Json | None = None) -> int:
-        """Say something; return the number of the request made of it, 0 if there is none."""
+    def say(self, method: str, id: object = None, params: Json | None = None, *, is_sent: bool = True) -> int:
+        """Say something; return the number of the request made of it, 0 if there is none. It may wait to be sent."""
         message: Json = {"jsonrpc": "2.0", "method": method}
         message |= {} if id is None else {"id": id}
         message |= {} if params is None else {"params": params}
         before = len(self.sent)
         self.connection.send(json.dumps(message).encode())
-        return self.last.stream if len(self.sent) > before else 0
+        if len(self.sent) == before:
+            return 0
+        if is_sent:
+            self.connection.note_sent(self.last.stream)
+        return self.last.stream
 
     def reply(self, stream: int, status: int, headers: Mapping[str, str] = JSON, body: bytes = b"") -> None:
         self.connection.begin_answer(stream, status, headers)
@@ -260,12 +264,40 @@ def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None
     assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1]
 
 
-def test_a_request_that_cannot_be_sent_while_others_are_answered_fails_at_once_and_alone() -> None:
+def test_a_request_that_cannot_be_sent_while_others_are_answered_is_sent_again_and_at_last_fails_alone() -> None:
     wire = opened()
     wire.connection.begin_answer(wire.say("tools/call", 1), 200, STREAM)
-    wire.connection.fail(wire.say("tools/call", 2), REFUSED)
+    stream, pauses = wire.say("tools/call", 2, is_sent=False), []
+    wire.connection.fail(stream, REFUSED)
+    while stream in wire.timers:
+        assert wire.delivered == []
+        pauses.append(wire.timers[stream])
+        wire.wake_up(stream)
+        wire.connection.fail(stream, REFUSED)
+    assert pauses == [1, 2, 4, 8]
     assert [each["error"]["message"] for each in wire.delivered] == ['MCP server "docs" could not be reached']
-    assert (wire.timers, wire.ends) == ({}, [])
+    assert wire.ends == []
+
+
+def test_when_the_connection_ends_what_waits_to_be_sent_had_no_effect() -> None:
+    """An agent that subscribes again beside its calls, while the server is started again, loses none of them."""
+    wire = opened()
+    call, _ = wire.say("tools/call", 1, is_sent=False), wire.say("tools/call", 2, is_sent=False)
+    wire.connection.fail(call, REFUSED)
+    assert (wire.delivered, [end.how for end in wire.ends]) == ([], ["could not be reached"])
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1, 2]
+    wire = opened()
+    call, _, sent = (wire.say("tools/call", id, is_sent=id == 3) for id in (1, 2, 3))
+    wire.connection.fail(call, REFUSED)
+    assert (wire.delivered, wire.ends, wire.timers) == ([], [], {call: 1}), "one is at the server"
+    wire.connection.fail(sent, BROKEN)
+    sign = wire.last.stream
+    for _ in range(2):
+        wire.connection.fail(sign, REFUSED)
+        wire.wake_up(sign)
+    wire.connection.fail(sign, REFUSED)
+    assert [each["id"] for each in wire.delivered] == [3]
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1, 2]
 
 
 def test_when_nothing_lives_what_could_not_be_sent_is_unsent() -> None:

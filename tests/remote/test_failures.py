@@ -176,8 +176,10 @@ async def test_a_connection_that_is_refused_leaves_a_call_that_is_being_answered
             await asked_of(server, "tools/call")
             proxy.do("refuse")
             calls = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}) for _ in range(8)]
-            answers = [await peer.answer(call) for call in calls]  # some went out on connections that were idle
-            assert "could not be reached" in answers[-1]["error"]["message"]
+            await peer.answer(calls[0])  # some go out on connections that were idle
+            proxy.do("accept")
+            answers = [await peer.answer(call) for call in calls]
+            assert all("result" in each for each in answers), "they wait for a connection"
             server.do("release")
             assert "result" in await peer.answer(long)
 

@@ -10,9 +10,9 @@ is `parting` nothing more is sent; other requests may still be answered.
 
 There is no single socket. A connection ends when the server has forgotten the session or refuses us altogether, or
 cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone, unless it can be
-resumed. A request that cannot be sent while others are answered fails alone. Each request gets one answer: the
-server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it certainly had no
-effect.
+resumed. A request that cannot be sent while others are answered is sent again, and at last fails alone. Each request
+gets one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if
+it certainly had no effect.
 """
 
 from collections import deque
@@ -64,7 +64,7 @@ QUICK = 30.0  # seconds for the answer to what a server need not think about
 SIGNS = 2  # further attempts, if it cannot be sent or its connection breaks
 PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
-REPEATS = 4  # times that a request which a busy server has refused is sent again
+REPEATS = 4  # times that a request which never got to the server, or was refused as it is busy, is sent again
 SHORT = 5.0  # seconds that a busy server may ask us to wait for that
 REDIRECTS = 5
 REFUSAL = 64 * 1024  # bytes that are read of a refusal
@@ -266,7 +266,8 @@ class RemoteConnection:
 
     def _send(self, stream: RequestStream) -> None:
         stream.begun = stream.heard = self._ports.now()
-        stream.is_waiting, stream.redirects = False, 0
+        stream.is_waiting = stream.is_sent = False
+        stream.redirects = 0
         self._ports.request(stream.request)
 
     def _send_again(self, stream: RequestStream, pause: float) -> None:
@@ -412,6 +413,11 @@ class RemoteConnection:
 
     # Answers, by the number of their stream. A stream that was dropped gets no more.
 
+    def note_sent(self, number: int) -> None:
+        """Note that a request has a connection, and is being sent."""
+        if (stream := self._streams.get(number)) is not None:
+            stream.is_sent = True
+
     def begin_answer(self, number: int, status: int, headers: Mapping[str, str], fix: str = "") -> None:
         """Take the head of an answer; the names of the headers are in lower case. `fix` may help if it refuses."""
         stream = self._streams.get(number)
@@ -419,6 +425,7 @@ class RemoteConnection:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         stream.answer, stream.heard, stream.fix = HttpAnswer(status, kind), self._ports.now(), fix
+        stream.is_sent = True
         if stream.role == "sign" and status != 404:
             self._forget(stream)  # a 404 may mean that the session is gone
         elif status in (301, 302, 303, 307, 308):
@@ -831,16 +838,19 @@ class RemoteConnection:
             self._part(stream, ended_by(failure))
         elif stream.role == "listen":
             self._rest(stream)
-        elif stream.role == "line":
+        elif stream.role != "line":
+            self._part(stream, ended_by(failure))
+        elif stream.repeated < REPEATS and not failure.is_final:
+            self._send_again(stream, AGAIN * 2**stream.repeated)
+        else:
             self._refuse(stream, failure.how)
             self._close(stream)
-        else:
-            self._part(stream, ended_by(failure))
 
     def _answers_others(self, stream: RequestStream) -> bool:
         """Whether the server is at work on requests other than those of a stream, as far as we know."""
         others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
-        return any(not owner.is_waiting and (owner.answer.status or not owner.is_resuming) for owner in others)
+        at_server = (owner for owner in others if owner.is_sent and not owner.is_waiting)
+        return any(owner.answer.status or not owner.is_resuming for owner in at_server)
 
     # Answers of our own, and the ends of streams.
 
@@ -912,7 +922,7 @@ class RemoteConnection:
         self._part_if_all_know()
 
     def _part_if_all_know(self) -> None:
-        lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
+        lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_unseen]
         if all(stream.answer.status for stream in lines):
             self.stop(self._end)
 
@@ -943,7 +953,7 @@ class RemoteConnection:
             refused[also.number] = also.request.body
         for stream in self._streams.values():
             self._ports.drop(stream.number)
-            if stream.is_waiting and stream.role == "line":
+            if stream.is_unseen:
                 refused[stream.number] = stream.request.body
         self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held]
         self._held.clear()

@@ -133,6 +133,7 @@ class RequestStream(Struct):
     repeated: int = 0  # times that it was sent again after it had no effect
     retry: float | None = None  # the pause that the server asks for
     last_event: str = ""
+    is_sent: bool = False  # the server may have seen it; else it still waits for a connection
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
     is_resuming: bool = False
     is_cancelled: bool = False
@@ -148,6 +149,11 @@ class RequestStream(Struct):
     def was_effective(self) -> bool:
         """Whether the server may have acted on it, or nothing of it is awaited."""
         return self.role != "line" or self.is_resuming
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether it is a message that the server certainly has not acted on."""
+        return not self.was_effective and (self.is_waiting or not self.is_sent)
 
     def note_event(self, event: ServerEvent) -> None:
         """Note where to resume, and when."""
