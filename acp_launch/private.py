@@ -342,40 +342,49 @@ def _let_go(descriptor: int) -> None:
 
 # The private directory of a launch's sockets. The path of each must fit into a socket's address.
 
-SOCKET = "seat"
+SOCKET, SOCKETS = "seat", "sockets"
 LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
 _OLD = 3600.0  # seconds
 _MADE_UP = "12345678"  # as long as what tells two directories of one process apart
 
 
 @contextmanager
-def directory() -> Iterator[Path]:
+def directory(state: Path | None = None) -> Iterator[Path]:
     """Make a directory that no other user may enter, and remove it with its socket afterwards.
 
-    It is in the user's runtime directory if there is one, else in the directory of temporary files, else (if that path
-    is too long) in /tmp. Directories left there by killed launches are removed.
+    It is in the user's directory `state`, which outlives a login and a batch job; if that is not given or takes no
+    socket, in the user's runtime directory, in the directory of temporary files, or in /tmp. Directories left there by
+    killed launches are removed.
 
     Raises:
         StateError: none of these directories can be used.
     """
-    made = _make_directory()
+    made = _make_directory(state)
     try:
         yield made
     finally:
         _remove_sockets(made)
 
 
-def _make_directory() -> Path:
+def restore(made: Path) -> None:
+    """Make such a directory again if it was removed, with what lacks above it.
+
+    Raises:
+        OSError: it cannot be made, or another user could put another one in its place.
+    """
+    make_private(made)
+    if made.parent.stat().st_uid not in (0, os.geteuid()) or not is_private(made):
+        raise PermissionError(errno.EPERM, "it belongs to another user")
+
+
+def _make_directory(state: Path | None) -> Path:
     reasons = []
-    for home, prefix in _homes():
+    for home, prefix in _homes(state):
         if not _fits(home, prefix):
             reasons.append(f"{home}: its name is too long for a socket")
             continue
         try:
-            _sweep(home, prefix.removesuffix(f"{os.getpid()}-"))
-            made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
-            made.mkdir(mode=0o700)
-            made.chmod(0o700)  # whatever the umask takes away
+            made = _make_in(home, prefix, is_state=state is not None and home.parent == state)
         except OSError as error:
             reasons.append(f"{home}: {error.strerror}")
         else:
@@ -384,8 +393,40 @@ def _make_directory() -> Path:
     raise StateError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
 
 
-def _homes() -> Iterator[tuple[Path, str]]:
+def _make_in(home: Path, prefix: str, *, is_state: bool) -> Path:
+    if is_state:
+        make_private(home)
+    _sweep(home, prefix.removesuffix(f"{os.getpid()}-"), _OLD if is_state else 0.0)  # it may be shared by machines
+    made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
+    made.mkdir(mode=0o700)
+    made.chmod(0o700)  # whatever the umask takes away
+    if is_state:
+        _try_socket(made)
+    return made
+
+
+def _try_socket(made: Path) -> None:
+    """Connect to a socket there, which some file systems of containers and networks do not allow."""
+    from _socket import AF_UNIX, SOCK_STREAM, socket
+
+    listener, knocking, path = socket(AF_UNIX, SOCK_STREAM), socket(AF_UNIX, SOCK_STREAM), str(made / SOCKET)
+    try:
+        listener.bind(path)
+        listener.listen(1)
+        knocking.connect(path)
+    except OSError:
+        _remove_sockets(made)
+        raise
+    finally:
+        listener.close()
+        knocking.close()
+    os.unlink(path)  # noqa: PTH108
+
+
+def _homes(state: Path | None) -> Iterator[tuple[Path, str]]:
     """Yield the parent directories to try, with a prefix for the name, which holds our process id to tell its owner."""
+    if state is not None:
+        yield state / SOCKETS, f"{os.getpid()}-"
     runtime = _runtime()
     if runtime is not None:
         yield runtime, f"{os.getpid()}-"
@@ -410,16 +451,18 @@ def _runtime() -> Path | None:
     return ours if is_private(ours) else None
 
 
-def _sweep(home: Path, start: str) -> None:
-    """Remove directories left by killed launches: ours, of an ended process, holding only sockets without listeners."""
+def _sweep(home: Path, start: str, age: float) -> None:
+    """Remove directories left by killed launches: ours, of an ended process, holding only sockets without listeners,
+    and older than `age` seconds."""
     for left in home.glob(f"{start}[0-9]*-*"):
         pid, _, made_up = left.name.removeprefix(start).partition("-")
         is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
-        if is_named_so and is_private(left) and not _is_running(int(pid)) and _holds_deserted_sockets(left):
+        if is_named_so and is_private(left) and not is_running(int(pid)) and _holds_deserted_sockets(left, age):
             _remove_sockets(left)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether a process has this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -429,10 +472,9 @@ def _is_running(pid: int) -> bool:
     return True
 
 
-def _holds_deserted_sockets(left: Path) -> bool:
-    """Tell whether a directory holds only abandoned sockets; their type is checked, as other files refuse, too.
-
-    An empty one may be about to get its socket, unless it is old.
+def _holds_deserted_sockets(left: Path, least: float) -> bool:
+    """Tell whether a directory of this age holds only abandoned sockets; their type is checked, as other files refuse,
+    too. An empty one may be about to get its socket, unless it is old.
     """
     try:
         sockets = [*left.iterdir()]
@@ -441,7 +483,7 @@ def _holds_deserted_sockets(left: Path) -> bool:
     except OSError:
         return False
     are_ours = all(stat.S_ISSOCK(each.st_mode) and each.st_uid == os.geteuid() for each in seen)
-    return are_ours and all(map(_is_deserted, sockets)) and (bool(sockets) or age > _OLD)
+    return are_ours and age >= (least if sockets else _OLD) and all(map(_is_deserted, sockets))
 
 
 def _is_deserted(path: Path) -> bool:

@@ -392,7 +392,6 @@ FILE_WRITERS = {
     "bridge/seat": "a socket in the runtime directory",
     "cli/trust": OWN,
     "document/cache": "the user's cache directory",
-    "host/door": "a socket in the runtime directory",
     "host/place": STATE,
     "interactive/editor": OWN,
     "oauth/grant": STATE,

@@ -22,16 +22,16 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Container, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Container
+from contextlib import asynccontextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.private import SOCKET, compare_digest, directory
+from acp_launch.private import SOCKET, compare_digest, directory, restore
 from acp_launch.process.flow import Lent, lend
-from acp_launch.waits import stretch
+from acp_launch.waits import stretch, to_beat
 
 # The greeting. Sans-IO.
 
@@ -103,6 +103,7 @@ PATIENCE = stretch(2.0)  # seconds for the greeting; a shim sends it as soon as 
 BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
 HUNG_UP = "it closed the connection before it sent a greeting"
 REST = 1.0  # seconds without accepting, when descriptors or memory run out
+LOOK = 1.0  # seconds between two looks whether the socket is there
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
@@ -157,63 +158,111 @@ async def seat(
     seated: Callable[[ShimConnection], None],
     refused: Callable[[str], None],
     within: Path | None = None,
+    state: Path | None = None,
 ) -> AsyncIterator[Seat]:
     """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
     Leaving closes the socket and all connections without a greeting; accepted connections stay open. The socket is in a
-    directory of its own, or `within` one that is made already.
+    directory of its own, below the user's directory `state` if possible, or `within` one that is made already.
 
     Raises:
         LaunchError: there is no usable directory for the socket.
     """
-    with directory() if within is None else nullcontext(within) as place, _listening(place) as (path, listener):
-        offered = Seat(path, os.urandom(24).hex())
-        tasks = set[asyncio.Task[None]]()
+    token = os.urandom(24).hex()
+    tasks = set[asyncio.Task[None]]()
 
-        async def meet(connection: socket.socket) -> None:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    shim = await _admit(connection, offered.token, names, peer_uid(connection))
-            except (GreetingRefused, OSError) as why:
-                late = f"it sent no greeting within {PATIENCE:g} s"
-                refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
-            else:
-                asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
-
-        async def accept() -> None:
-            while True:
-                try:
-                    connection, _ = await asyncio.get_running_loop().sock_accept(listener)
-                except OSError as error:  # EMFILE, ENOMEM: the connection stays pending
-                    refused(f"it must wait: {error.strerror}")
-                    await asyncio.sleep(REST)
-                    continue
-                tasks.add(meeting := asyncio.create_task(meet(connection)))
-                meeting.add_done_callback(tasks.discard)
-
-        tasks.add(asyncio.create_task(accept()))
+    async def meet(connection: socket.socket) -> None:
         try:
-            yield offered
+            async with asyncio.timeout(PATIENCE):
+                shim = await _admit(connection, token, names, peer_uid(connection))
+        except (GreetingRefused, OSError) as why:
+            late = f"it sent no greeting within {PATIENCE:g} s"
+            refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
+        else:
+            asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
+
+    def accept(connection: socket.socket) -> None:
+        tasks.add(meeting := asyncio.create_task(meet(connection)))
+        meeting.add_done_callback(tasks.discard)
+
+    with directory(state) if within is None else nullcontext(within) as place:
+        try:
+            async with listening(place, accept, refused) as path:
+                yield Seat(path, token)
         finally:
-            ending = list(tasks)
-            for task in ending:
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            await _cancelled(*tasks)
 
 
-@contextmanager
-def _listening(place: Path) -> Iterator[tuple[Path, socket.socket]]:
-    """Listen on the first free name of a directory; the name is free again afterwards."""
+@asynccontextmanager
+async def listening(
+    place: Path, accept: Callable[[socket.socket], None], delayed: Callable[[str], None] = lambda why: None
+) -> AsyncIterator[Path]:
+    """Listen on the first free name of a directory while the block runs; `accept` takes each connection, and `delayed`
+    hears why they have to wait.
+
+    If the socket or directories above it are removed meanwhile (by a logout, the end of a batch job, a cleaner of
+    /tmp), they are made again at the same path, which others know: within a second, or once that is possible.
+    """
     path = next(path for path in (place / f"{number or SOCKET}" for number in count()) if not path.exists())
-    with socket.socket(socket.AF_UNIX) as listener:
+    loop, listener = asyncio.get_running_loop(), _bind(path)
+
+    async def serve() -> None:
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:  # EMFILE, ENOMEM: the connection stays pending
+                delayed(f"it must wait: {error.strerror}")
+                await asyncio.sleep(REST)
+                continue
+            loop.call_soon(accept, connection)
+            await asyncio.sleep(0)  # those that are accepted come first; accepting from a full backlog does not wait
+
+    serving = asyncio.create_task(serve())
+
+    async def watch() -> None:
+        nonlocal listener, serving
+        while True:
+            await asyncio.sleep(to_beat(loop.time(), LOOK))
+            try:
+                if path.is_socket():
+                    continue
+                restore(place)
+                old, listener = listener, _bind(path)
+            except OSError:  # it is tried again at the next look
+                continue
+            try:
+                await _cancelled(serving)
+            finally:
+                old.close()
+            serving = asyncio.create_task(serve())
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield path
+    finally:
+        await _cancelled(watching)
+        await _cancelled(serving)
+        listener.close()
+        path.unlink(missing_ok=True)
+
+
+def _bind(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
         listener.setblocking(False)
         listener.bind(str(path))
         path.chmod(0o600)  # whatever the umask takes away
         listener.listen(BACKLOG)
-        try:
-            yield path, listener
-        finally:
-            path.unlink(missing_ok=True)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _cancelled(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _admit(connection: socket.socket, token: str, names: Container[str], uid: int | None) -> ShimConnection:

@@ -53,10 +53,10 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `cache` is the directory of acp-launch's caches, if lazy servers may use it. `credentials` are those of
-    remote servers, by name; `called` is the profile's name in commands. `share` makes the program of a server that
-    launches share. `seat` is the directory for sockets that a confined agent sees. Errors name each server as it is
-    `known_as`, by default by its name.
+    `state` is the user's state directory, `cache` that of acp-launch's caches, if lazy servers may use it.
+    `credentials` are those of remote servers, by name; `called` is the profile's name in commands. `share` makes the
+    program of a server that launches share. `seat` is the directory for sockets that a confined agent sees. Errors name
+    each server as it is `known_as`, by default by its name.
     """
 
     secrets: Mapping[str, Secret]
@@ -65,6 +65,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     hurry: asyncio.Event
     trace: "Trace | None" = None
     cache: Path | None = None
+    state: Path | None = None
     credentials: "Mapping[str, Credentials]" = field(default_factory=dict)
     called: str = ""
     share: "ShareServer | None" = None
@@ -418,7 +419,7 @@ async def running(
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
                 async with (
-                    seat(servers.names, servers.seated, refused, needs.seat) as address,
+                    seat(servers.names, servers.seated, refused, needs.seat, needs.state) as address,
                     AsyncExitStack() as ending,
                 ):
                     yield RunningServers(servers, address, _starter(servers, needs, observer, ending))

@@ -17,6 +17,7 @@ if sys.platform != "win32":
     from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
 CONNECT = 5.0  # seconds; the socket's backlog stays full only if the launcher hangs
+GONE = 2.5  # seconds for a socket that was removed to be made again; or the launch has ended
 KNOCK = 0.02  # seconds between two attempts
 WHY = "acp-launch or the session has ended, or it was refused"
 
@@ -54,12 +55,15 @@ def _fail(why: str) -> int:
 def _connect(path: str) -> "socket | None":
     seat = socket(AF_UNIX, SOCK_STREAM)
     seat.setblocking(False)
-    deadline = time.monotonic() + CONNECT
-    while time.monotonic() < deadline:
+    begun, limit = time.monotonic(), CONNECT
+    while time.monotonic() < begun + limit:
         try:
             seat.connect(path)
             return seat
         except BlockingIOError:  # the backlog is full (Linux)
+            time.sleep(KNOCK)
+        except FileNotFoundError:
+            limit = GONE
             time.sleep(KNOCK)
         except OSError:
             return None

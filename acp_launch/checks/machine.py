@@ -51,7 +51,7 @@ def check_machine(settings: Settings) -> Iterator[Check]:
     yield disk("state", settings.state)
     yield disk("cache", settings.cache)
     if not IS_WINDOWS:
-        yield runtime()
+        yield runtime(settings.state)
         yield descriptors()
         yield shims()
         yield control_group()
@@ -141,12 +141,12 @@ def directory(kind: Kind, path: Path) -> Check:
     return _unwritable(kind, path) or _check_mode(kind, path, stat.S_IMODE(status.st_mode))
 
 
-def runtime() -> Check:
+def runtime(state: Path) -> Check:
     """Check the directory for the sockets between agents and servers, by creating and removing one."""
     from acp_launch.private import directory
 
     try:
-        with directory() as made:
+        with directory(state) as made:
             return ok("directory", "runtime", str(made.parent), path=str(made.parent))
     except LaunchError as error:
         return problem("directory", "runtime", f"{error.message} ({'; '.join(error.detail)})", error.fix)

@@ -265,7 +265,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         assert first.plan is not None
         with (
             verb_processes(settings, first.plan, "doctor", self.trace) as processes,
-            with_seat(Ready(first.plan, self.wallet.secrets)) as ready,
+            with_seat(Ready(first.plan, self.wallet.secrets), settings) as ready,
         ):
             first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()

@@ -72,7 +72,7 @@ async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable
     try:
         async with asyncio.TaskGroup() as tasks:
             host = ServerHost(settings.state, settings.max_line, interrupts.hurry, tasks)
-            async with listen(host.attach) as socket:
+            async with listen(host.attach, settings.state) as socket:
                 try:
                     write(
                         HostNote(

@@ -176,7 +176,7 @@ def spawn_agent(planned: "Ready") -> Spawned:
 
 
 @contextmanager
-def with_seat(planned: "Ready") -> "Iterator[Ready]":
+def with_seat(planned: "Ready", settings: Settings) -> "Iterator[Ready]":
     """Make the directory for the launch's sockets before its agent starts, if the agent must be shown it."""
     where = planned.plan.place
     if where is None:
@@ -185,7 +185,7 @@ def with_seat(planned: "Ready") -> "Iterator[Ready]":
     from acp_launch.plan.place import add_seat
     from acp_launch.private import directory
 
-    with directory() as made:
+    with directory(settings.state) as made:
         yield planned._replace(plan=replace(planned.plan, place=add_seat(where, made)))
 
 
@@ -270,7 +270,7 @@ def launch_agent(
     """
     with (
         guard(settings, ready.plan, verb, trace) as (watching, tracing),
-        with_seat(ready) as ready,
+        with_seat(ready, settings) as ready,
         with_workdirs(settings, ready.plan) as given,
         agent_process(ready) as spawned,
     ):
@@ -383,6 +383,7 @@ def context_of(
             respawn=lambda: spawn_agent(started.ready),
             server_logs=logs,
             cache=settings.cache,
+            state=settings.state,
             credentials=credentials,
             trace=started.trace,
             share=sharing(settings, plan, started.verb),

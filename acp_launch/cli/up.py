@@ -328,7 +328,7 @@ async def _host(
                 notices.of(hub)
                 if pipe is not None:
                     loop.add_reader(pipe, launch.interrupts.interrupt)
-                async with listen(hub.attach) as socket:
+                async with listen(hub.attach, started.settings.state) as socket:
                     sockets.append(socket)
                     try:
                         await hub.run()

@@ -5,9 +5,9 @@ It lies in a directory that no other user may enter, and the kernel says who con
 acp-launch than the host's does not connect, because what the two say to each other may have changed.
 """
 
-import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -28,6 +28,7 @@ from acp_launch.host.wire import (
     SharedStanding,
     understood,
 )
+from acp_launch.private import is_running
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
@@ -36,25 +37,20 @@ if TYPE_CHECKING:
     from acp_launch.plan.shared import SharedServer
 
 PATIENCE = stretch(3.0)  # seconds for the host to greet a front, and to answer one request
-BACKLOG = 256
+LOOK = 0.05  # seconds between two looks for its socket
 
 
 @asynccontextmanager
-async def listen(attach: Callable[[socket.socket], None]) -> AsyncIterator[Path]:
-    """Listen for fronts while the block runs; `attach` takes the line of each.
+async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncIterator[Path]:
+    """Listen for fronts while the block runs; `attach` takes the line of each. `state` is the user's state directory.
 
     Raises:
         StateError: there is no place for the socket.
     """
-    from acp_launch.bridge.seat import peer_uid
-    from acp_launch.private import SOCKET, directory
+    from acp_launch.bridge.seat import listening, peer_uid
+    from acp_launch.private import directory
 
-    def accept() -> None:
-        try:
-            line, _ = listener.accept()
-        except OSError:  # it has gone, or descriptors run out: the next one is tried then
-            return
-        line.setblocking(False)
+    def accept(line: socket.socket) -> None:
         if peer_uid(line) not in (None, os.geteuid()):
             line.close()
             return
@@ -62,17 +58,9 @@ async def listen(attach: Callable[[socket.socket], None]) -> AsyncIterator[Path]
             line.send(WELCOME)
         attach(line)
 
-    loop = asyncio.get_running_loop()
-    with directory() as place, socket.socket(socket.AF_UNIX) as listener:
-        listener.setblocking(False)
-        listener.bind(str(place / SOCKET))
-        (place / SOCKET).chmod(0o600)  # whatever the umask takes away
-        listener.listen(BACKLOG)
-        loop.add_reader(listener, accept)
-        try:
-            yield place / SOCKET
-        finally:
-            loop.remove_reader(listener)
+    with directory(state) as place:
+        async with listening(place, accept) as path:
+            yield path
 
 
 def connect(note: HostNote) -> socket.socket:
@@ -88,18 +76,37 @@ def connect(note: HostNote) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(PATIENCE)
     try:
-        line.connect(note.socket)
+        _reach(line, note)
         if line.recv(len(WELCOME), socket.MSG_WAITALL) != WELCOME:
             raise ConnectionResetError
     except TimeoutError:
         line.close()
         fix = f"it may be stopped: kill -CONT {note.pid}; or end it: {down}"
         raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer", fix=fix) from None
+    except (FileNotFoundError, NotADirectoryError):
+        line.close()
+        what = f"cannot reach the host of {note.called} (pid {note.pid}), which goes on: {note.socket} was removed"
+        above = Path(note.socket).parents[1]
+        fix = f"make {above} again, as a login does with a runtime directory; to end the host and its work: {down}"
+        raise StateError(what, fix=fix) from None
     except OSError as error:
         line.close()
         why = error.strerror or "it closed the connection"
         raise StateError(f"cannot reach the host of {note.called} (pid {note.pid}): {why}", fix=down) from None
     return line
+
+
+def _reach(line: socket.socket, note: HostNote) -> None:
+    """Connect to a host, which makes a socket that was removed again within a second."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            line.connect(note.socket)
+            return
+        except (FileNotFoundError, NotADirectoryError):
+            if time.monotonic() >= until or not is_running(note.pid):
+                raise
+            time.sleep(LOOK)
 
 
 def _way_down(note: HostNote) -> str:

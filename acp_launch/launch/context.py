@@ -117,6 +117,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
     server_logs: "ServerLogs | None" = None  # None for a front of a host, and a verb without servers
+    state: Path | None = None  # the user's, where the sockets of a launch outlive a login
     cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
     share: "ShareServer | None" = None  # makes the program of a server that launches share
     trace: "Trace | None" = None

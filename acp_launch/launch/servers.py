@@ -359,6 +359,7 @@ async def launch_servers(
             hurry=interrupts.hurry,
             trace=context.trace,
             cache=context.cache,
+            state=context.state,
             credentials=context.credentials,
             called=plan.called,
             share=context.share,

@@ -407,7 +407,7 @@ async def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> N
 
 @bounded
 async def test_a_directory_that_was_removed_is_not_an_error() -> None:
-    async with hall() as here:
+    async with hall(LOOK=PATIENCE) as here:
         here.at.path.unlink()
         here.at.path.parent.rmdir()
 
@@ -482,6 +482,79 @@ async def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: P
         assert stat.S_IMODE((runtime / "acp-launch").stat().st_mode) == 0o700
         assert modes(at.path) == (0o700, 0o600)
     assert list((runtime / "acp-launch").iterdir()) == []
+
+
+@bounded
+async def test_it_goes_where_it_outlives_a_login_before_any_other_place(short: Path, runtime: Path) -> None:
+    state = short / "state"
+    async with seat(NAMES, ShimConnection.close, lambda _: None, state=state) as at:
+        assert at.path.parent.parent == state / "sockets"
+        assert stat.S_IMODE((state / "sockets").stat().st_mode) == 0o700
+        assert modes(at.path) == (0o700, 0o600)
+    assert list((state / "sockets").iterdir()) == []
+
+
+@pytest.mark.parametrize("why", ["its name is too long", "it takes no socket", "it cannot be made"])
+def test_a_state_directory_that_is_of_no_use_is_passed_over(
+    short: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    state = short / ("x" * 90 if "long" in why else "state")
+    if "made" in why:
+        state.write_text("")
+    if "socket" in why:
+        monkeypatch.setattr(private, "SOCKET", "no/seat")
+    with private.directory(state) as made:
+        assert made.parent == runtime / "acp-launch"
+    assert not list(state.glob("sockets/*"))
+
+
+def test_what_a_killed_launch_left_in_the_state_directory_is_taken_away_later(short: Path) -> None:
+    """The directory may be shared by machines, and a socket of another one cannot be told from a deserted one."""
+    home = short / "state" / "sockets"
+    home.mkdir(0o700, parents=True)
+    left = [home / f"999999999-{made_up}" for made_up in ("abc12345", "def12345")]
+    for directory in left:
+        directory.mkdir(0o700)
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.bind(str(directory / private.SOCKET))
+    os.utime(left[0], (0, 0))
+    with private.directory(short / "state") as ours:
+        assert {*home.iterdir()} == {left[1], ours}
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@bounded
+async def test_what_is_removed_of_its_path_is_made_again_and_a_shim_waits_for_it(runtime: Path, depth: int) -> None:
+    async with hall(LOOK=BRIEF) as here:
+        place = here.at.path.parent
+        shutil.rmtree((place, *place.parents)[depth])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", shim_program.__file__, str(here.at.path), "github"),
+            env={"ACP_LAUNCH_SEAT": here.at.token},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert (await here.shim()).lent
+        assert modes(here.at.path) == (0o700, 0o600)
+        here.close()
+        await process.wait()
+
+
+def test_what_another_user_could_exchange_is_not_made_again(
+    a_place_of_its_own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with private.directory() as made:
+        made.rmdir()
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(PermissionError):
+            private.restore(made)
+        monkeypatch.undo()
+        made.chmod(0o755)
+        with pytest.raises(PermissionError):
+            private.restore(made)
+        made.chmod(0o700)
+        private.restore(made)
 
 
 def loosen(runtime: Path) -> None:

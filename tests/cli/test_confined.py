@@ -52,6 +52,15 @@ def ask(launch: Launcher, *lines: str, who: Sequence[str] = (), options: Sequenc
         return say(running.end())
 
 
+def beside_seat(launch: Launcher, files: object) -> list[str]:
+    """What of these files is not the socket of the launch that it sees, or a directory above that."""
+    assert isinstance(files, list)
+    sockets = str(launch.state / "sockets")
+    shown = [each for each in files if each != str(launch.state) and not each.startswith(sockets)]
+    assert len({each.split("/")[len(launch.state.parts)] for each in files if each.startswith(f"{sockets}/")}) <= 1
+    return shown
+
+
 @contextmanager
 def listening(address: str | tuple[str, int], family: int = socket.AF_UNIX) -> Iterator[socket.socket]:
     with socket.socket(family) as made:
@@ -69,16 +78,16 @@ def test_the_spy_sees_its_project_and_its_state_and_nothing_else(
     """No process, no file of the home, no bus, no other seat, no secret of a server; and its seat works."""
     needs_box(who)
     runtime = tmp_path / "run"
-    (runtime / "acp-launch" / "1-other").mkdir(parents=True)
-    runtime.chmod(0o700)
-    (runtime / "acp-launch").chmod(0o700)
+    runtime.mkdir(0o700)
+    (launch.state / "sockets").mkdir(0o700, parents=True)
+    (launch.state / "sockets" / "1-other").mkdir()
     launch.env |= {"XDG_RUNTIME_DIR": str(runtime), "ACP_LAUNCH_SECRET_TRACKER": SECRET}
     (home / ".netrc").write_text("private")
     (launch.project / "mine").write_text("")
     server = {**DEMO_SERVER, "env": {"TRACKER_TOKEN": "${secret:tracker}"}}
     spy(launch, {"state": ["~/.spy", "~/.spy.json"]}, mcp_servers={"sums": server})
     with listening(str(runtime / "bus")):
-        pids, files, sockets, project, summed, environ = ask(
+        pids, files, shown, project, summed, environ = ask(
             launch,
             "processes()",
             f"tree({str(home)!r})",
@@ -89,12 +98,11 @@ def test_the_spy_sees_its_project_and_its_state_and_nothing_else(
             who=who,
         )
     assert isinstance(pids, dict) and list(pids) == ["1"], "only the first process of the box"
-    assert files == [f"{home}/.spy", f"{home}/.spy.json"]
-    assert isinstance(sockets, list)
-    assert [Path(each).name for each in sockets] == ["acp-launch", Path(sockets[1]).name, "seat"]
+    assert beside_seat(launch, files) == [f"{home}/.spy", f"{home}/.spy.json"]
+    assert shown == [] and "1-other" not in str(files)
     assert f"{launch.project}/mine" in str(project)
     assert "'text': '5'" in str(summed)
-    assert SECRET not in json.dumps([pids, files, sockets, environ])
+    assert SECRET not in json.dumps([pids, files, environ])
 
 
 @pytest.mark.parametrize("network", ["none", "shared"])
@@ -211,7 +219,7 @@ def test_commands_for_it_run_in_its_place(launch: Launcher, home: Path) -> None:
         "served('cat', args=['/proc/1/comm'])",
         "served('echo $LD_PRELOAD', env=[{'name': 'LD_PRELOAD', 'value': '/nothing.so'}])",
     )
-    assert isinstance(listed, dict) and listed["output"].split() == [".", ".."]
+    assert isinstance(listed, dict) and listed["output"].split() == [".", "..", launch.state.name]
     assert isinstance(named, dict) and named["output"] == "bwrap\n"
     assert isinstance(hidden, dict) and "/nothing.so\n" in hidden["output"]
 
@@ -303,7 +311,8 @@ def test_a_repository_does_not_choose_what_it_sees(launch: Launcher, home: Path)
     (home / ".ssh" / "key").write_text("private")
     (launch.project / ".git").write_text(f"gitdir: {home}/.ssh\n")
     spy(launch)
-    assert ask(launch, f"tree({str(home)!r})") == [[]]
+    (files,) = ask(launch, f"tree({str(home)!r})")
+    assert beside_seat(launch, files) == []
     for verb in ("plan", "doctor"):
         done = launch(verb, "p")
         said = f"{done.err}{done.out.decode()}".replace(str(home), "~")
@@ -386,7 +395,8 @@ signal.pause()
 def test_without_a_profile_it_has_the_state_of_a_known_agent(launch: Launcher, home: Path) -> None:
     line = shlex.join([sys.executable, "-I", "-S", f"{ROOT}/tests/agents/spy.py"])
     with launch.start("run", "--agent", line, "--confined", f"tree({str(home)!r})", apart=True) as running:
-        assert say(running.end()) == [[]]
+        (files,) = say(running.end())
+    assert beside_seat(launch, files) == []
     refused = launch("run", "p", "--confined", "hi")
     assert (refused.code, refused.err.splitlines()) == (
         2,
@@ -399,7 +409,7 @@ def test_a_host_confines_its_agent(launch: Launcher, home: Path) -> None:
     spy(launch, mcp_servers={"sums": DEMO_SERVER})
     with up(launch) as host:
         files, summed = say(host.run(f"tree({str(home)!r})\ncall('sums', 'add', a=2, b=3)"))
-        assert files == [] and "'text': '5'" in str(summed)
+        assert beside_seat(launch, files) == [] and "'text': '5'" in str(summed)
 
 
 def test_a_served_agent_is_confined_to_what_it_was_started_with(launch: Launcher, home: Path, tmp_path: Path) -> None:
@@ -415,7 +425,7 @@ def test_a_served_agent_is_confined_to_what_it_was_started_with(launch: Launcher
         session = editor.open(mcpServers=[local])
         editor.prompt(session, f"tree({str(home)!r})\nentries['own']['command']\ncall('sums', 'add', a=2, b=3)")
         files, command, summed = (json.loads(line) for line in editor.said().splitlines())
-        assert (files, command) == ([], sys.executable) and "'text': '5'" in summed
+        assert (beside_seat(launch, files), command) == ([], sys.executable) and "'text': '5'" in summed
         assert editor.open(cwd=launch.project / "part") != session
         why = editor.refused("session/new", cwd=str(tmp_path), mcpServers=[])
         assert "is confined, and does not see" in why

@@ -17,6 +17,7 @@ import pytest
 from acp_launch.host.wire import WELCOME
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
+from tests.cli.test_reload import called, said, server
 from tests.patience import PATIENCE
 
 GONE = "acp-launch: the agent is gone with its host before it answered session/prompt"
@@ -197,13 +198,34 @@ def test_of_two_that_come_up_at_once_one_does(launch: Launcher) -> None:
         kill_all("both")
 
 
-def test_a_host_whose_socket_is_gone_can_be_ended(launch: Launcher) -> None:
+def sockets(host: Host) -> list[str]:
+    """The sockets of the host: for fronts, and for the shims of its agent."""
+    return [path for each in psutil.Process(host.pid).net_connections("unix") if (path := str(each.laddr))[:1] == "/"]
+
+
+def test_a_host_whose_socket_was_removed_makes_it_again(launch: Launcher) -> None:
+    """The last logout does that, the end of a batch job, and what cleans /tmp; the servers of sessions are reached."""
+    launch.profile("mcp_client", mcp_servers={"polite": server()})
+    with up(launch) as host:
+        for place in {Path(path).parent for path in sockets(host)}:
+            shutil.rmtree(place)
+        assert said(called(host, "polite", "state"))
+
+
+def test_a_host_whose_socket_cannot_be_made_again_goes_on_until_it_can(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
-        shutil.rmtree(Path(host.note["socket"]).parent)
-        done = launch.apart("run", "p", "hi")
+        place = Path(host.note["socket"]).parent
+        shutil.rmtree(place)
+        place.write_text("")
+        done = launch.apart("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="0.1")
         assert done.code == 3
-        assert f"cannot reach the host of p (pid {host.pid})" in done.err
+        assert (
+            f"cannot reach the host of p (pid {host.pid}), which goes on: {place / 'seat'} was removed\n"
+            f"    fix: make {place.parent} again, as a login does with a runtime directory; "
+        ) in done.err
+        place.unlink()
+        assert host.run("hi").out == b"You said: hi\n"
 
 
 # Becomes another user, sends a greeting, and prints what the other side says to it until it closes the connection.
@@ -231,8 +253,8 @@ def test_other_users_cannot_reach_the_socket(launch: Launcher) -> None:
         asking = [sys.executable, "-I", "-S", "-c", OTHER, str(path), hello]
         refused = subprocess.run(asking, capture_output=True, check=False)
         assert b"PermissionError" in refused.stderr
-        for opened in (path.parent.parent, path.parent, path):
-            if opened.stat().st_uid == 0 and opened != Path("/tmp"):
+        for opened in (path, *path.parents):
+            if Path("/tmp") in opened.parents:
                 opened.chmod(0o777)
         refused = subprocess.run(asking, capture_output=True, check=False, timeout=PATIENCE)
         assert refused.stdout == b"b''\n" or any(word in refused.stderr for word in CLOSED), refused
