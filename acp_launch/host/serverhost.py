@@ -5,8 +5,8 @@ The server host: the processes of servers that launches of one user share (`shar
                               host/serverhost.py       bridge/multiplexer.py
 
 Each process has a relay, as a shared server of a launch has, and each connection of a launch is a session of it; so a
-crash, a restart and the handshake after it are those of every server. A connection is bound to a process by its
-handshake, as only that says whether the agent declares roots. It holds the secrets of its servers and nothing else.
+crash, a restart and the handshake after it are those of every server. It holds the secrets of its servers and nothing
+else.
 """
 
 import asyncio
@@ -31,7 +31,6 @@ from acp_launch.document.scalars import Duration
 from acp_launch.host.shared import ENDED, JOINED, SHARE, Joined, SharedEnd, SharedRequest
 from acp_launch.host.wire import COMPARE, STATUS, ServerHostStatus, SharedLikeness, SharedStanding, SharedUse
 from acp_launch.mcp.era import INITIALIZE, PING
-from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
 from acp_launch.plan.shared import SharedServer, differences, from_plain, sameness
 from acp_launch.process.lifecycle import Change, Ended
@@ -41,6 +40,7 @@ from acp_launch.profile.model import ServerTimeouts
 from acp_launch.profile.values import free_name
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.protocol.splice import without
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch, to_beat
@@ -52,7 +52,7 @@ OVER = ("failed", "stopped")
 
 
 class HostedProcess(Struct, eq=False, kw_only=True):
-    """A process and the connections to it. `roots` are those of its handshake, once it `is_introduced`."""
+    """A process and the connections to it."""
 
     server: SharedServer
     plan: StdioPlan
@@ -60,8 +60,6 @@ class HostedProcess(Struct, eq=False, kw_only=True):
     since: float
     idle: float
     ending: ExitStack
-    roots: tuple[str, ...] | None = None
-    is_introduced: bool = False
     lines: "list[LaunchLine]" = field(default_factory=list)
     joining: "list[LaunchLine]" = field(default_factory=list)  # they wait for its start
     unused: float | None = None  # since when, in seconds of the loop
@@ -115,7 +113,7 @@ class LaunchLine(LinkUser):
     def _begin(self, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
         if message.method == INITIALIZE:
-            self._host.bind(self, has_roots="roots" in (capabilities(message.params) or ()), hello=line)
+            self._host.bind(self, line)
         elif message.method == PING:
             self._host.pong(self, jsonrpc.result(message.id, {}))
         else:
@@ -167,26 +165,20 @@ class ServerHost:
         assert line.server is not None
         self._until = 0.0
         redactor.register(*map(Secret, line.server.secrets))
-        same = self._same(line.server)
-        process = next((each for each in same if each.roots == line.server.roots or not each.is_introduced), None)
-        process = process or next(iter(same), None) or self._start(line.server)
-        self._use(process, line)
+        self._use(self._process_of(line.server), line)
 
-    def bind(self, line: LaunchLine, *, has_roots: bool, hello: bytes) -> None:
-        """Make a connection a session of a process: of one with the same roots, or of one without a handshake."""
+    def bind(self, line: LaunchLine, hello: bytes) -> None:
+        """Make a connection a session of its process. The server is offered roots only with `roots: session`: those of
+        one agent are not for others."""
         assert line.server is not None
         assert line.request is not None
-        roots = line.server.roots
-        if roots is None and has_roots:
-            roots = line.request.directories
-        same = self._same(line.server)
-        process = next((each for each in same if each.is_introduced and each.roots == roots), None)
-        process = process or next((each for each in same if not each.is_introduced), None)
-        process = process or self._start(line.server)
-        process.roots, process.is_introduced, line.is_session = roots, True, True
-        if process is not line.process:
-            self._use(process, line)
-        process.relay.join(line.shim, line.request.launch, line.link, line.server.name).receive(hello)
+        if line.process not in self._processes:  # it has ended meanwhile
+            self._use(self._process_of(line.server), line)
+        assert line.process is not None
+        line.is_session = True
+        if line.server.roots is None:
+            hello = without(hello, ("params", "capabilities"), ("roots",))
+        line.process.relay.join(line.shim, line.request.launch, line.link, line.server.name).receive(hello)
 
     def pong(self, line: LaunchLine, answer: bytes) -> None:
         """Answer the ping of a launch once the process has answered ours."""
@@ -199,9 +191,10 @@ class ServerHost:
 
         up.add_done_callback(tell)
 
-    def _same(self, server: SharedServer) -> list[HostedProcess]:
-        wanted = {**sameness(server), "roots": None}
-        return [each for each in self._processes if {**sameness(each.server), "roots": None} == wanted]
+    def _process_of(self, server: SharedServer) -> HostedProcess:
+        wanted = sameness(server)
+        same = (each for each in self._processes if sameness(each.server) == wanted)
+        return next(same, None) or self._start(server)
 
     def _use(self, process: HostedProcess, line: LaunchLine) -> None:
         assert line.server is not None

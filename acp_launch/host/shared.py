@@ -55,12 +55,11 @@ INHERITED = regex(
 
 
 class SharedRequest(Struct, frozen=True, kw_only=True):
-    """What a launch asks for, beside the server. `directories` are its roots, if its agent declares any."""
+    """What a launch asks for, beside the server."""
 
     label: str
     launch: str
     pid: int
-    directories: tuple[str, ...]
 
 
 class Joined(Struct, frozen=True, kw_only=True):
@@ -130,9 +129,7 @@ def share_server(
     note: Callable[[str], None],
 ) -> SharedProgram:
     """Return the program of a server that launches share."""
-    request = SharedRequest(
-        label=label, launch=prepare.launch_id(), pid=os.getpid(), directories=tuple(map(str, directories))
-    )
+    request = SharedRequest(label=label, launch=prepare.launch_id(), pid=os.getpid())
     server = shared_server(plan, secrets, directories)
     return SharedProgram(name=name, server=server, request=request, state=state, max_line=max_line, note=note)
 

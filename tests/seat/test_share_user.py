@@ -276,13 +276,18 @@ def test_a_profile_that_is_not_trusted_joins_nothing(stage: Stage) -> None:
         assert first.end().code == 0
 
 
-def test_agents_that_declare_roots_share_with_those_of_the_same_directories(stage: Stage) -> None:
-    with play(stage, "polite", "roots=/a") as first, play(stage) as second, play(stage, "polite", "roots=/a") as third:
+def test_roots_keep_launches_apart_only_where_the_profile_offers_them(stage: Stage) -> None:
+    """Agents that declare roots share with those that do not; a server that asks all the same gets none."""
+    with play(stage, "polite", "roots=/a") as first, play(stage) as second, play(stage, "polite", "roots=/b") as third:
         one, two, three = first.agent, second.agent, third.agent
+        assert one.call("polite", "pid") == two.call("polite", "pid") == three.call("polite", "pid")
         asked = one.call("polite", "ask", method="roots/list", id=1)
-        assert [root["uri"] for root in asked["result"]["roots"]] == ["file:///a"]
-        assert one.call("polite", "pid") == three.call("polite", "pid") != two.call("polite", "pid")
+        assert asked["result"]["roots"] == []
         assert [each.end().code for each in (first, second, third)] == [0, 0, 0]
+    with play(stage, "polite", "roots=/a", roots="session") as told:
+        asked = told.agent.call("polite", "ask", method="roots/list", id=1)
+        assert [root["uri"] for root in asked["result"]["roots"]] == [stage.launch.project.as_uri()]
+        assert told.end().code == 0
 
 
 def test_a_question_goes_to_the_launch_that_has_a_call_open(stage: Stage) -> None:
@@ -383,8 +388,8 @@ def test_the_end_of_a_process_is_not_that_of_the_next_one_with_its_name(stage: S
         assert other.end().code == 0
 
 
-def test_a_launch_logs_the_process_that_its_roots_led_to(stage: Stage) -> None:
-    with play(stage, "polite", "roots=/a") as first:
+def test_a_launch_logs_the_process_that_it_has_got(stage: Stage) -> None:
+    with play(stage, roots="session") as first:
         first.agent.call("polite", "pid")  # an agent says hello before its launch has a log; the second's is the latest
         with play(stage) as second:
             pid = second.agent.call("polite", "pid")
