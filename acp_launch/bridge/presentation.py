@@ -7,6 +7,7 @@ they are a file of the cache, for exactly the program, arguments and variables t
 they were written, before the profile's `tools` hide any.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from acp_launch.mcp.era import INITIALIZE
 from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
 from acp_launch.private import make_digest
+from acp_launch.process.code import read_code
 from acp_launch.secret.redact import redactor
 
 CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
@@ -53,6 +55,10 @@ class Presentations:
     def is_known(self) -> bool:
         """Whether the handshake of some client can be answered."""
         return any(INITIALIZE in answers for answers in self._answers.values())
+
+    def is_of(self, plan: ServerPlan) -> bool:
+        """Tell whether they are of this server, from the files that it would be started from now."""
+        return self._of == _identity(plan)
 
     def find(self, client: str, method: str, cursor: str = "") -> Raw | None:
         """Return a result, or a page of it; None if it is not known."""
@@ -110,7 +116,9 @@ def _identity(plan: ServerPlan) -> str:
     """Return a hash of what runs. Secrets count as their references, and of inherited variables only the names."""
     runs: list[object]
     if isinstance(plan, StdioPlan):
-        runs = [str(plan.command), [each.display() for each in plan.args], str(plan.cwd or "")]
+        words = [each.display() for each in plan.args]
+        runs = [str(plan.command), words, str(plan.cwd or "")]
+        runs += read_code([str(plan.command), *words], plan.cwd or Path(os.sep))
     else:
         runs = [plan.type, plan.url.display(), _shown(plan.headers)]
     runs += [plan.name, plan.roots, plan.protocol, _shown(plan.env)]

@@ -18,6 +18,7 @@ from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
+from acp_launch.process.code import changed_code
 from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
@@ -151,6 +152,12 @@ class ServerProcess(LinkUser):
         self._was_stopped = is_stopped
         self._exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
         self._doze()
+
+    @property
+    def has_old_code(self) -> bool:
+        """Whether its process was started from files that have changed since."""
+        child = self.supervisor.child
+        return isinstance(child, Child) and bool(changed_code(child.spawned.code))
 
     def wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""

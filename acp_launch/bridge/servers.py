@@ -268,9 +268,9 @@ class Servers:
         name = free_name(plan.name, {each.name for each in self._relays}, "#")
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
-        if plan.start == "lazy" and plan.name not in self._presentations:
-            self._presentations[plan.name] = _presentations(plan, needs.cache)
         known = self._presentations.get(plan.name)
+        if plan.start == "lazy" and (known is None or not known.is_of(plan)):
+            known = self._presentations[plan.name] = _presentations(plan, needs.cache)
         trace = None if needs.trace is None else needs.trace.conversation(name)
         relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace, known_as=needs.known_as)
         relay.process.credentials = needs.credentials.get(plan.name)
@@ -367,6 +367,7 @@ class Servers:
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
             retry=relay.process.supervisor.retry if relay else None,
+            old_code=any(each.process.has_old_code for each in self._of(plan)),
         )
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.process.lifecycle import Standing
     from acp_launch.session.store import Registry
     from acp_launch.settings.model import Settings
 
@@ -143,7 +144,7 @@ def reload(profile: ProfileOfHost = None) -> None:
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.cli.reload import sentences
     from acp_launch.console.stream.text import stands
-    from acp_launch.host.door import call
+    from acp_launch.host.door import call, read_status
     from acp_launch.host.place import content_of
     from acp_launch.host.wire import RELOAD, Reloaded
     from acp_launch.profile.trust import changes
@@ -155,7 +156,8 @@ def reload(profile: ProfileOfHost = None) -> None:
     loaded = loaded_profile(profile or note.called, settings)
     content = content_of(loaded)
     if content.digest == note.digest:
-        tell(f"{note.called} has not changed since it was started", style=DIM)
+        if not _renew_old(note, read_status(note).servers):
+            tell(f"{note.called} has not changed since it was started, nor has what its servers run", style=DIM)
         return
     if content.others != note.others:
         what = f"more than the servers of {note.called} has changed since it was started"
@@ -170,6 +172,19 @@ def reload(profile: ProfileOfHost = None) -> None:
     for server in done.servers:
         if server.server in (*done.added, *done.changed):
             say(f"  mcp server: {stands(server)}")
+    _renew_old(note, done.servers)
+
+
+def _renew_old(note: "HostNote", servers: "Sequence[Standing]") -> bool:
+    """Restart the servers whose files have changed since their start; return whether there are any."""
+    from acp_launch.host.door import call
+    from acp_launch.host.wire import RESTART
+
+    old = [each.server for each in servers if each.old_code]
+    for name in old:
+        call(note, RESTART, {"server": name})
+        say(harmless(f"  mcp server {name} has old code, as its files have changed since its start; it is restarted"))
+    return bool(old)
 
 
 def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:

@@ -15,7 +15,7 @@ from acp_launch.process.leftovers import ClearedLaunch, LaunchTree, LeftProcess,
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")
 SESSION, DIRECTORY = 5, 6  # the columns that give way when the terminal is narrow
 SAID = {"ending": "its guard is stopping it", "dead": "left behind; to stop: acp-launch reap"}
-INDENT = "  "
+INDENT, OLD_CODE = "  ", "old code"
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
@@ -132,6 +132,7 @@ def _branch(member: TreeProcess, depth: int, users: Mapping[int | None, str]) ->
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
     said = users.get(member.pid, "confined" if member.is_confined else "")
+    said = ", ".join(filter(None, (OLD_CODE if member.has_old_code else "", said)))
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, said, "", "")
     for child in member.children:
         yield from _branch(child, depth + 1, users)
@@ -164,13 +165,13 @@ def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow])
 def _member(member: TreeProcess, shared: Sequence[SharedRow]) -> Mapping[str, object]:
     children = [_member(child, shared) for child in member.children]
     found = asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
-    confined = {"confined": True} if found.pop("is_confined") else {}
+    marks = {"confined": found.pop("is_confined"), "old_code": found.pop("has_old_code")}
     users = [
         [{"pid": pid, "launch": label} for pid, label in each.users.items()]
         for each in shared
         if each.pid == member.pid
     ]
-    return found | confined | ({"shared_by": users[0]} if users else {})
+    return found | {mark: True for mark, is_set in marks.items() if is_set} | ({"shared_by": users[0]} if users else {})
 
 
 def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:

@@ -193,8 +193,8 @@ class ServerHost:
 
     def _process_of(self, server: SharedServer) -> HostedProcess:
         wanted = sameness(server)
-        same = (each for each in self._processes if sameness(each.server) == wanted)
-        return next(same, None) or self._start(server)
+        same = [each for each in self._processes if sameness(each.server) == wanted]
+        return next((each for each in same if not each.relay.process.has_old_code), None) or self._start(server)
 
     def _use(self, process: HostedProcess, line: LaunchLine) -> None:
         assert line.server is not None
@@ -271,6 +271,8 @@ class ServerHost:
             for process in list(self._processes):
                 if process.users:
                     process.unused = None
+                elif process.relay.process.has_old_code:
+                    self._end(process)
                 elif process.unused is None:
                     process.unused = self._now()
                 elif self._now() - process.unused >= process.idle:
@@ -306,7 +308,7 @@ class ServerHost:
             SharedLikeness(
                 pid=process.relay.process.supervisor.pid,
                 labels=tuple(each.label for each in self._requests(process)),
-                differences=tuple(differences(server, process.server)),
+                differences=(*differences(server, process.server), *["old code"] * process.relay.process.has_old_code),
             )
             for process in self._processes
             if server.name == process.server.name or server.argv == process.server.argv

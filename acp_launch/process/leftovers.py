@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
+from acp_launch.process.code import changed_code
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Connection, Known, RecordedLaunch, files, read
@@ -194,6 +195,7 @@ class TreeProcess(Struct, frozen=True, kw_only=True):
     restarts: int
     children: "tuple[TreeProcess, ...]"
     is_confined: bool = False
+    has_old_code: bool = False  # what it was started from has changed since
 
 
 class LaunchTree(Struct, frozen=True, kw_only=True):
@@ -240,6 +242,7 @@ class _Snapshot:
         guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
         self._known = {known.pid: known for known in (*launch.children, *guards) if _living(known)}
         self._boxed = {boxed.identity for boxed in launch.boxed}
+        self._code = launch.code
         self._table = PsutilTable()
         self._shown: set[int] = set()
 
@@ -266,6 +269,7 @@ class _Snapshot:
                     restarts=known.restarts if known else 0,
                     children=self.members(self._table.children(pid)),
                     is_confined=known is not None and known.identity in self._boxed,
+                    has_old_code=known is not None and bool(changed_code(self._code.get(known.identity, ()))),
                 )
         except psutil.Error:
             return None

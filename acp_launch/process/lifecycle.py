@@ -95,7 +95,8 @@ class Standing(Struct, frozen=True, kw_only=True):
     was shown, None while it has not asked a server that has tools; `opened` whether the agent has ever connected to it;
     `closed` whether it has closed all its connections since; `unread` whether it is READY and has tools that the agent
     does not know, since it neither listed nor called any; `silent` whether it runs and has never answered anything;
-    `retry` is in how many seconds it starts again, if it does.
+    `retry` is in how many seconds it starts again, if it does; `old_code` whether a process was started from files
+    that have changed since.
     """
 
     server: str
@@ -110,6 +111,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     reason: str = ""
     retry: float | None = None
+    old_code: bool = False
 
 
 UNPROVEN = 2  # restarts of a server that has never answered

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from acp_launch.process import prepare
 from acp_launch.process.child import GRACE, Child, attach
+from acp_launch.process.code import read_code
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Table
@@ -166,7 +167,8 @@ class LocalProgram(Struct, frozen=True):
 
     @asynccontextmanager
     async def begin(self, *, restarts: int, log: Callable[[bytes], None] | None) -> AsyncIterator[Child]:
-        spawned = spawn(self.argv, env=self.env, cwd=self.cwd, name=self.name, restarts=restarts)
+        code = read_code(self.argv, self.cwd)
+        spawned = spawn(self.argv, env=self.env, cwd=self.cwd, name=self.name, restarts=restarts, code=code)
         async with attach(spawned, log=log) as child:
             yield child
 

@@ -10,18 +10,19 @@ end is ignored. Fields are separated by tabs:
     cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
     boxed PID STARTED                   a child that is confined
+    code PID STARTED MTIME SIZE INODE PATH    a file that a child was started from, as it was then (`process.code`)
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
     remote TIME RESTARTS STATE NAME     a remote server's connection from then on; Unix seconds
 
-It holds no argument and no variable of any process, hence no secret. The launch removes its file at its end, or the
-guard does; a file whose launcher is dead is for `leftovers`.
+It holds no variable of any process, and of its arguments only files of code, hence no secret. The launch removes its
+file at its end, or the guard does; a file whose launcher is dead is for `leftovers`.
 """
 
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from msgspec import Struct
 
 from acp_launch.private import make_private
 from acp_launch.process import prepare
+from acp_launch.process.code import CodeFile
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process, boot_id, pid_namespace
 from acp_launch.regex import regex
@@ -78,6 +80,8 @@ class LaunchRecord:
         self._add("child", spawned.pid, spawned.started, spawned.restarts, spawned.name)
         if spawned.is_boxed:
             self._add("boxed", spawned.pid, spawned.started)
+        for each in spawned.code:
+            self._add("code", spawned.pid, spawned.started, each.mtime, each.size, each.inode, each.path)
 
     def ended(self, spawned: Spawned) -> None:
         self._add("ended", spawned.pid, spawned.started, f"{time.time():.3f}")
@@ -161,7 +165,8 @@ class Connection(Struct, frozen=True):
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are all, killed ones too.
 
-    `boxed` are confined. `ended` are the latest processes of children that have none at the moment.
+    `boxed` are confined. `code` is what each child was started from, by its identity.
+    `ended` are the latest processes of children that have none at the moment.
     """
 
     path: Path
@@ -175,6 +180,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
     boxed: tuple[Known, ...] = ()
+    code: Mapping[tuple[int, float], tuple[CodeFile, ...]] = {}
     ended: tuple[Known, ...] = ()
     connections: tuple[Connection, ...] = ()
     cgroup: str = ""
@@ -226,6 +232,7 @@ def read(path: Path) -> RecordedLaunch | None:
         children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
         boxed=tuple(_knowns(lines, "boxed")),
+        code=_code(lines),
         cgroup=_text(lines, "cgroup"),
         cwd=_text(lines, "cwd"),
         ended=tuple(known for known in latest.values() if known.identity in over),
@@ -260,6 +267,17 @@ def _knowns(lines: list[list[str]], kind: str) -> Iterator[Known]:
                 restarts, name = rest if len(rest) == 2 else ("0", "")
                 with suppress(ValueError):
                     yield Known(int(pid), float(started), name, int(restarts))
+
+
+def _code(lines: list[list[str]]) -> dict[tuple[int, float], tuple[CodeFile, ...]]:
+    found: dict[tuple[int, float], tuple[CodeFile, ...]] = {}
+    for line in lines:
+        match line:
+            case ["code", pid, started, mtime, size, inode, path]:
+                with suppress(ValueError):
+                    of = int(pid), float(started)
+                    found[of] = (*found.get(of, ()), CodeFile(path, int(mtime), int(size), int(inode)))
+    return found
 
 
 def _connections(lines: list[list[str]]) -> Iterator[Connection]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -22,6 +22,9 @@ from acp_launch.errors import AgentError, Exhausted, MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import prepare
 from acp_launch.process.table import Process
+
+if TYPE_CHECKING:
+    from acp_launch.process.code import CodeFile
 
 # Why a process could not be started, as a sentence that names the place to look at.
 
@@ -103,6 +106,7 @@ class Spawned(Struct, eq=False):
     mark: str = ""  # in its environment and that of most of its descendants; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
+    code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
     @property
@@ -257,12 +261,13 @@ def spawn(
     restarts: int = 0,
     is_output_only: bool = False,
     is_boxed: bool = False,
+    code: "Sequence[CodeFile]" = (),
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
     `name` is its name in `ps` (`agent`, `github#2`), `restarts` the number of processes before this one. With
     `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
-    `is_boxed`: the program is bubblewrap.
+    `is_boxed`: the program is bubblewrap. `code` is what it is started from, for `ps`.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
@@ -271,7 +276,9 @@ def spawn(
     with _explained(argv, cwd), ExitStack() as undo:
         theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
         named = name or Path(argv[0]).name
-        spawned = _begin(argv, env, cwd, theirs, leads=True, name=named, restarts=restarts, is_boxed=is_boxed)
+        spawned = _begin(
+            argv, env, cwd, theirs, leads=True, name=named, restarts=restarts, is_boxed=is_boxed, code=code
+        )
         for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()
@@ -311,6 +318,7 @@ def _begin(
     name: str,
     restarts: int = 0,
     is_boxed: bool = False,
+    code: "Sequence[CodeFile]" = (),
 ) -> Spawned:
     """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
     mark = prepare.fresh_mark()
@@ -324,6 +332,7 @@ def _begin(
         prepare.give_back_limit(pid)
         spawned = register(pid, seen.started if seen else 0, is_fostered=False)
     spawned.name, spawned.mark, spawned.restarts, spawned.is_boxed = name, mark, restarts, is_boxed
+    spawned.code = code
     for observer in observers:
         observer.began(spawned)
     return spawned

@@ -444,3 +444,16 @@ def _line(stream: "IO[bytes] | None") -> str:
         assert piece, f"the end after {bytes(line)!r}"
         line += piece
     return line.decode()
+
+
+def scripted_server(place: Path, server: dict[str, Any]) -> dict[str, Any]:
+    """The same server, started by a script that can be changed."""
+    script = place / "server.sh"
+    script.write_text(f"exec {shlex.join([server['command'], *server['args']])}\n")
+    return {**server, "command": "/bin/sh", "args": [str(script)]}
+
+
+def upgrade(server: dict[str, Any]) -> None:
+    """Change the script of such a server."""
+    script = Path(server["args"][0])
+    script.write_text(f"# another version\n{script.read_text()}")

@@ -13,7 +13,7 @@ from acp_launch.host.place import HostNote, content_of
 from acp_launch.host.wire import RELOAD
 from acp_launch.settings.load import load
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import SERVERS, Ended, Json, Launcher
+from tests.cli.launcher import SERVERS, Ended, Json, Launcher, scripted_server, upgrade
 from tests.patience import PATIENCE
 
 
@@ -156,3 +156,22 @@ def test_the_host_itself_requires_what_was_checked(launch: Launcher, monkeypatch
         with pytest.raises(StateError, match="p has changed again meanwhile"):
             call(note, RELOAD, {"digest": "another"}, within=PATIENCE)
         assert [each.server for each in host.status.servers] == ["one"]
+
+
+def test_servers_with_old_code_are_shown_and_restarted(launch: Launcher) -> None:
+    """`ps` and a second `up` say it, of this server alone; `reload` restarts it behind its sessions."""
+    entry = scripted_server(launch.project, server())
+    written(launch, {"polite": entry, "same": server()})
+    with up(launch) as host:
+        old, same = said(called(host, "polite", "pid")), said(called(host, "same", "pid"))
+        assert "nor has what its servers run" in reloaded(launch).err
+        upgrade(entry)
+        (family,) = json.loads(launch("ps", "--json").out)["launches"]
+        assert {each["name"] for each in family["processes"] if each.get("old_code")} == {"polite"}
+        assert [line.split()[0] for line in launch("ps").out.decode().splitlines() if "old code" in line] == ["polite"]
+        assert "old code" in launch.apart("up", "p").err
+        done = reloaded(launch)
+        assert (done.code, "mcp server polite has old code" in done.err, "same" in done.err) == (0, True, False)
+        assert said(called(host, "polite", "pid")) != old
+        assert said(called(host, "same", "pid")) == same
+        assert "old code" not in launch("ps").out.decode()

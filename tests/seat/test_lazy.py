@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.launcher import scripted_server, upgrade
 from tests.remote.children import tempered
 from tests.seat.stage import Stage
 from tests.seat.test_restart import states
@@ -42,6 +43,16 @@ def test_a_lazy_server_is_not_started_for_its_lists_but_for_a_call(stage: Stage)
         assert play.agent.tools("polite") == tools
         done = play.end()
     assert (done.code, states(done, "polite")) == (0, ["asleep", "starting", "ready"])
+
+
+def test_the_lists_of_another_version_of_its_program_are_not_shown(stage: Stage) -> None:
+    entry = scripted_server(stage.scratch, stage.server("polite", start="lazy"))
+    learn(stage, polite=entry)
+    upgrade(entry)
+    learn(stage, polite=entry)
+    assert len(stage.roll.heard("polite")) == 2
+    learn(stage, polite=entry)
+    assert len(stage.roll.heard("polite")) == 2
 
 
 def test_a_run_that_needs_no_server_starts_none_even_if_it_is_required(stage: Stage) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from acp_launch.host.door import read_shared
 from acp_launch.host.place import HostNote, find_server_host
-from tests.cli.launcher import AGENTS
+from tests.cli.launcher import AGENTS, scripted_server, upgrade
 from tests.cli.test_up_kills import until
 from tests.patience import PATIENCE
 from tests.seat.stage import Json, Play, Stage
@@ -421,3 +421,22 @@ def test_a_launch_goes_on_without_a_place_for_the_host(stage: Stage) -> None:
     done = stage.launch.apart("run", "--trust", "p", "hello")
     assert done.code == 0
     assert "there is no place for a host" in done.err
+
+
+def test_a_process_with_old_code_takes_no_launch_and_ends_with_its_last_user(stage: Stage) -> None:
+    """Also where it would go on for long without users."""
+    server = scripted_server(stage.scratch, stage.server("polite", share="user", idle="1h"))
+    with stage.play(servers={"polite": server}, apart=True) as first:
+        old = first.agent.call("polite", "pid")
+        upgrade(server)
+        assert first.agent.call("polite", "pid") == old, "calls go on"
+        with stage.play(servers={"polite": server}, apart=True) as second:
+            new = second.agent.call("polite", "pid")
+            assert new != old
+            assert second.end().code == 0
+        assert first.end().code == 0
+    ends(int(old))
+    with stage.play(servers={"polite": server}, apart=True) as third:
+        assert third.agent.call("polite", "pid") == new
+        assert third.end().code == 0
+    stage.launch("down", "--servers", "--force")

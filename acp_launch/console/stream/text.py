@@ -136,6 +136,10 @@ def _is_untouched(server: Standing) -> bool:
 
 
 def _state_text(server: Standing) -> str:
+    return _plain_state(server) + (", old code" if server.old_code else "")
+
+
+def _plain_state(server: Standing) -> str:
     tools = "" if server.tools is None else f", {count(server.tools, 'tool')}"
     restarts = f", {count(server.restarts, 'restart')}" if server.restarts else ""
     if server.state == "ready":
