@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from acp_launch.cli.verb import Argument
 from acp_launch.errors import RemoteProtocolError, UsageError
+from acp_launch.problem import ours
 
 VERSION = 1  # of the traces that can be played, as `acp_launch.trace` writes them
 SILENCE = 30.0  # seconds; within a turn that asks nothing, only a user who repeats an interruption needs time
@@ -59,15 +60,17 @@ class Step(NamedTuple):
 
 
 class Script(NamedTuple):
-    """The steps of an agent's life, and the status with which it ended."""
+    """The steps of an agent's life, the status with which it ended, and the profile that it was recorded with."""
 
     steps: list[Step]
     status: int
+    profile: str = ""
 
 
 def read_script(file: Path) -> Script:
     """Read a trace; raise UsageError if it cannot be played."""
     entries = [(line, entry) for line, entry in _read_entries(file) if not entry.get("server")]
+    profile = str(entries[0][1].get("profile") or "") if entries else ""
     starts = [str(line) for line, entry in entries if entry.get("type") == "start"]
     if not entries or entries[-1][1].get("type") != "end":
         raise _unfit(str(file), "the trace is cut: its run was killed, is still running, or could not write it")
@@ -78,7 +81,7 @@ def read_script(file: Path) -> Script:
     if not steps:
         raise _unfit(str(file), "it has no message of an agent")
     hows = [str(entry.get("how")) for _, entry in entries if entry.get("type") == "exit"]
-    return Script(steps, int(*re.findall(r"^exited with status (\d{1,3})$", hows[-1] if hows else "")))
+    return Script(steps, int(*re.findall(r"^exited with status (\d{1,3})$", hows[-1] if hows else "")), profile)
 
 
 def _read_entries(file: Path) -> Iterator[tuple[int, Message]]:
@@ -184,10 +187,18 @@ class Comparison:
 
 
 def _shorten_servers(entries: Any) -> Any:
-    """Keep what a shim, a port or a token does not change."""
+    """Keep what a shim, a port or a token does not change, nor whether the agent reaches ours over HTTP."""
     if not isinstance(entries, list):
         return entries
-    return [{key: each.get(key) for key in ("name", "type")} for each in entries if isinstance(each, dict)]
+    return [
+        {"name": each.get("name"), "type": None if _is_ours(each) else each.get("type")}
+        for each in entries
+        if isinstance(each, dict)
+    ]
+
+
+def _is_ours(entry: Message) -> bool:
+    return entry.get("type") == "http" and re.match(r"http://127\.0\.0\.1:\d+/", str(entry.get("url"))) is not None
 
 
 def _fits_mask(recorded: object, came: object) -> bool:
@@ -297,7 +308,8 @@ class Player:
 
     def _differ(self, step: Step | None, what: str, *detail: str) -> RemoteProtocolError:
         line = (step or self._script.steps[-1]).line
-        fix = f"undo what has changed since, or {RECORD}"
+        again = ours("run", profile, "PROMPT", "--trace", str(self._file)) if (profile := self._script.profile) else ""
+        fix = f"undo what has changed since, or {f'record it again: {again}' if again else RECORD}"
         return RemoteProtocolError(f"{self._file}:{line}: {what}", detail=detail, fix=fix)
 
 

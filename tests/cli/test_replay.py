@@ -10,11 +10,12 @@ import pytest
 
 from acp_launch.cli import replay
 from acp_launch.errors import RemoteProtocolError
-from tests.cli.launcher import DEMO, DEMO_SERVER, Ended, Launcher
+from tests.cli.launcher import AGENTS, DEMO, DEMO_SERVER, SERVERS, Ended, Launcher
 
 Json = dict[str, Any]
 RUN = ("--approve", "all", "-o", "json")
 FIX = "undo what has changed since, or record it again: acp-launch run PROFILE PROMPT --trace FILE"
+POLITE: Json = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")]}
 PROMPTS = [
     *("help", "think hard", "plan", "count 3", "slowly a b", "history", "where", "tools", "note x", "notes", "add 2 3"),
     *('call notes add {"a":1,"b":2}', 'repeat 2 notes add {"a":1,"b":2}', "read f", "read nope", "edit f more"),
@@ -95,7 +96,7 @@ def test_another_answer_to_a_question_ends_the_run_with_the_difference(
     assert said.startswith("acp-launch: t:")
     assert said.endswith(": the answer to session/request_permission differs from the trace")
     assert difference == 'result.outcome.optionId: "allow-once" in the trace, "reject-once" now'
-    assert fix == f"fix: {FIX}"
+    assert fix == "fix: undo what has changed since, or record it again: acp-launch run real PROMPT --trace t"
     line = json.loads((launch.project / "t").read_bytes().splitlines()[int(said.split(":")[2]) - 1])
     assert line["message"]["result"] == {"outcome": {"outcome": "selected", "optionId": "allow-once"}}
 
@@ -121,6 +122,20 @@ def test_a_call_that_is_not_in_the_trace_is_a_difference(launch: Launcher, recor
     assert launch("run", "p", "help", "--session", "s", *RUN).code == 0
     said, *_ = differing(launch("run", "p", "help", "--session", "s", *RUN))
     assert said.endswith(": session/load came, but the trace has session/new")
+
+
+def test_servers_over_http_are_those_of_an_agent_that_starts_them(launch: Launcher) -> None:
+    """As copilot, which takes servers over HTTP only; its replay is offered programs."""
+    command = [sys.executable, "-I", "-S", str(AGENTS / "over_http.py")]
+    rest: Json = {"mcp_servers": {"polite": POLITE}}
+    launch.write({"agent": {"command": command[0], "args": command[1:], "mcp": "http"}, **rest}, name="real")
+    launch.write({"agent": PLAYED, **rest})
+    first = launch("run", "real", 'add {"a": 1, "b": 2}', "--trace", "t", *RUN)
+    assert b'"type":"http"' in (launch.project / "t").read_bytes()
+    again = launch("run", "p", 'add {"a": 1, "b": 2}', *RUN)
+    assert (first.code, again.code) == (0, 0), again.err
+    launch.write({"agent": PLAYED, "mcp_servers": {"other": POLITE}})
+    assert any("mcpServers" in line for line in differing(launch("run", "p", 'add {"a": 1, "b": 2}', *RUN)))
 
 
 def test_another_directory_is_not_a_difference(launch: Launcher, recorded: Callable[[str], Ended]) -> None:
