@@ -322,3 +322,19 @@ def test_killing_acp_launch_leaves_nothing(launch: Launcher) -> None:
         while left := alive(editor.mark):
             assert time.monotonic() < deadline, left
         editor.ended()
+
+
+def test_a_prompt_at_the_moment_of_its_agents_death_is_answered(launch: Launcher) -> None:
+    """By the next agent, or by an error that says why; whichever sees the death first."""
+    mortal(launch)
+    with serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        for _ in range(10):
+            dying = editor.start("session/prompt", editor.words(session, "die after the answer"))
+            editor.answer(dying)
+            answer = editor.answer(editor.start("session/prompt", editor.words(session, "hi")))
+            text = str(answer.get("error", {}).get("message", ""))
+            assert "result" in answer or text.endswith(
+                "before it answered session/prompt; it is started again with the next request"
+            )
