@@ -102,7 +102,7 @@ class Servers:
         if self._is_stopping or plan is None:
             shim.close()
             return
-        relay = self._waiting_for(plan) or self._ahead(plan)
+        relay = self._current(plan)
         self._seated[plan.name] = relay
         self._opened.add(plan.name)
         self._shims = [each for each in self._shims if each.line.fileno() >= 0] + [shim]
@@ -123,7 +123,7 @@ class Servers:
         """
         ours, its = socket.socketpair()
         ours.setblocking(False)
-        relay = self._waiting_for(plan) or self._ahead(plan)
+        relay = self._current(plan)
         relay.seat(ShimConnection(plan.name, None, ours))
         its.sendall(hello)
         return its
@@ -330,6 +330,14 @@ class Servers:
 
     def _waiting_for(self, plan: ServerPlan) -> Relay | None:
         return next((relay for relay in self._of(plan) if not (relay.is_claimed or relay.left.is_set())), None)
+
+    def _current(self, plan: ServerPlan) -> Relay:
+        """Return a relay for a new connection. A process that waits for one since before an upgrade makes way."""
+        relay = self._waiting_for(plan) or self._ahead(plan)
+        if relay.process.has_old_code:
+            self._observer.note(f"mcp server {relay.name} has old code, as its files have changed since its start")
+            relay.process.supervisor.renew()
+        return relay
 
     def _of(self, plan: ServerPlan) -> Iterator[Relay]:
         return (relay for relay in self._relays if relay.plan is plan)

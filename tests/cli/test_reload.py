@@ -175,3 +175,13 @@ def test_servers_with_old_code_are_shown_and_restarted(launch: Launcher) -> None
         assert said(called(host, "polite", "pid")) != old
         assert said(called(host, "same", "pid")) == same
         assert "old code" not in launch("ps").out.decode()
+
+
+def test_a_server_that_waits_for_its_session_has_no_old_code(launch: Launcher) -> None:
+    entry = scripted_server(launch.project, server())
+    written(launch, {"polite": entry})
+    with up(launch) as host:
+        (family,) = json.loads(launch("ps", "--json").out)["launches"]
+        (waiting,) = [each["pid"] for each in family["processes"] if each["name"] == "polite"]
+        upgrade(entry)
+        assert said(called(host, "polite", "pid")) != str(waiting)
