@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item, replace_halves
 from acp_launch.batch.store import ID, MAX_ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
-from acp_launch.document.nodes import Kind, Place, Plain, Positions, Table, shorten
+from acp_launch.document.flow import needs_shell, words
+from acp_launch.document.nodes import Kind, Node, Place, Plain, Positions, Table, shorten, wrap, wrap_scalar
 from acp_launch.document.shape import Shape, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.errors import UsageError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Shape)
 ReadTasks = Callable[[str], tuple[bytes, str]]
-KIND = Kind("a batch", "version: 1")
 MAX_TASKS = 10_000
 MAX_ITEMS = 20_000  # each costs a directory, and a look at every resume
 MAX_TASKS_SIZE = 16 * 1024 * 1024  # bytes of a file of tasks
@@ -45,6 +45,26 @@ _OTHERS = regex("[^A-Za-z0-9_.-]+")
 _TASK = '{"id": "a", "prompt": "…"}'
 _NAMES = ", ".join(_OWN)
 SEVERAL = "make several batches"
+
+
+def _split(node: Node) -> Node:
+    """Split a command line into words. One that needs a shell stays: the fix of that writes `sh -c`."""
+    if not isinstance(node.value, str) or needs_shell(node.value):
+        return node
+    several = Node(node.place, [])
+    for word in words(node.value):
+        several.append(Node(node.place, word))
+    return several
+
+
+def _make_check(node: Node) -> Node:
+    """Make a command line, or its words, a check."""
+    command = _split(node)
+    return wrap(node, "command", command) if isinstance(command.value, list) else node
+
+
+_SHORT_FORMS = ((("isolation",), wrap_scalar("kind")), (("check",), _make_check), (("check", "command"), _split))
+KIND = Kind("a batch", "version: 1", short_forms=_SHORT_FORMS)
 
 
 class Draft(NamedTuple):
@@ -121,6 +141,8 @@ def _build_file(root: Mapping[str, Plain], faults: list[Fault]) -> BatchFile:
         for fault in faults:
             plain = _drop(plain, fault.path)
         plain = {"profiles": [], **plain}
+    wrong = [fault.path for fault in faults if fault.message != REQUIRED]
+    faults[:] = [fault for fault in faults if fault.message != REQUIRED or fault.path not in wrong]
     return file
 
 
@@ -139,7 +161,7 @@ def _validate(shape: type[S], plain: Plain, path: KeyPath, faults: list[Fault]) 
     def report(error: "ErrorDetails") -> None:
         inner = error["loc"]
         is_unknown, known = error["type"] in UNKNOWN_KEY, shape_at(shape, inner[:-1]).__struct_fields__
-        faults.append(unknown_key((*path, *inner), known) if is_unknown else described(error, path))
+        faults.append(unknown_key((*path, *inner), known) if is_unknown else described(error, path, shape))
 
     return validate(shape, plain, report)
 

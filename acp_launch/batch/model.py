@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-from acp_launch.profile.values import TRUTH, Scalar
+from acp_launch.profile.values import LISTED, TRUTH, Scalar
 
 VERSION = 1
 SCHEMA = 1  # of batch.json and result.json
@@ -143,7 +143,7 @@ class Retry(Shape, frozen=True, kw_only=True):
 
 class BatchFile(Shape, frozen=True, kw_only=True):
     version: int
-    profiles: tuple[Annotated[str, _TEXT], ...]
+    profiles: Annotated[tuple[Annotated[str, _TEXT], ...], LISTED]
     matrix: Mapping[str, tuple[Annotated[str, _VALUE], ...]] = {}
     exclude: tuple[Mapping[str, Annotated[str, _VALUE]], ...] = ()
     tasks: str | tuple[BatchTask, ...]

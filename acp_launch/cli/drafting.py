@@ -45,7 +45,7 @@ CANCELLED = 130  # exit code
 
 
 class ProfileDraft(Struct, frozen=True):
-    """A new profile before it is written. Without an agent it extends another profile."""
+    """A new profile before it is written. It has an agent of its own, or extends another profile, or both."""
 
     name: str
     is_users: bool
@@ -134,13 +134,11 @@ def _make_draft(request: InitRequest, settings: Settings, sources: tuple[Finding
         UsageError: the options contradict each other, or there is no terminal to ask on.
         Exit: the user left without an answer.
     """
-    if request.agent and request.extends:
-        raise UsageError("--agent and --extends cannot be combined", fix="give only one of them")
     if request.name and (wrong := name_fault(request.name)):
         raise UsageError(wrong, fix="acp-launch init NAME")
     if request.agent:
         agent = named_agent(request.agent, is_users=request.user)
-        return ProfileDraft(request.name or agent.name, request.user, agent)
+        return ProfileDraft(request.name or agent.name, request.user, agent, request.extends or "")
     if request.extends:
         return ProfileDraft(request.name or f"my-{called([request.extends])}", request.user, None, request.extends)
     if not possible():
@@ -209,12 +207,13 @@ def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Se
     """
     is_shared = not draft.is_users
     files = ProfileFiles(found.file.parent, settings.state, is_shared=is_shared, copies=request.schema)
-    if draft.agent and draft.sources and not request.servers:
+    if draft.extends:
+        text = extending(draft.extends, draft.agent, request.servers, schema=files.schema)
+    elif draft.agent and draft.sources and not request.servers:
         text = without_servers(draft.agent, schema=files.schema)
-    elif draft.agent:
-        text = beginning(draft.agent, request.servers, schema=files.schema)
     else:
-        text = extending(draft.extends, request.servers, schema=files.schema)
+        assert draft.agent, "a draft that extends nothing has an agent"
+        text = beginning(draft.agent, request.servers, schema=files.schema)
     try:
         judged(found, None, text)
     except ProblemsError as error:

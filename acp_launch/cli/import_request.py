@@ -40,7 +40,7 @@ class InitRequest(NamedTuple):
     agent: Annotated[str | None, Option("--agent -a", "A known agent, or the command that starts another.", AGENT)] = (
         None
     )
-    extends: Annotated[str | None, Option("--extends", "Extend another profile instead.", "PROFILE")] = None
+    extends: Annotated[str | None, Option("--extends", "Extend another profile.", "PROFILE")] = None
     servers: Annotated[
         tuple[Any, ...], Option("--server", "An MCP server; repeatable.", "NAME=COMMAND|URL", parse_server)
     ] = ()

@@ -6,6 +6,7 @@ from typing import Any
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
 from acp_launch.console.stderr import YELLOW, harmless_line, say, tell
+from acp_launch.document.flow import inline, name
 from acp_launch.document.nodes import Plain, Positions
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
@@ -116,20 +117,18 @@ def as_yaml(loaded: Loaded) -> str:
 
 
 def _yaml_lines(mapping: Mapping[str, Plain], path: KeyPath, positions: Positions) -> Iterator[str]:
-    from acp_launch.profile import yamledit  # with ruamel
-
     indent = "  " * len(path)
     for key, value in mapping.items():
         inner = (*path, key)
         if isinstance(value, dict) and value:
-            yield f"{indent}{yamledit.name(key)}:"
+            yield f"{indent}{name(key)}:"
             yield from _yaml_lines(value, inner, positions)
         elif isinstance(value, list) and value:
-            yield f"{indent}{yamledit.name(key)}:"
+            yield f"{indent}{name(key)}:"
             for index, item in enumerate(value):
-                yield f"{indent}  - {yamledit.inline(item)}  {_origin((*inner, index), positions)}"
+                yield f"{indent}  - {inline(item)}  {_origin((*inner, index), positions)}"
         else:
-            yield f"{indent}{yamledit.name(key)}: {yamledit.inline(value)}  {_origin(inner, positions)}"
+            yield f"{indent}{name(key)}: {inline(value)}  {_origin(inner, positions)}"
 
 
 def _origin(path: KeyPath, positions: Positions) -> str:

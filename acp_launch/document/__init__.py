@@ -8,5 +8,6 @@ In: the bytes of a file. Out: a `Document`, or a `Problem` at its line for every
     faults    what is wrong at one path, before its line is known; the sentences that all formats share
     shape     `Shape`: what a mapping may hold, as a frozen struct
     scalars   `Duration` and `Size` as users write them
+    flow      values on one line of YAML; the words of a command line
     cache     documents that were checked before, so that the next start needs neither YAML nor pydantic
 """

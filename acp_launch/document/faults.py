@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from acp_launch.document.flow import command_words, inline, words
 from acp_launch.document.nodes import Plain, found, number_text
+from acp_launch.document.shape import Shape, mapping_meant, shape_at
 from acp_launch.problem import KeyPath, Problem, Severity, dotted, likeliest
 from acp_launch.regex import regex
 
@@ -22,18 +24,18 @@ if TYPE_CHECKING:
 REQUIRED = "this key is required"
 NONE: Mapping[str, str] = {}
 UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})  # of a dataclass, of a model
+_SHAPES = ("dataclass_type", "dataclass_exact_type")
 _EXPECTED = {
     "string_type": "text",
-    "dataclass_type": "a mapping",
-    "dataclass_exact_type": "a mapping",
+    **dict.fromkeys(_SHAPES, "a mapping"),
     "mapping_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
     "bool_parsing": "true or false",
 }
-_NO_TEXT = regex(r"[\d.+-]+|true|false|null", re.IGNORECASE)  # YAML reads these as other values
+_ENTRY = regex(r"\s*([\w.-]+)\s*(?:=|:\s)\s*(.*)", re.DOTALL)  # in a list or a text: `A=b`, `A: b`
+MAX_WRITTEN = 200  # characters of a value that a fix writes out
 _SHAPED = {
-    "a mapping": "write it on separate lines as KEY: VALUE",
     "a list": "write each item on its own line after a dash: - ITEM",
     "text": "write one text, in quotes if need be",
 }
@@ -57,26 +59,50 @@ def placed(document: "Document", faults: Iterable[Fault]) -> Iterator[Problem]:
         yield at.problem(dotted(fault.path), fault.message, fault.fix, fault.severity)
 
 
-def misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
-    """Describe a value of the wrong type: what was expected, what was found, and the most likely edit."""
-    return Fault(path, f"expected {expected}, found {found(value)}", _repair(expected, value))
+def misplaced(path: KeyPath, expected: str, value: Plain, meant: Plain = None) -> Fault:
+    """Describe a value of the wrong type: what was expected, what was found, and the most likely edit.
+
+    `meant` is the value to write instead, if it is known.
+    """
+    fix = _write_out(path, meant) if meant is not None and value is not None else _repair(path, expected, value)
+    return Fault(path, f"expected {expected}, found {found(value)}", fix)
 
 
-def _repair(expected: str, value: Plain) -> str:
+def _write_out(path: KeyPath, meant: Plain) -> str:
+    """Tell what to write; of a long list or mapping only how it begins."""
+    while len(written := inline(meant)) > MAX_WRITTEN and len(meant) > 1:
+        meant = dict([*meant.items()][: len(meant) // 2]) if isinstance(meant, dict) else meant[: len(meant) // 2]
+    written = written if len(written) <= MAX_WRITTEN else "{...}" if isinstance(meant, dict) else "[...]"
+    return f"write {inline(path[-1])}: {written}" if path and isinstance(path[-1], str) else f"write {written}"
+
+
+def _repair(path: KeyPath, expected: str, value: Plain) -> str:
     if value is None:
         return "write a value, or remove the key"
     if expected == "text" and isinstance(value, bool | int | float):
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else number_text(value)}"'
-    if expected == "a list" and isinstance(value, str):
-        items = ", ".join(map(in_list, value.split()[:4]))
-        return f"write it as a list: [{items}]" if len(value) < 60 else "write it as a list"
+    if expected.startswith("a list") and isinstance(value, str):
+        is_command = str(path[-1]).endswith("command")
+        return _write_out(path, command_words(value) if is_command else words(value))
+    if expected.startswith("a mapping"):
+        return _write_out(path, named_entries(value))
     return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "correct the value")
 
 
-def in_list(word: str) -> str:
-    """Quote a word if needed, so that it can stand between brackets as a text."""
-    is_plain = re.fullmatch(r"(?!-\Z)[\w./-][\w./@=+-]*", word) and not _NO_TEXT.fullmatch(word)
-    return word if is_plain else f'"{word}"'
+def named_entries(value: Plain) -> dict[str, Plain]:
+    """Return the mapping of names for which a value most likely stands: `[A=b]`, `"A: b"`, `[{A: b}]`,
+    `[{name: A, ...}]`."""
+    meant = dict[str, Plain]()
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, dict):
+            called = item.get("name")
+            rest = {key: entry for key, entry in item.items() if key != "name"}
+            meant |= {called: rest} if isinstance(called, str) else item
+        elif isinstance(item, str) and (match := _ENTRY.fullmatch(item)):
+            meant[match[1]] = match[2]
+        else:
+            meant["NAME"] = item
+    return meant
 
 
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:
@@ -100,8 +126,9 @@ def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] =
     return Fault(path, f'unknown key "{key}"', f"use one of {', '.join(known)}", at_key=True)
 
 
-def described(error: "ErrorDetails", path: KeyPath) -> Fault:
-    """Describe a pydantic error of the value at `path`. Not for unknown keys: only the format knows the other keys."""
+def described(error: "ErrorDetails", path: KeyPath, shape: type[Shape]) -> Fault:
+    """Describe a pydantic error of the value at `path`, validated as `shape`. Not for unknown keys: only the format
+    knows the other keys."""
     inner, kind, value = error["loc"], error["type"], error["input"]
     where = (*path, *inner)
     if kind == "missing":
@@ -112,4 +139,5 @@ def described(error: "ErrorDetails", path: KeyPath) -> Fault:
         return Fault(where, str(refused), refused.fix, offset=refused.offset)
     if kind == "literal_error":
         return choose(where, value, re.findall(r"'([^']*)'", context["expected"]))
-    return misplaced(where, _EXPECTED.get(kind, error["msg"]), value)
+    meant = mapping_meant(shape_at(shape, inner), value) if kind in _SHAPES else None
+    return misplaced(where, _EXPECTED.get(kind, error["msg"]), value, meant)

@@ -6,6 +6,7 @@ turns the bytes of a file into text, or into a Problem.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
@@ -116,6 +117,30 @@ class Node(Struct):
         self.height = max(self.height, child.height + 1)
 
 
+def wrap(node: Node, key: str, inner: Node) -> Node:
+    """Return a mapping with one entry, in the place of `node`."""
+    made = Node(node.place, {})
+    made.put(key, node.place, inner)
+    return made
+
+
+def wrap_scalar(key: str) -> Callable[[Node], Node]:
+    """Return the change that makes a scalar, but not null, the entry under `key` of a mapping."""
+    return lambda node: node if isinstance(node.value, dict | list | None) else wrap(node, key, node)
+
+
+def change_at(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> None:
+    """Change the value at `path` in place, if there is one; `*` stands for every key."""
+    step, *rest = path
+    for key in [each for each in node.entries if step in (each, "*")]:
+        place, inner = node.entries[key]
+        if rest:
+            change_at(inner, rest, change)
+        else:
+            node.entries[key] = place, change(inner)
+            node.value[key] = node.entries[key][1].value
+
+
 def scalar(text: str) -> Plain:
     """Convert plain (unquoted, untagged) text to its value."""
     if text in _WORDS:
@@ -155,15 +180,22 @@ MAX_SIZE = 256 * 1024  # bytes; a profile of a thousand servers is 200 KiB
 
 
 class Kind(NamedTuple):
-    """A kind of file, for messages: its noun, and how one may begin."""
+    """A kind of file: its noun and how one may begin, for messages; and at which paths what makes a short form long."""
 
     noun: str
     begin: str
     may_be_empty: bool = False
+    short_forms: Sequence[tuple[Sequence[str], Callable[[Node], Node]]] = ()
 
 
-PROFILE = Kind("a profile", "version: 1")
-OVERLAY = Kind("an overlay", "agent:", may_be_empty=True)
+def _switch_on(node: Node) -> Node:
+    """Make a text the key of a mapping in which it is switched on."""
+    return wrap(node, node.value, Node(node.place, True)) if isinstance(node.value, str) else node
+
+
+_SHORT_FORMS = ((("runtime",), _switch_on), (("mcp_servers", "*", "restart"), wrap_scalar("policy")))
+PROFILE = Kind("a profile", "version: 1", short_forms=_SHORT_FORMS)
+OVERLAY = Kind("an overlay", "agent:", may_be_empty=True, short_forms=_SHORT_FORMS)
 SETTINGS = Kind("a settings file", "max_line: 64MiB", may_be_empty=True)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from msgspec import NODEFAULT, Struct, structs
 
+from acp_launch.document.flow import command_words, words
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath
 
@@ -141,6 +142,33 @@ _BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
 def _hints(shape: type) -> dict[str, Any]:
     """Return the type hints of a shape. They are cached, since reading them takes longer than building the shape."""
     return typing.get_type_hints(shape, include_extras=True)
+
+
+def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
+    """Return the mapping for which a value most likely stands: with the first key that takes it, or the one that it
+    names; with the first key of all if there is neither."""
+    hints = {key: _hints(shape)[key] for key in shape.__struct_fields__}
+    for key, hint in hints.items():
+        for meant in (value, *_as_list(key, value)):
+            if _fits(hint, meant):
+                return {key: meant}
+    if isinstance(value, str) and value in hints:
+        inner = next(_shapes_in(hints[value]), None)
+        return {value: mapping_meant(inner, "...") if inner and not _fits(hints[value], True) else True}
+    return {shape.__struct_fields__[0]: value}
+
+
+def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
+    if isinstance(value, str):
+        yield command_words(value) if key == "command" else words(value)
+
+
+def _fits(hint: Any, plain: Plain) -> bool:
+    try:
+        _build_hint(hint, plain)
+    except ValueError:
+        return False
+    return True
 
 
 def shape_at(shape: type[Shape], path: KeyPath) -> type[Shape]:

@@ -33,6 +33,7 @@ from acp_launch.document.nodes import (
     Plain,
     Positions,
     Table,
+    change_at,
     found,
     scalar,
     too_large,
@@ -141,7 +142,11 @@ def parse(text: str, file: str, kind: Kind = PROFILE) -> tuple[Document | None, 
         return None, [*builder.problems, refused.problem]
     except (YAMLError, ValueError, OverflowError) as fault:  # the last two for escapes beyond U+10FFFF
         return None, [*builder.problems, syntax_problem(fault, file)]
-    return (Document(file, tree) if tree else None), builder.problems
+    if tree is None:
+        return None, builder.problems
+    for path, change in kind.short_forms:
+        change_at(tree, path, change)
+    return Document(file, tree), builder.problems
 
 
 class _Refused(Exception):  # noqa: N818

@@ -13,8 +13,27 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, placed, unknown_key
-from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
+from acp_launch.document.faults import (
+    REQUIRED,
+    UNKNOWN_KEY,
+    Fault,
+    choose,
+    described,
+    misplaced,
+    named_entries,
+    placed,
+    unknown_key,
+)
+from acp_launch.document.flow import inline
+from acp_launch.document.nodes import (
+    OVERLAY,
+    PROFILE,
+    Node,
+    Plain,
+    found,
+    number_text,
+    shorten,
+)
 from acp_launch.document.shape import Shape, build, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
@@ -32,8 +51,8 @@ from acp_launch.profile.layers import (
     without,
     without_rules,
 )
-from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
-from acp_launch.profile.rules import broken
+from acp_launch.profile.model import HttpServer, Match, McpServer, Profile, SseServer, StdioServer
+from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, program_meant, unexpanded
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -62,11 +81,16 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     inner, value = error["loc"], error["input"]
     if error["type"] in UNKNOWN_KEY:
         return _unknown_key((*path, *inner), shape_at(shape, inner[:-1]))
-    fault = described(error, path)
-    if shape is Profile and inner == ("agent",) and isinstance(value, str):
+    fault = described(error, path, shape)
+    if not isinstance(value, str):
+        return fault
+    if shape is Profile and inner == ("agent",):
         known = AGENTS.get(value.strip())
         is_own = known is None or not known.is_built_in
-        return replace(fault, fix="write agent: {command: ...}" if is_own else f"use extends: {value} instead of agent")
+        written = f"write agent: {inline(program_meant(value))}"
+        return replace(fault, fix=written if is_own else f"use extends: {value} instead of agent")
+    if shape_at(shape, inner) is Match and inner[-1] in ANSWERS and value not in RULE_KINDS:
+        return replace(fault, fix=f"write {inner[-1]}: {inline({'command': value})}")
     return fault
 
 
@@ -103,6 +127,7 @@ def check(document: Document) -> tuple[Profile | None, tuple[Problem, ...]]:
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
     profile = _profile(root, faults)
+    faults += unexpanded(profile) if profile else ()
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_problems(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
     return None if errors(problems) else profile, tuple(problems)
@@ -147,7 +172,8 @@ def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
 
 def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
     if not isinstance(written, dict):
-        faults.append(misplaced(("mcp_servers",), "a mapping of names to servers", written))
+        named = {name: _server_meant(server) for name, server in named_entries(written).items()}
+        faults.append(misplaced(("mcp_servers",), "a mapping of names to servers", written, named))
         return {}
     servers = {}
     for name, server in written.items():
@@ -158,10 +184,17 @@ def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
     return servers
 
 
+def _server_meant(written: Plain) -> Plain:
+    """Return the server for which a text most likely stands: its url, or its command line."""
+    if not isinstance(written, str):
+        return written if isinstance(written, dict) else {"command": "..."}
+    return {"type": "http", "url": written} if "://" in written.split()[0] else program_meant(written)
+
+
 def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
     """Return the kind of server, which chooses the class that validates it; None if that is not clear."""
     if not isinstance(server, dict):
-        faults.append(misplaced(path, "a mapping with a command or a url", server))
+        faults.append(misplaced(path, "a mapping with a command or a url", server, _server_meant(server)))
         return None
     if "command" in server and "url" in server:
         fix = "keep the command (a local program) or the url (a server on the network)"
@@ -281,7 +314,7 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
     if own is None:
         return None, None, tuple(problems)
     ruled = ruling(gathered.parts)
-    trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
+    trees = [(_inheritable(part), part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
     idle = (*idle, *dropping(gathered.parts), *weakening(gathered.parts))
     profile, found = check(document)
@@ -289,6 +322,13 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
         return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))
     known = (problem for problem in found if not problem.fix.startswith(ADD))
     return document, None, tuple(dict.fromkeys((*problems, *known)))
+
+
+def _inheritable(part: ParsedLayer) -> Node:
+    """Return a layer's content; of a parent without its description, which is about the parent."""
+    assert part.document, "the caller has left out the others"
+    tree = part.document.tree
+    return without(tree, "description") if part.layer.role == "parent" else tree
 
 
 def _is_whole(gathered: LayerSet) -> bool:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from acp_launch.document.faults import REQUIRED, Fault, choose, in_list
+from acp_launch.document.faults import REQUIRED, Fault, choose
+from acp_launch.document.flow import command_words, inline, words
 from acp_launch.document.nodes import Plain, section, shorten
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
-from acp_launch.profile.model import Match
+from acp_launch.profile.model import Match, Profile
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -30,11 +31,13 @@ from acp_launch.profile.values import (
     is_in_the_clear,
     scope_fault,
     session_name_fault,
+    templates,
     url_fault,
     user_fault,
     variable_headers,
 )
-from acp_launch.secret.detect import noun
+from acp_launch.regex import regex
+from acp_launch.secret.detect import masked, noun
 from acp_launch.secret.reference import BadReference, Part, SecretReference, VariableReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 
@@ -264,7 +267,7 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
     yield from _not_from_secrets((*path, "command"), command, "a command")
     if isinstance(command, str):
-        yield from _command_line((*path, "command"), command)
+        yield from _command_line((*path, "command"), command, program.get("args"))
     for where, argument in _items((*path, "args"), program.get("args")):
         yield from _visible_secrets(where, argument, "in ps")
     for name in section(program, "env"):
@@ -278,7 +281,38 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
             yield Fault(where, what, "choose another name", at_key=True)
 
 
-def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
+# What a shell would expand, and acp-launch does not. In an argument only where a value begins, since programs have a
+# notation of their own, and not for a shell, which expands its own arguments.
+_VARIABLE = regex(r"(?<![$\\])\$(?P<name>[A-Z_][A-Z0-9_]+)")
+_VALUE = regex(r"(?:\A|=)(?:\$(?P<name>[A-Z_][A-Z0-9_]+)|~(?=/|\Z))")
+_SHELL = regex(r"(?:.*/)?(?:ba|da|z|fi)?sh")
+
+
+def unexpanded(profile: Profile) -> Iterator[Fault]:
+    """Warn about each text that names a variable, or the home, as a shell would."""
+    for path, text in templates(profile):
+        owner = profile.mcp_servers[str(path[1])] if path[0] == "mcp_servers" else profile.agent
+        key = path[-2]
+        if path[0] == "permissions" and "path" not in path:  # a command may well hold `$HOME`
+            continue
+        if key == "args" and _SHELL.fullmatch(getattr(owner, "command", None) or ""):
+            continue
+        found = (key != "args" and _VARIABLE.search(text)) or (key in ("args", "env") and _VALUE.search(text))
+        if found:
+            name, written = found["name"], found[0].lstrip("=")
+            fix = "${home}" if name in (None, "HOME") else f"${{env:{name}}}"
+            what = f'"{written}" stays as it is: acp-launch expands nothing but ${{...}}'
+            yield Fault(path, what, f"write {fix} in its place", offset=text.index(written), severity="warning")
+
+
+def program_meant(command_line: str) -> dict[str, Plain]:
+    """Return the keys of the program that a command line starts."""
+    split = words if "${" in command_line else command_words
+    program, *args = split(command_line) or [""]
+    return {"command": program, "args": args} if args else {"command": program}
+
+
+def _command_line(path: KeyPath, command: str, others: Plain) -> Iterator[Fault]:
     """Report arguments in a command. In a path they are only likely, because a directory's name may hold spaces."""
     try:
         text = "".join(part if isinstance(part, str) else "/_" for part in parse(command))
@@ -289,8 +323,10 @@ def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
     if not args or (is_path and not any(word.startswith("-") for word in args)):
         return
     what = f'"{shorten(command)}" holds arguments; command is the program alone'
-    fix = "write the program under command, and each argument under args"
-    yield Fault(path, what, fix, severity="warning" if is_path else "error")
+    meant = program_meant(command)
+    args = [*meant.get("args", ()), *(arg for _, arg in _items((), others))]
+    fix = f"write command: {inline(meant['command'], in_flow=True)}, args: {inline(args)}"
+    yield Fault(path, what, masked(fix), severity="warning" if is_path else "error")
 
 
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -412,8 +448,8 @@ def _oauth(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield Fault((*path, "scopes"), "an empty list asks for nothing", "write a scope, or remove the key")
     for where, scope in _items((*path, "scopes"), oauth.get("scopes")):
         if fault := scope_fault(scope):
-            words = ", ".join(map(in_list, scope.split()))
-            yield Fault(where, fault, f"write scopes: [{words}]" if words else "write a scope, or remove it")
+            several = scope.split()
+            yield Fault(where, fault, f"write scopes: {inline(several)}" if several else "write a scope, or remove it")
     yield from _client(oauth, path)
     if isinstance(issuer := oauth.get("issuer"), str):
         is_fit = not is_in_the_clear(issuer) and not any(mark in issuer for mark in "?#$")

@@ -63,11 +63,16 @@ def without_servers(agent: KnownAgent, *, schema: str) -> str:
     return text
 
 
-def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
-    """Write a profile that extends another one."""
+def extending(parent: str, agent: KnownAgent | None, servers: Sequence[NewServer], *, schema: str) -> str:
+    """Write a profile that extends another one, with its own agent if there is one."""
     said = "Mappings merge with those of the extended profile, lists replace them, and null removes a key."
     text = f"{_schema(schema)}{_comments([said])}version: 1\nextends: x\n"
-    return _with_servers(put(text, ("extends",), parent), servers)
+    text = put(text, ("extends",), parent)
+    if agent:  # the other's arguments are for its own agent
+        text = put(text, ("description",), agent.title)
+        text = put(text, ("agent",), {"command": agent.command, "args": list(agent.args)})
+        text = put(text, ("agent", "timeouts"), dict(agent.timeouts)) if agent.timeouts else text
+    return _with_servers(text, servers)
 
 
 def own_agent(words: Sequence[str]) -> KnownAgent:

@@ -9,8 +9,8 @@ with `null`: for it each shape has a twin.
 import ast
 import inspect
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 from msgspec.structs import fields
 from pydantic import TypeAdapter
@@ -139,6 +139,9 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
         for key in ("headers", "env"):
             shapes[remote]["properties"][key]["propertyNames"] = {"pattern": rules.HEADER_NAME}
     _restrict_login(shapes["OAuth"])
+    _add_short(root["properties"]["runtime"], ["confined"])
+    for server in _SERVERS:
+        _add_short(shapes[server]["properties"]["restart"], get_args(model.RestartPolicy))
     for tools in shapes["Tools"]["properties"].values():
         tools["items"]["pattern"] = r"\S"
     _restrict_rules(shapes)
@@ -153,6 +156,11 @@ def _restrict_login(oauth: dict[str, Any]) -> None:
     _text(keys["client_secret"])["pattern"] = r"^(?:\$\{(?:secret|env):[^}]+\})+$"
     _text(keys["issuer"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(?:/[^?#]*)?$"
     _text(keys["client_metadata_url"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]://[^/?#@]+/[^#]"
+
+
+def _add_short(key: dict[str, Any], texts: Sequence[str]) -> None:
+    """Add the texts that stand for a mapping."""
+    key["anyOf"] = [{"enum": [*texts]}, {"$ref": key.pop("$ref")}]
 
 
 def _text(key: dict[str, Any]) -> dict[str, Any]:

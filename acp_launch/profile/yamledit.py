@@ -1,12 +1,10 @@
 """
 A `YamlText`: the text of a profile with the spans of its values, in which values are put or removed. Pure.
 
-`spans` finds where each value begins and ends; `inline`, `lines` and `below` write values as YAML in the usual style of
-profiles. The result is only likely to be right; `edit` compares it with the intended content.
+`spans` finds where each value begins and ends; `lines` and `below` write values as YAML in the usual style of profiles.
+The result is only likely to be right; `edit` compares it with the intended content.
 """
 
-import json
-import math
 import re
 from bisect import bisect, bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
+from acp_launch.document.flow import inline, name
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, dotted
 from acp_launch.regex import regex
@@ -180,21 +179,6 @@ def _name(key: Any) -> str | None:
 # Values are written in the usual style of profiles: without quotes where possible, short lists on one line.
 WIDTH = 100  # columns; a longer list or small mapping gets several lines
 STEP = 2  # columns of indentation
-_PLAIN = regex(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
-_OLD_WORDS = {"yes", "no", "on", "off", "y", "n"}  # truth values to readers of YAML 1.1
-_OLD_NUMBER = regex(r"\+?[0-9][0-9_,.:-]*")  # numbers and dates to them: `1_000`, `12:30`, `2026-01-31`
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def inline(value: Plain, *, in_flow: bool = False, quote: str = "") -> str:
-    """Write a value on one line. `in_flow`: between brackets. `quote`: the quotes of the text that it replaces."""
-    if isinstance(value, str):
-        return _text(str.__str__(value), in_flow, quote)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name(key)}: {inline(entry, in_flow=True)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(inline(item, in_flow=True) for item in value) + "]"
-    return _number(value)
 
 
 def lines(key: str, value: Plain, *, column: int, level: int, step: int = STEP) -> Iterator[str]:
@@ -223,48 +207,6 @@ def is_inline(value: Plain, *, level: int) -> bool:
         return True
     is_section = level == 1 or not value.keys().isdisjoint(("command", "url"))  # of a profile; or a program
     return not is_section and not any(isinstance(entry, Mapping | list | tuple) for entry in value.values())
-
-
-def name(key: str) -> str:
-    """Write a key, quoted if needed."""
-    return _quote(key) if key == "<<" else _text(key, True, "")
-
-
-def _text(text: str, in_flow: bool, quote: str) -> str:
-    if not quote or quote not in "\"'":
-        return text if _is_plain(text, in_flow) else _quote(text)
-    single = quote == "'" and text.isprintable()
-    return "'" + text.replace("'", "''") + "'" if single else _quote(text, always_double=quote == '"')
-
-
-def _is_plain(text: str, in_flow: bool) -> bool:
-    """Whether a text needs no quotes, for readers of YAML 1.1 too."""
-    if not text.isprintable() or text != text.strip() or not _PLAIN.fullmatch(text):
-        return False
-    if ": " in text or " #" in text or text.endswith(":") or text.startswith(("---", "...")):
-        return False
-    if in_flow and re.search(r"[,\[\]{}]|:(?=[\"'])", text):
-        return False
-    return isinstance(scalar(text), str) and text.lower() not in _OLD_WORDS and not _OLD_NUMBER.fullmatch(text)
-
-
-def _quote(text: str, *, always_double: bool = False) -> str:
-    if not always_double and text.isprintable() and re.search(r'["\\]', text) and "'" not in text:
-        return f"'{text}'"
-    return '"' + "".join(_ESCAPES.get(mark) or (mark if mark.isprintable() else _escape(mark)) for mark in text) + '"'
-
-
-def _escape(mark: str) -> str:
-    code = ord(mark)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _number(value: Plain) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    return json.dumps(value)
 
 
 HEAD = ("version", "description", "extends", "agent", "workspace", "session", "permissions", "client")

@@ -14,7 +14,7 @@ from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
-from acp_launch.document.nodes import SETTINGS, Plain, found, section
+from acp_launch.document.nodes import SETTINGS, Plain, found, section, shorten
 from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
@@ -56,8 +56,12 @@ def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
     yield from _backend(section(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
-        if section(secrets, "file").get(key) == "":
+        path = section(secrets, "file").get(key)
+        if path == "":
             yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
+        elif isinstance(path, str) and path.startswith("$"):
+            what = f'"{shorten(path)}": acp-launch does not expand variables here'
+            yield Fault(("secrets", "file", key), what, "write an absolute path, or ~/NAME")
     if isinstance(command := secrets.get("command"), list):
         yield from _store_command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
@@ -276,7 +280,7 @@ def _as_list(text: str) -> list[Any] | None:
 def _fault(error: "ErrorDetails") -> Fault:
     path = error["loc"]
     if error["type"] not in UNKNOWN_KEY:
-        return described(error, ())
+        return described(error, (), Choices)
     if fix := _REMOVED.get(path):
         return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
     homes = [(*above, name) for above, shape in _SHAPES.items() for name in shape.__struct_fields__]

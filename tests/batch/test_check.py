@@ -67,6 +67,41 @@ def test_half_a_surrogate_pair_is_a_problem_with_its_place(limits: str) -> None:
     "".join(told).encode()
 
 
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("isolation: worktree", "isolation: {kind: worktree}"),
+        ("check: pytest -q 'a b'", "check: {command: [pytest, -q, a b]}"),
+        ("check: [pytest, -q]", "check: {command: [pytest, -q]}"),
+        ("check: {command: pytest -q}", "check: {command: [pytest, -q]}"),
+    ],
+)
+def test_a_short_form_stands_for_a_mapping(short: str, long: str) -> None:
+    text = "version: 1\nprofiles: demo\n" + TASK
+    found = read(text + short + "\n")
+    assert (found.problems, found.file) == ([], read(HEAD + TASK + long + "\n").file)
+
+
+@pytest.mark.parametrize("command", ["a && b", "a *.py", "A=1 b", "a $B", 'a "$B"', "a 'b"])
+def test_a_check_that_needs_a_shell_is_told_how_to_get_one(command: str) -> None:
+    (problem,) = problems(HEAD + TASK + f"check: {json.dumps(command)}\n")
+    assert problem.partition(" | ")[2].startswith("write check: {command: [sh, -c, ")
+
+
+@pytest.mark.parametrize(
+    ("short", "fix"),
+    [
+        ("retry: 3", "write retry: {attempts: 3}"),
+        ("limits: 4", "write limits: {jobs: 4}"),
+        ("limits: {accounts: {a: demo}}", "write a: {profiles: [demo]}"),
+        ("matrix: {model: opus}", "write model: [opus]"),
+        ("matrix: [model=opus]", "write matrix: {model: opus}"),
+    ],
+)
+def test_a_value_in_place_of_a_mapping_is_written_out_in_the_fix(short: str, fix: str) -> None:
+    assert [problem.partition(" | ")[2] for problem in problems(HEAD + TASK + short + "\n")] == [fix]
+
+
 def test_what_is_excluded_is_no_item() -> None:
     text = "version: 1\nprofiles: [claude, codex]\nmatrix: {model: [opus, mini], n: [1, 2]}\n" + TASK
     left = items(text + "exclude: [{profile: codex, model: opus}, {model: mini, n: 1}]\n")

@@ -164,17 +164,23 @@ def test_a_profile_that_extends_another_one_says_only_so(project: Path, typed: T
         'mcp_servers:\n  files:\n    command: npx\n    args: [-y, "@x/files", .]\n'
         "  d:\n    type: http\n    url: https://x.example\n"
     )
-    assert load(find("my-demo", start=project, settings=load_settings())).profile.description.startswith("A scripted")
+
+
+def test_a_profile_has_its_own_agent_and_extends_another_one(project: Path, typed: Typed) -> None:
+    (project / ".acp-launch").mkdir(exist_ok=True)
+    (project / ".acp-launch" / "_base.yaml").write_text(
+        "version: 1\ndescription: Base\nagent: {command: x, args: [y]}\npermissions: {default: deny}\n"
+    )
+    assert typed("mine", "--agent", "codex", "--extends", "_base").code == 0
+    made = load(find("mine", start=project, settings=load_settings())).profile
+    assert (made.agent.command, made.agent.args, made.permissions.default) == ("codex-acp", (), "deny")
+    assert made.description == AGENTS["codex"].title
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "there is no terminal to ask on\n    fix: name the agent: acp-launch init NAME --agent claude"),
-        (
-            ("--agent", "demo", "--extends", "demo"),
-            "--agent and --extends cannot be combined\n    fix: give only one of them",
-        ),
         (
             ("../x", "--agent", "demo"),
             '"../x" is not a valid profile name: use letters, digits, _ . and -\n    fix: acp-launch init NAME',

@@ -359,10 +359,6 @@ agent: {command: x, mcp: sse}
 f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"
     fix: write one of them: auto
 
-server {type: http, url: https://x, restart: always}
-f.yaml:4:44: mcp_servers.s.restart: expected a mapping, found the text "always"
-    fix: write it on separate lines as KEY: VALUE
-
 server {type: sse, url: https://x, restart: {policy: unless-stopped}}
 f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "unless-stopped"
     fix: write one of them: always
@@ -521,7 +517,7 @@ f.yaml:4:37: mcp_servers.s.timeouts.start: expected a duration, found nothing
 
 server {command: x, tools: {allow: get_*}}
 f.yaml:4:34: mcp_servers.s.tools.allow: expected a list, found the text "get_*"
-    fix: write it as a list: ["get_*"]
+    fix: write allow: [get_*]
 
 server {command: x, tools: {deny: [a, 1]}}
 f.yaml:4:37: mcp_servers.s.tools.deny[1]: expected text, found the number 1
@@ -561,11 +557,11 @@ f.yaml:4:11: agent.env.A: expected text, found nothing
 
 agent env: [A=b]
 f.yaml:4:8: agent.env: expected a mapping, found a list
-    fix: write it on separate lines as KEY: VALUE
+    fix: write env: {A: b}
 
 agent args: -y foo
 f.yaml:4:9: agent.args: expected a list, found the text "-y foo"
-    fix: write it as a list: [-y, foo]
+    fix: write args: [-y, foo]
 
 agent args: [[a]]
 f.yaml:4:10: agent.args[0]: expected text, found a list
@@ -638,7 +634,7 @@ version: 1
 agent: {command: x}
 mcp_servers: [a]
 f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list
-    fix: write it on separate lines as KEY: VALUE
+    fix: write mcp_servers: {NAME: {command: a}}
 
 version: 1
 agent: {command: x}
@@ -668,7 +664,7 @@ f.yaml:4:3: mcp_servers.s: a server needs a command or a url
 
 server npx
 f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"
-    fix: write it on separate lines as KEY: VALUE
+    fix: write s: {command: npx}
 
 server {type: http, url: ftp://x}
 f.yaml:4:24: mcp_servers.s.url: expected an http or https url, found "ftp://x"
@@ -776,11 +772,11 @@ f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a 
 
 rule allow
 f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"
-    fix: write it on separate lines as KEY: VALUE
+    fix: write {allow: {kind: "..."}}
 
 rule {allow: read}
 f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"
-    fix: write it on separate lines as KEY: VALUE
+    fix: write allow: {kind: read}
 
 session mode: ' '
 f.yaml:3:17: session.mode: the mode is empty
@@ -1144,7 +1140,7 @@ def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, tol
     ("written", "found", "fix"),
     [
         ("claude", "claude", "use extends: claude instead of agent"),
-        ("my-agent --acp", "my-agent --acp", "write agent: {command: ...}"),
+        ("my-agent --acp", "my-agent --acp", "write agent: {command: my-agent, args: [--acp]}"),
     ],
 )
 def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found: str, fix: str) -> None:
@@ -1153,15 +1149,73 @@ def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found:
     ]
 
 
-@pytest.mark.parametrize("written", ["gemini --acp", "npx -y @scope/name@1.2 80", "my tool", "sh -c 'a | b'"])
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("gemini --acp", "write command: gemini, args: [--acp, z]"),
+        ("npx -y @scope/name@1.2 80", 'write command: npx, args: [-y, "@scope/name@1.2", "80", z]'),
+        ("my tool", "write command: my, args: [tool, z]"),
+        ("sh -c 'a | b'", "write command: sh, args: [-c, a | b, z]"),
+        ("a | b", "write command: sh, args: [-c, a | b, z]"),
+        ("npx ${home}/x", 'write command: npx, args: ["${home}/x", z]'),
+    ],
+)
 @pytest.mark.parametrize("owner", ["agent", "mcp_servers.x"])
-def test_a_command_with_arguments_in_it_is_named(owner: str, written: str) -> None:
-    program = f"{{command: {json.dumps(written)}}}"
+def test_a_command_with_arguments_in_it_is_named(owner: str, written: str, fix: str) -> None:
+    program = f"{{command: {json.dumps(written)}, args: [z]}}"
     agent, server = (program, "{command: y}") if owner == "agent" else ("{command: y}", program)
     (problem,) = checked(f"version: 1\nagent: {agent}\nmcp_servers:\n  x: {server}\n").problems
     assert (problem.path.replace("[", ".").replace("]", ""), problem.severity) == (f"{owner}.command", "error")
     assert problem.message == f'"{written}" holds arguments; command is the program alone'
-    assert problem.fix == "write the program under command, and each argument under args"
+    assert problem.fix == fix
+
+
+def test_a_short_form_stands_for_a_mapping() -> None:
+    short, long = (
+        checked(
+            f"version: 1\nagent: {{command: x}}\nruntime: {runtime}\n"
+            f"mcp_servers: {{s: {{command: x, restart: {restart}}}}}\n"
+        )
+        for runtime, restart in (("confined", "never"), ("{confined: true}", "{policy: never}"))
+    )
+    assert short.problems == () and short.profile == long.profile
+    assert complaints("version: 1\nagent: {command: x}\nruntime: confine\n") == [
+        'f.yaml:3:10: runtime.confine: unknown key "confine"; did you mean "confined"?\n    fix: write confined'
+    ]
+
+
+def test_a_rule_of_one_word_is_about_a_kind_and_another_text_about_a_command() -> None:
+    assert [
+        problem.fix
+        for problem in checked(
+            "version: 1\nagent: {command: x}\npermissions: {rules: [{allow: read}, {deny: 'rm *'}]}\n"
+        ).problems
+    ] == ["write allow: {kind: read}", "write deny: {command: rm *}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "warned"),
+    [
+        ("env: {Y: '$HOME/x'}", [('"$HOME"', "${home}")]),
+        ("env: {Y: '~/x', Z: 'a:$TEMP_DIR'}", [('"~"', "${home}"), ('"$TEMP_DIR"', "${env:TEMP_DIR}")]),
+        ("cwd: $HOME/x", [('"$HOME"', "${home}")]),
+        ("args: [--dir=$DATA/x, ~/y, 'a$DATA', '^x$']", [('"$DATA"', "${env:DATA}"), ('"~"', "${home}")]),
+        ("env: {Y: '$${x}', Z: '\\$HOME', P: 'a$b'}", []),
+    ],
+)
+def test_what_a_shell_would_expand_is_a_warning(entry: str, warned: list[tuple[str, str]]) -> None:
+    found = checked(f"version: 1\nagent: {{command: a}}\nmcp_servers: {{x: {{command: x, {entry}}}}}\n").problems
+    assert [(each.message.partition(" stays")[0], each.severity) for each in found] == [
+        (it, "warning") for it, _ in warned
+    ]
+    assert [each.fix for each in found] == [f"write {reference} in its place" for _, reference in warned]
+
+
+def test_a_shell_expands_its_own_arguments() -> None:
+    assert checked("version: 1\nagent: {command: /bin/bash, args: [-c, $HOME/x]}\n").problems == ()
+    rule = 'permissions: {rules: [{deny: {path: "$HOME/*", command: "cat $HOME/*"}}]}'
+    (problem,) = checked(f"version: 1\nagent: {{command: a}}\n{rule}\n").problems
+    assert (problem.path, problem.fix) == ("permissions.rules[0].deny.path[0]", "write ${home} in its place")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find
 from acp_launch.profile.load import Loaded, examine, inspect, load, recall
+from acp_launch.profile.model import StdioServer
 from acp_launch.settings import load as settings
 from tests.patience import PATIENCE
 
@@ -159,17 +160,17 @@ def test_variables_and_relative_paths_are_those_of_the_profile_that_was_asked_fo
 
 
 def test_a_name_is_looked_for_from_where_the_file_lies_that_says_it(project: Project) -> None:
-    project.put("base.yaml", AGENT + "description: ours\n")
+    project.put("base.yaml", AGENT + "session: {name: ours}\n")
     project.put("work.yaml", "extends: base\n")
     deeper = project.root / "deeper"
     (deeper / ".acp-launch").mkdir(parents=True)
-    (deeper / ".acp-launch" / "base.yaml").write_text(AGENT + "description: deeper\n")
+    (deeper / ".acp-launch" / "base.yaml").write_text(AGENT + "session: {name: deeper}\n")
     from_below = find("work", start=deeper, settings=settings.load())
-    assert load(from_below).profile.description == "ours"
+    assert load(from_below).profile.session.name == "ours"
 
 
 def test_a_profile_that_extends_its_own_name_means_the_next_one(project: Project) -> None:
-    user("claude.yaml", "extends: claude\ndescription: mine\n")
+    user("claude.yaml", "extends: claude\nsession: {name: mine}\n")
     project.put("claude.yaml", "extends: claude\nagent: {env: {X: ours}}\n")
     loaded = project.load("claude")
     assert [layer.file.parent for layer in loaded.layers] == [
@@ -178,8 +179,28 @@ def test_a_profile_that_extends_its_own_name_means_the_next_one(project: Project
         project.holder,
     ]
     assert [layer.origin for layer in loaded.layers] == ["built-in", "user", "project"]
-    assert loaded.profile.description == "mine"
+    assert loaded.profile.session.name == "mine"
     assert loaded.profile.agent.env["X"] == "ours"
+
+
+def test_a_description_is_about_its_own_file_alone(project: Project) -> None:
+    project.put("base.yaml", AGENT + "description: the base\n")
+    project.put("work.yaml", "extends: base\n")
+    assert (project.load("base").profile.description, project.load().profile.description) == ("the base", "")
+    project.put("work.local.yaml", "description: over\n")
+    assert project.load().profile.description == "over"
+
+
+def test_a_short_form_is_merged_as_the_mapping_that_it_stands_for(project: Project) -> None:
+    written = "mcp_servers: {s: {command: x, restart: always}}\n"
+    project.put("base.yaml", f"{AGENT}{written}runtime: confined\n")
+    project.put("work.yaml", "extends: base\nmcp_servers: {s: {restart: {max: 3}}}\nruntime: {}\n")
+    loaded = project.load()
+    server = loaded.profile.mcp_servers["s"]
+    assert isinstance(server, StdioServer)
+    assert (server.restart.policy, server.restart.max) == ("always", 3)
+    assert loaded.profile.runtime.confined is not None
+    assert loaded.positions.where(("mcp_servers", "s", "restart", "policy")).file.endswith("base.yaml")
 
 
 def test_no_profile_of_a_user_means_one_of_a_project(project: Project) -> None:
@@ -560,7 +581,7 @@ def link_elsewhere(project: Project) -> None:
     (project.holder / "base.yaml").symlink_to("other.yaml")
 
 
-NEWS = "description: news\n"
+NEWS = "session: {name: news}\n"
 CHANGES: dict[str, Callable[[Project], object]] = {
     "parent": lambda project: project.put("base.yaml", AGENT + NEWS),
     "profile": lambda project: project.put("work.yaml", f"extends: base\n{NEWS}"),
@@ -577,7 +598,7 @@ def test_a_change_of_any_file_is_seen(project: Project, change: str) -> None:
     project.warm()
     assert project.is_cached()
     CHANGES[change](project)
-    assert project.warm().profile.description == "news"
+    assert project.warm().profile.session.name == "news"
 
 
 def test_a_file_that_shadows_a_parent_is_seen(project: Project) -> None:
@@ -586,7 +607,7 @@ def test_a_file_that_shadows_a_parent_is_seen(project: Project) -> None:
     project.warm()
     assert project.is_cached()
     project.put("base.yaml", AGENT + NEWS)
-    assert project.warm().profile.description == "news"
+    assert project.warm().profile.session.name == "news"
 
 
 def test_an_overlay_that_has_gone_and_a_link_that_leads_out_are_seen(project: Project) -> None:

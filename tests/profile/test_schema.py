@@ -75,7 +75,6 @@ BAD = [
     *(
         f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {{command: x, {keys}}}}}"
         for keys in (
-            "restart: never",
             "restart: {max: -1}",
             "restart: {max: '1'}",
             "restart: {policy: sometimes}",
@@ -112,6 +111,7 @@ BAD = [
     ),
 ]
 GOOD = [
+    "restart: never",
     "restart: {policy: never, max: 0, min_uptime: 1s, backoff: {initial: 1s, max: 1s, factor: 1}}",
     "restart: {backoff: {factor: 2.5}}",
     "timeouts: {start: 1m, call: null}",

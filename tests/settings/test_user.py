@@ -69,7 +69,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         (
             "secrets: keyring",
             'c.yaml:1:10: secrets: expected a mapping, found the text "keyring"\n'
-            "    fix: write it on separate lines as KEY: VALUE",
+            "    fix: write secrets: {store: keyring}",
         ),
         (
             "secrets:\n  store: comand",
@@ -94,7 +94,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         (
             "secrets: {command: op read x}",
             'c.yaml:1:20: secrets.command: expected a list, found the text "op read x"\n'
-            "    fix: write it as a list: [op, read, x]",
+            "    fix: write command: [op, read, x]",
         ),
         (
             "secrets: {command: [pass, show]}",
