@@ -58,7 +58,9 @@ def read_address(engine: str, *, may_be_insecure: bool) -> str:
     if kind != "dask" or (colon and not parts):
         raise UsageError(f'--engine: unknown engine "{engine}"', fix="give dask, or dask:tls://HOST:PORT")
     if find_spec("distributed") is None:
-        raise UsageError("--engine dask: Dask is not installed", fix="pip install 'acp-launch[dask]'")
+        from acp_launch.plan.installation import add_extra
+
+        raise UsageError("--engine dask: Dask is not installed", fix=add_extra("dask"))
     if not parts:
         return ""
     scheme = parts[1] or "tcp"

@@ -56,8 +56,9 @@ def _send_traces(batch: BatchDirectory, url: str) -> int:
     try:
         from acp_launch.batch.traces import send_traces
     except ImportError:
-        fix = "pip install 'acp-launch[otlp]'"
-        raise MachineError([about("--otlp", "the OpenTelemetry SDK is not installed", fix)]) from None
+        from acp_launch.plan.installation import add_extra
+
+        raise MachineError([about("--otlp", "the OpenTelemetry SDK is not installed", add_extra("otlp"))]) from None
     return send_traces(batch, url)
 
 

@@ -1,10 +1,11 @@
 """
 The files of a program: the links that lead to it, its interpreter, the directory it is installed in, and for a package
-runner what its cache has of the package. All of this is read from the file system; nothing is started.
+runner what its cache has of the package; and how acp-launch itself is installed. Nothing is started.
 """
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -180,3 +181,30 @@ def _plain(name: str) -> str:
 
 def _newest(paths: Iterator[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+# acp-launch itself.
+
+
+def add_extra(extra: str) -> str:
+    """Return the command that installs what an extra needs beside this acp-launch, by the tool that installed it."""
+    from importlib import metadata
+    from importlib.util import find_spec
+    from shlex import join, quote
+
+    own = metadata.distribution("acp-launch")
+    parts = [line.partition(";") for line in own.requires or ()]
+    wanted = [what.strip() for what, _, condition in parts if f"'{extra}'" in condition.replace('"', "'")]
+    prefix = Path(sys.prefix)
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx inject {prefix.name} {join(wanted)}"
+    if (prefix / "uv-receipt.toml").exists():
+        origin = json.loads(own.read_text("direct_url.json") or "{}")
+        source = f"{'git+' if 'vcs_info' in origin else ''}{origin.get('url', own.name)}"
+        return f"uv tool install {' '.join(f'--with {quote(each)}' for each in wanted)} {quote(source)}"
+    python = quote(sys.executable)
+    return (
+        f"{python} -m pip install {join(wanted)}"
+        if find_spec("pip")
+        else (f"uv pip install --python {python} {join(wanted)}")
+    )

@@ -349,6 +349,7 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
 def _problem(need: Need, others: int, outcome: Outcome, *, has_terminal: bool) -> Problem:
     if outcome.state == "missing":
         message = f'secret "{need.name}" is not set in the {outcome.source}'
+        message += f"; {outcome.reason}" if outcome.reason else ""
     else:
         message = f'cannot read secret "{need.name}": {outcome.reason}'
     message += f" (needed in {count(others, 'other place')}, too)" if others else ""

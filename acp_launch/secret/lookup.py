@@ -12,10 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace as replace_fields
+
 from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 from acp_launch.secret.isolate import Late, NoThread, bounded
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_environment
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_environment, variable
 from acp_launch.waits import stretch
 
 Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, timeout in seconds
@@ -36,7 +38,15 @@ def look_up(
         known |= _asked(store, rest, limit, waiting)
     for name, secret in secrets(known).items():
         redactor.register(secret, name=name)
-    return {name: _fit(known[name]) for name in wanted}
+    return {name: _with_empty_variable(name, _fit(known[name]), environ) for name in wanted}
+
+
+def _with_empty_variable(name: str, outcome: Outcome, environ: Mapping[str, str]) -> Outcome:
+    """Add to a value that was not found that its variable is set: the user may take it for given."""
+    if outcome.state == "found" or environ.get(variable(name)) != "":
+        return outcome
+    said = f"{variable(name)} is set, but empty"
+    return replace_fields(outcome, reason=f"{outcome.reason}; {said}" if outcome.reason else said)
 
 
 def _fit(outcome: Outcome) -> Outcome:

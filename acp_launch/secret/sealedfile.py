@@ -39,6 +39,7 @@ def explained(path: Path, doing: str) -> Iterator[None]:
         raise StoreFault("unavailable", reason, fix=fix) from error
 
 
+MAX_TRIES = 3  # passphrases that are asked for, as sudo asks
 LEAST = 8  # characters of a new passphrase (NIST SP 800-63-3B, 5.1.1.2); scrypt only slows guessing down
 LEAST_KEY, MOST_KEY = 32, 64 * 1024  # bytes of a key file; 32 is the length of the key
 
@@ -67,6 +68,7 @@ class Passphrase:
         self._ask = ask
         self._name = PASSPHRASE
         self._material = _bytes(environ.get(PASSPHRASE, ""))
+        self._empty = f"; {PASSPHRASE} is set, but empty" if environ.get(PASSPHRASE) == "" else ""
         self._derive = cache(derive)  # which is slow on purpose
 
     @property
@@ -76,8 +78,15 @@ class Passphrase:
     def prepare(self, sealed: Sealed | None) -> None:
         if self.is_at_hand:
             return
-        self._name = "the passphrase"
-        self._material = self._chosen() if sealed is None else self._recalled(sealed)
+        self._name, said = "the passphrase", ""
+        for tries in range(1, MAX_TRIES + 1):
+            try:
+                self._material = self._chosen(said) if sealed is None else self._recalled(sealed, said)
+                return
+            except StoreFault as fault:
+                if fault.state != "denied" or tries == MAX_TRIES:
+                    raise
+                said = f"{fault.reason}\n"
 
     def key(self, sealed: Sealed) -> Key:
         key = self._derive(self._kdf(sealed), self._at_hand())
@@ -105,15 +114,17 @@ class Passphrase:
             raise self._locked()
         return self._material
 
-    def _recalled(self, sealed: Sealed) -> bytes:
+    def _recalled(self, sealed: Sealed, said: str) -> bytes:
         kdf = self._kdf(sealed)
-        answer = self._answer(f"Passphrase of {self._path}: ")
+        answer = self._answer(f"{said}Passphrase of {self._path}: ")
         if not opens(self._derive(kdf, answer), sealed):
             raise self._wrong()
         return answer
 
-    def _chosen(self) -> bytes:
-        chosen = self._long_enough(self._answer(f"New passphrase for {self._path} ({LEAST} characters or more): "))
+    def _chosen(self, said: str) -> bytes:
+        said = said or f"{PASSPHRASE} or a key file (secrets.file.key_file) does without this question.\n"
+        prompt = f"{said}New passphrase for {self._path} ({LEAST} characters or more): "
+        chosen = self._long_enough(self._answer(prompt))
         if chosen != self._entered("Repeat it: "):
             raise StoreFault("denied", "the two passphrases differ", fix="try again")
         return chosen
@@ -131,7 +142,7 @@ class Passphrase:
 
     def _locked(self) -> StoreFault:
         fix = f"export {PASSPHRASE}=..., or run this in a terminal"
-        return StoreFault("locked", f"the sealed file {self._path} needs its passphrase", fix=fix)
+        return StoreFault("locked", f"the sealed file {self._path} needs its passphrase{self._empty}", fix=fix)
 
     def _wrong(self) -> StoreFault:
         fix = f"export {PASSPHRASE}=... with the right one" if self._name == PASSPHRASE else "try again"

@@ -232,7 +232,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         what = f"written by a newer acp-launch (store version {version}, this one knows {VERSION})"
         raise SessionError(
             f"the session store {path} was {what}",
-            fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
+            fix="upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
         )
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut

@@ -28,6 +28,7 @@ from acp_launch.batch.engine import EngineGone
 from acp_launch.batch.model import Account, Batch, FrozenProfile, Isolation, Item, Limits
 from acp_launch.batch.store import BatchDirectory, encode, open_batch
 from acp_launch.errors import MachineError, UsageError
+from acp_launch.plan.installation import add_extra
 from tests.batch import standin
 from tests.looped import looped
 from tests.patience import PATIENCE
@@ -81,7 +82,7 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with pytest.raises(UsageError) as raised:
         read_address("dask", may_be_insecure=False)
-    assert raised.value.fix == "pip install 'acp-launch[dask]'"
+    assert raised.value.fix == add_extra("dask")
 
 
 def test_dask_is_imported_only_when_it_is_used() -> None:

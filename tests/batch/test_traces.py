@@ -15,6 +15,7 @@ from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.traces import TracesError, send_traces
 from acp_launch.cli import stores
 from acp_launch.errors import MachineError, UsageError
+from acp_launch.plan.installation import add_extra
 from acp_launch.waits import format_time, stretch
 from tests.batch.collector import Collector, collecting
 from tests.batch.reported import (
@@ -247,7 +248,7 @@ def test_without_the_sdk_the_fix_is_how_to_install_it(
     with pytest.raises(MachineError) as refused:
         make_report(directory.path, html=None, markdown=False, junit=None, otlp="http://127.0.0.1:4318")
     (problem,) = refused.value.problems
-    assert (problem.fix, refused.value.exit_code) == ("pip install 'acp-launch[otlp]'", 3)
+    assert (problem.fix, refused.value.exit_code) == (add_extra("otlp"), 3)
 
 
 def test_the_report_says_how_many_spans_were_sent(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
+from acp_launch.plan.model import Need, Origin, unmet
 from acp_launch.secret import lookup
 from acp_launch.secret.lookup import look_up, secrets, within
 from acp_launch.secret.redact import Redactor
@@ -51,6 +52,14 @@ def test_every_name_gets_one_outcome_in_the_order_they_were_asked() -> None:
     ]
     assert (shelf.asked, shelf.prepared) == (["c", "b"], 1)
     assert secrets(outcomes) == {"b": Secret("in-store"), "a": Secret("in-env")}
+
+
+def test_a_variable_that_is_set_but_empty_is_told_where_the_value_is_missing() -> None:
+    outcomes = asked(["a", "b"], Shelf({"b": "in-store"}), {"ACP_LAUNCH_SECRET_A": "", "ACP_LAUNCH_SECRET_B": ""})
+    assert outcomes["a"] == Outcome("missing", "shelf", reason="ACP_LAUNCH_SECRET_A is set, but empty")
+    assert outcomes["b"] == Outcome("found", "shelf", Secret("in-store"))
+    (problem,) = unmet([Need("a", Origin("f.yaml", 1, 1, "agent.env.A"))], outcomes, has_terminal=True)
+    assert problem.message == 'secret "a" is not set in the shelf; ACP_LAUNCH_SECRET_A is set, but empty'
 
 
 def test_the_environment_comes_before_the_store() -> None:

@@ -37,8 +37,11 @@ def value(there: SealedFile) -> str:
     return secret.expose()
 
 
-def new(config: Path) -> str:
-    return f"New passphrase for {config}/secrets.sealed (8 characters or more): "
+WITHOUT = "ACP_LAUNCH_PASSPHRASE or a key file (secrets.file.key_file) does without this question.\n"
+
+
+def new(config: Path, said: str = WITHOUT) -> str:
+    return f"{said}New passphrase for {config}/secrets.sealed (8 characters or more): "
 
 
 def fault(work: Callable[[], object]) -> tuple[str, str, str]:
@@ -91,12 +94,20 @@ def test_an_empty_variable_is_none(path: Path, config: Path) -> None:
     assert value(there) == "gho_1"
 
 
-def test_after_a_wrong_one_it_is_denied_and_nothing_is_kept(path: Path, config: Path) -> None:
+def test_after_three_wrong_ones_it_is_denied_and_nothing_is_kept(path: Path, config: Path) -> None:
     before = path.read_bytes()
-    there = store(config, person=Person("one", "correct horse"))
+    person = Person("one", "two", "three", "correct horse")
+    there = store(config, person=person)
     assert fault(there.prepare) == ("denied", f"the passphrase does not open {path}", "try again")
+    assert person.asked[1:] == [f"the passphrase does not open {path}\nPassphrase of {path}: "] * 2
     assert fault(lambda: there.write("a", Secret("1")))[0] == "locked"
     assert path.read_bytes() == before
+
+
+def test_after_a_wrong_one_the_user_is_asked_again(path: Path, config: Path) -> None:
+    there = store(config, person=Person("one", "correct horse"))
+    there.prepare()
+    assert value(there) == "gho_1"
 
 
 def test_a_wrong_passphrase_in_the_variable_is_said_and_changes_nothing(path: Path, config: Path) -> None:
@@ -123,6 +134,8 @@ def test_without_a_user_to_ask_it_is_locked(path: Path, config: Path) -> None:
         f"the sealed file {path} needs its passphrase",
         "export ACP_LAUNCH_PASSPHRASE=..., or run this in a terminal",
     )
+    there = store(config, environ={"ACP_LAUNCH_PASSPHRASE": ""})
+    assert fault(there.prepare)[1] == f"{expected[1]}; ACP_LAUNCH_PASSPHRASE is set, but empty"
     there = store(config)
     assert fault(there.prepare) == expected
     assert fault(lambda: there.read(["github"])) == expected
@@ -149,19 +162,29 @@ def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
 def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
     person = Person("correct horse", "correct hose", "correct horse", "correct horse")
     there = store(config, person=person)
+    there.prepare(writing=True)
+    again = new(config, "the two passphrases differ\n")
+    assert person.asked == [new(config), "Repeat it: ", again, "Repeat it: "]
+    there.write("github", Secret("gho_1"))
+    assert value(store(config, environ=GIVEN)) == "gho_1"
+
+
+def test_after_three_pairs_that_differ_nothing_is_written(config: Path) -> None:
+    person = Person(*("correct horse", "correct hose") * 3)
+    there = store(config, person=person)
     assert fault(lambda: there.prepare(writing=True)) == ("denied", "the two passphrases differ", "try again")
-    assert len(person.asked) == 2
+    assert len(person.asked) == 6
     assert not config.exists()
     assert fault(lambda: there.write("a", Secret("1")))[0] == "locked"
 
 
 def test_a_new_passphrase_has_at_least_eight_characters(config: Path) -> None:
-    person = Person("sevenc.", "correct horse")
+    person = Person("sevenc.", "short", "", "correct horse")
     fix = "choose a longer one; several words are easy to remember"
     too_short = "is shorter than 8 characters, too short for a new sealed file"
     typed = store(config, person=person)
-    assert fault(lambda: typed.prepare(writing=True)) == ("denied", f"the passphrase {too_short}", fix)
-    assert person.asked == [new(config)]
+    assert fault(lambda: typed.prepare(writing=True)) == ("locked", "no passphrase was entered", "try again")
+    assert person.asked == [new(config), *[new(config, f"the passphrase {too_short}\n")] * 2]
     given = store(config, environ={"ACP_LAUNCH_PASSPHRASE": "éééüüü."})
     assert fault(lambda: given.write("a", Secret("1"))) == ("denied", f"ACP_LAUNCH_PASSPHRASE {too_short}", fix)
     assert not (config / "secrets.sealed").exists()

@@ -93,7 +93,7 @@ def test_a_newer_store_is_refused_untouched(tmp_path: Path) -> None:
         f"the session store {store_file(tmp_path)} was written by a newer acp-launch "
         "(store version 7, this one knows 1)"
     )
-    assert error.fix.startswith("pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR")
+    assert error.fix.startswith("upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR")
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
