@@ -19,7 +19,7 @@ from shlex import quote
 from typing import Literal
 
 from acp_launch import __version__
-from acp_launch.checks import confined
+from acp_launch.checks import confined, node
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
@@ -56,6 +56,7 @@ def check_machine(settings: Settings) -> Iterator[Check]:
         yield shims()
         yield control_group()
         yield confined.probe()
+        yield node.check()
         yield from leftovers(settings.state)
 
 

@@ -49,6 +49,7 @@ from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import LaunchPlan, Place, next_command
+from acp_launch.process import node
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
@@ -396,6 +397,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         has_words = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
         if not has_words and running.pid is not None:
             error.detail = (*error.detail, *running.stderr_tail())
+        error.fix = node.advice(error.detail) or error.fix
         self._advise(error, running)
         self.answer(part, answers.failure(part, error, self.wallet.called, has_log=bool(running.stderr_tail())))
 

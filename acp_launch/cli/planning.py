@@ -20,7 +20,7 @@ from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
-from acp_launch.problem import Problem, did_you_mean, dotted, errors, ours
+from acp_launch.problem import Problem, about, did_you_mean, dotted, errors, ours
 from acp_launch.process.guard import start_guards
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
@@ -435,12 +435,38 @@ def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Reso
     if not available():
         return resolved
     for command, argv in wanted.items():
+        argv, folder = _fit_npm(argv) if argv[0] == "npm" else (argv, None)
         tell(f"{command} is not installed; to install it:")
         say(f"    {shlex.join(argv)}")
         if not agrees("Run this now?"):
             return resolved
         _install(argv)
+        if folder and str(folder) not in os.environ.get("PATH", "").split(os.pathsep):
+            tell(f'{folder} is not on your PATH; for later runs: export PATH="$PATH:{folder}"')
+            os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{folder}"
     return again()
+
+
+def _fit_npm(argv: Sequence[str]) -> tuple[Sequence[str], Path | None]:
+    """Return the command line of `npm install -g` for this user, and where its programs are if npm would install them
+    where the user may not write.
+
+    Raises:
+        MachineError: the package wants another Node.js; npm would install an old version of it, or one that dies.
+    """
+    from acp_launch.checks import node
+    from acp_launch.cli.stores import say_waiting
+    from acp_launch.secret.isolate import bounded
+
+    def ask() -> tuple[node.Misfit | None, Path | None]:
+        return node.find_misfit(argv[-1]), node.own_prefix()
+
+    limit = 4 * node.MAX_WAIT
+    misfit, own = bounded(ask, limit=limit, waiting=lambda waited: say_waiting("answer of npm", waited, limit))
+    if misfit:
+        what = f"{argv[-1]} needs Node.js {misfit.engines}, and node here is {misfit.version}"
+        raise MachineError([about("node", what, node.NEWER)])
+    return ((*argv[:-1], "--prefix", str(own), argv[-1]), own / "bin") if own else (argv, None)
 
 
 def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:

@@ -28,6 +28,7 @@ from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, reduce_to
+from acp_launch.process import node
 from acp_launch.process.program import Download
 from acp_launch.process.spawn import require_platform
 from acp_launch.session.login import point_to_trace
@@ -121,6 +122,7 @@ def with_server(probe: Probe, story: "Story[T]", *, verbose: bool, offers_roots:
                 return await interrupts.watch(greet(program))
             except (ServerError, ProtocolError, WaitExpired) as error:
                 error.detail = (*error.detail, *program.running.stderr_tail())
+                error.fix = node.advice(error.detail) or error.fix
                 explained = program.explained(error)
                 point_to_trace(explained, str(probe.trace or ""))
                 raise explained from None

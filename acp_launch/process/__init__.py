@@ -26,5 +26,6 @@ that stops a child), then `supervisor`.
     terminal     a command that the agent asked us to run
     foreground   a program in the user's own terminal
     detached     a program that is not part of the launch
+    node         versions of Node.js, and what tells that one is too old
     workdir      empty private directories for servers
 """

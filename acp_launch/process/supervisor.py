@@ -385,7 +385,10 @@ class Supervisor:
 
     def _lose(self, end: lifecycle.Ended) -> None:
         """Note that the process has ended, or could not be started."""
-        detail = tuple(self.child.stderr_tail()[-LAST_WORDS:]) if self.child else ()
+        from acp_launch.process import node  # only needed when a server has died
+
+        said = self.child.stderr_tail() if self.child else []
+        detail = (*said[-LAST_WORDS:], *filter(None, (node.advice(said),)))
         self._step(end)
         self._tell_lost(detail)
 

@@ -20,10 +20,11 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     """
     A published agent.
 
-    `install` is a command, or where to get it. `login` says how the user logs in once; `variable` holds a key instead.
-    `timeouts` are written as in a profile; `notes` are sentences that every user of the agent should read. `takes` are
-    the kinds of MCP servers that it accepts, if known. `replay` says when it sends the history of a session. `state`
-    are the paths of the home that it must be able to write, as in `runtime.confined`.
+    `install` is a command, or where to get it; `node` is the Node.js that its package wants, as a range of npm.
+    `login` says how the user logs in once; `variable` holds a key instead. `timeouts` are written as in a profile;
+    `notes` are sentences that every user of the agent should read. `takes` are the kinds of MCP servers that it
+    accepts, if known. `replay` says when it sends the history of a session. `state` are the paths of the home that it
+    must be able to write, as in `runtime.confined`.
     `is_built_in`: a built-in profile of its name starts it.
     """
 
@@ -32,6 +33,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     command: str
     args: tuple[str, ...] = ()
     install: str = ""
+    node: str = ""
     login: str = ""
     variable: str = ""
     timeouts: tuple[tuple[str, str], ...] = (("initialize", "60s"),)
@@ -56,6 +58,7 @@ _AGENTS = (
         title="Claude Code",
         command="claude-agent-acp",
         install="npm install -g @agentclientprotocol/claude-agent-acp",
+        node=">=22",
         login="log in once with Claude Code,",
         variable="ANTHROPIC_API_KEY",
         replay="before",
@@ -81,6 +84,7 @@ _AGENTS = (
         command="gemini",
         args=("--acp",),
         install="npm install -g @google/gemini-cli",
+        node=">=20",
         login="log in once by starting `gemini`,",
         variable="GEMINI_API_KEY",
         timeouts=(("initialize", "120s"),),
@@ -111,6 +115,7 @@ _AGENTS = (
         command="qwen",
         args=("--acp",),
         install="npm install -g @qwen-code/qwen-code",
+        node=">=22",
         login="log in once by starting `qwen`,",
         variable="OPENAI_API_KEY",
         timeouts=(("initialize", "120s"),),
@@ -170,6 +175,7 @@ _AGENTS = (
         command="auggie",
         args=("--acp",),
         install="npm install -g @augmentcode/auggie",
+        node=">=20",
         login="log in once with `auggie login`",
     ),
     KnownAgent(

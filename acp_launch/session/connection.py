@@ -338,9 +338,11 @@ class Connection:
             hear(self._clock() - began)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
+        from acp_launch.process import node  # only needed when an agent has died
+
         before = f" before it answered {method}" if method else ""
         its_own = tuple(line for line in last_words if not line.startswith(SHIM))
-        return self.blamed(AgentError(f"the agent {how}{before}", detail=its_own))
+        return self.blamed(AgentError(f"the agent {how}{before}", fix=node.advice(its_own), detail=its_own))
 
     def blamed(self, error: LaunchError) -> LaunchError:
         """Add the command line to the error of an agent that ended, hung or is not an ACP agent."""
@@ -422,6 +424,9 @@ def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
         return AgentError(
             f"this is not an ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed
         )
-    error.fix = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
+    from acp_launch.process import node  # as in `died`
+
+    mode = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
+    error.fix = node.advice(error.detail) or mode
     error.detail = (*printed, *error.detail)
     return error

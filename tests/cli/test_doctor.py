@@ -65,7 +65,7 @@ def steady(text: str, launch: Launcher) -> list[str]:
         (r"[\d.]+ [KMGT]iB free", "N free"),
         (r"\d[\d.]*\S* on Python .*", "VERSIONS"),
         (r"(open files +).*", r"\1LIMIT"),
-        (r"((?:shims|control group|confinement) +).*", r"\1WAY"),
+        (r"((?:shims|control group|confinement|node) +).*", r"\1WAY"),
         (rf"{re.escape(sys.executable)}( \(.*\))?", "PYTHON"),
         (r"(directory runtime +).*", r"\1PLACE"),
     ):
@@ -86,6 +86,7 @@ ok       limit open files      LIMIT
 ok       shims                 WAY
 ok       control group         WAY
 ok       confinement           WAY
+ok       node                  WAY
 ok       leftovers             none; 0 launches running
 warning  secrets               keyring (keyring.backends.fail.Keyring): the keyring backend \
 keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails
@@ -102,7 +103,7 @@ ok       session               opened in N ms
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
 ok       server docs           web 1, MCP 2025-06-18; 2 tools; ready in N ms
-0 problems, 1 warning, 22 ok
+0 problems, 1 warning, 23 ok
 """
 
 

@@ -1,6 +1,7 @@
 """Ring 3. What a run lacks is asked for at the terminal: secrets and programs; without one it is a problem, as ever."""
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -226,6 +227,58 @@ def test_an_installer_that_does_not_bring_the_program_leaves_the_problem(bare: L
         assert terminal.ends() == 3
     assert terminal.text.count(OFFER) == 1
     assert said in terminal.text
+
+
+def node(bare: Launcher, version: str, prefix: Path, engines: str = ">=22") -> None:
+    """Add a fake node, and a npm that knows its prefix and what the package wants, and installs with `--prefix`."""
+    folder = Path(bare.env["PATH"])
+    program(folder / "node", f"echo {version}\n")
+    agent = shlex.join([sys.executable, "-I", "-S", str(AGENTS / "polite.py")])
+    program(
+        folder / "npm",
+        f'case "$1" in view) echo "{engines}"; exit ;; prefix) echo {prefix}; exit ;; esac\n'
+        f'bin={folder}; [ "$3" = --prefix ] && bin=$4/bin && /bin/mkdir -p $bin\n'
+        f'printf "#!/bin/sh\\nexec {agent}\\n" > $bin/claude-agent-acp; /bin/chmod +x $bin/claude-agent-acp\n',
+    )
+
+
+def test_an_agent_that_wants_a_newer_node_is_not_installed(bare: Launcher, tmp_path: Path) -> None:
+    node(bare, "v20.20.2", tmp_path)
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        assert terminal.ends() == 3
+    assert f"node: {PACKAGE} needs Node.js >=22, and node here is v20.20.2" in terminal.text
+    assert OFFER not in terminal.text
+    assert not (Path(bare.env["PATH"]) / "claude-agent-acp").exists()
+
+
+def test_what_an_agent_wants_is_also_known_without_the_registry(bare: Launcher, tmp_path: Path) -> None:
+    node(bare, "v20.20.2", tmp_path, engines="")
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        assert terminal.ends() == 3
+    assert f"{PACKAGE} needs Node.js >=22" in terminal.text
+
+
+def test_an_agent_is_installed_with_a_node_that_fits(bare: Launcher, tmp_path: Path) -> None:
+    node(bare, "v22.1.0", tmp_path)
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 0
+    assert f"    npm install -g {PACKAGE}\n" in terminal.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_user_who_may_not_write_npms_directory_installs_at_home(bare: Launcher, tmp_path: Path) -> None:
+    (locked := tmp_path / "usr").mkdir(mode=0o555)
+    node(bare, "v22.1.0", locked)
+    own = Path(bare.env["HOME"]) / ".local"
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 0
+    assert f"    npm install -g --prefix {own} {PACKAGE}\n" in terminal.text
+    assert f'{own}/bin is not on your PATH; for later runs: export PATH="$PATH:{own}/bin"' in terminal.text
+    assert terminal.text.rstrip().endswith("hello there")
 
 
 def test_ctrl_c_ends_the_installer_and_the_run(bare: Launcher) -> None:
