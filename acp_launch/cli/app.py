@@ -10,7 +10,19 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, REQUIRED, VERBS, Argument, Group, Option, Verb, carry_out, load, parameters
+from acp_launch.cli.verb import (
+    HEADINGS,
+    MORE,
+    REQUIRED,
+    VERBS,
+    Argument,
+    Group,
+    Option,
+    Verb,
+    carry_out,
+    load,
+    parameters,
+)
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
@@ -28,7 +40,10 @@ class Commands(TyperGroup):
         width = max(map(len, rows))
         for heading, names in self.headings(rows):
             with formatter.section(heading):
-                formatter.write_dl([(f"{name:{width}}", rows[name]) for name in names])
+                if heading == MORE:
+                    formatter.write_text(f"{', '.join(names)}: acp-launch help commands")
+                else:
+                    formatter.write_dl([(f"{name:{width}}", rows[name]) for name in names])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Find a command; for a press of the tab key, it offers our candidates."""

@@ -8,6 +8,7 @@ from functools import partial
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.problem import ours
 from acp_launch.waits import reading, stretch
 
 SIGPIPE = 141
@@ -22,6 +23,29 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("trace", "--method"): "each step is one line: acp-launch trace FILE | grep METHOD",
     ("trace", "--json"): "read the file itself: it has one JSON object per line",
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
+}
+# Options and verbs of other tools, and what to type instead. `-m` is `--model` of most agents.
+MEANT: Mapping[tuple[str, str], str] = {
+    **dict.fromkeys((("run", "--model"), ("run", "-m")), "--set model={}"),
+    ("run", "--mode"): "--set mode={}",
+    **dict.fromkeys((("run", "--resume"), ("run", "-r")), "--continue, or --session NAME"),
+    **dict.fromkeys((("run", "--print"), ("run", "-p")), "a run with a prompt prints its answer and ends"),
+    **dict.fromkeys((("run", "--yolo"), ("run", "--dangerously-skip-permissions")), "--approve all"),
+}
+VERBS_MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("add", "add-server"), "acp-launch profile add-server PROFILE NAME [-- COMMAND ARGS...]"),
+    **dict.fromkeys(
+        ("rm", "remove", "delete"),
+        "acp-launch session rm NAME, secret rm NAME, agents rm ID, or profile remove PROFILE KEY",
+    ),
+    "kill": "acp-launch session cancel NAME ends a turn, down PROFILE a host, reap what is left over",
+    "cancel": "acp-launch session cancel NAME, or batch cancel DIR",
+    "history": "acp-launch session history NAME",
+    **dict.fromkeys(("continue", "resume"), "acp-launch run --continue"),
+    "install": "acp-launch agents install ID; an agent of npm is offered by run",
+    "restart": "acp-launch reload PROFILE, or down and up",
+    "tools": "acp-launch mcp tools PROFILE SERVER",
+    "version": "acp-launch --version",
 }
 # Verbs that can be read without typer.
 PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay", "batch item"}
@@ -97,6 +121,7 @@ def _run(arguments: Sequence[str]) -> int:
         if (values := plain(verb, rest)) is not None:
             return carry_out(verb, values)
     _require_existing(arguments)
+    _explain_foreign(arguments)
     return _typer(arguments)
 
 
@@ -105,6 +130,31 @@ def _require_existing(arguments: Sequence[str]) -> None:
     for option in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
         if fix := REMOVED.get((arguments[0], option)):
             raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
+
+
+def _explain_foreign(arguments: Sequence[str]) -> None:
+    """Refuse what other tools have, and a profile in the place of a verb, with what to type."""
+    import shlex
+
+    from acp_launch.cli.verb import VERBS
+
+    name = arguments[0]
+    for index, word in enumerate(arguments[1:], 2):
+        option, _, value = word.partition("=")
+        if fix := MEANT.get((name, option)):
+            value = value or next(iter(arguments[index : index + 1]), "NAME")
+            raise UsageError(f"{name} has no {option}", fix=fix.format(shlex.quote(value)))
+    if name in VERBS or name.startswith("-"):
+        return
+    if fix := VERBS_MEANT.get(name):
+        raise UsageError(f'there is no verb "{name}"', fix=fix)
+    from acp_launch.cli.verb import find_profile
+
+    try:
+        find_profile(name)
+    except LaunchError:
+        return  # typer names the nearest verb
+    raise UsageError(f'"{name}" is a profile, and the verb comes first', fix=ours("run", *arguments))
 
 
 def _say_reading(file: str, seconds: float) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code
-from acp_launch.cli.verb import Argument, Option, Plain, find_profile, import_without, load_settings, usable_profiles
+from acp_launch.cli.verb import Argument, Option, Plain, import_without, load_settings, usable_profiles
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -165,7 +165,9 @@ def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession",
     keeper = SessionKeeper(registry, plan, record, text)
     prompt = request.prompt(plan, name, record, text)
     prompt = replace(
-        prompt, request=replace(prompt.request, opened=keeper.opened), over=lambda end: keeper.ended(end.title)
+        prompt,
+        request=replace(prompt.request, opened=keeper.opened),
+        over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
     )
     with run_context(request, started, screen.person(), screen.observer.note) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
@@ -300,38 +302,28 @@ def refuse_to_choose(records: "Sequence[Record]") -> NoReturn:
 
 
 def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
-    """Choose the session of `--continue`.
-
-    Of a named profile it is the latest, but in an interactive session the user may choose another one.
-    """
-    if request.words and not (request.is_interactive and can_pick()):
+    """Choose the session of `--continue`: the latest one, of the profile or of all in this project."""
+    if request.words:
         return request
-    project, records = _resumable(settings, "".join(request.words[:1]))
-    if request.words and len(records) <= 1:
-        return request
+    project, records = _resumable(settings)
     if not records:
         raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
-    if len(records) > 1 and not can_pick():
-        refuse_to_choose(records)
-    record = pick_session(records, project) if len(records) > 1 else records[0]
-    if len(records) == 1:
-        tell(
-            f'resuming the only session of this project, "{session_label(record)}" of profile {record.profile}',
-            style=DIM,
-        )
-    return request_to_resume(record, request)
+    latest, which = records[0], "the latest" if records[1:] else "the only"
+    tell(
+        f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM
+    )
+    return request_to_resume(latest, request)
 
 
-def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence[Record]]":
-    """Return the sessions of a profile, or of any in this project, the latest first; and the project."""
+def _resumable(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
+    """Return this project, and its sessions, the latest first."""
     from acp_launch.plan.resolve import ADHOC
     from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
-    found = find_profile(profile, settings) if profile else None
-    project = found.project if found else project_of(here())
+    project = project_of(here())
     with open_registry(settings.state) as registry:
-        listed = registry.list(str(project), found.name if found else None)
+        listed = registry.list(str(project))
     return project, [each for each in listed if not each.profile.startswith(ADHOC)]
 
 

@@ -1,10 +1,10 @@
-"""The verbs of `session`, for named sessions: `list`, `show`, `wait`, `rename`, `close` and `rm`."""
+"""The verbs of `session`, for named sessions."""
 
 import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.session.connection import Connection
+    from acp_launch.session.hold import SessionHolder
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
-app = Group("Choose a session to resume; list, show, wait, rename, close, rm, prune.")
+VERBS = "list, show, history, wait, cancel, rename, move, export, import, close, rm, prune"
+EXPORTED = 1  # the version of an exported session
+MAX_EXPORT = 4 * 1024 * 1024  # bytes
+app = Group(f"Choose a session to resume; {VERBS}.")
 
 Name = Annotated[str, Argument("NAME", "The session's name; without one, its title.")]
 Profile = Annotated[str | None, Option("--profile -p", "The session's profile, if several have that name.")]
@@ -51,7 +55,7 @@ Profile = Annotated[str | None, Option("--profile -p", "The session's profile, i
 
 @app.alone
 def choose(context: typer.Context) -> int:
-    """Choose a session of this project and resume it; or list, show, wait, rename, close, rm, prune."""
+    """Choose a session of this project and resume it."""
     if context.invoked_subcommand is not None:
         return 0
     from acp_launch.cli import run
@@ -59,8 +63,9 @@ def choose(context: typer.Context) -> int:
     project = _project()
     with _registry() as registry:
         records = registry.list(project)
+        hint = hint_at_move(registry) if not records else ""
     if not records:
-        say("no sessions here yet; acp-launch run starts one, and acp-launch session list --all shows all others")
+        say(hint or "no sessions here yet; acp-launch run starts one, and session list --all shows those of others")
     elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
@@ -89,6 +94,7 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
         more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
+        hint = hint_at_move(registry) if not records and project else ""
     states = {key: each.state for key, each in hosted_sessions(load_settings().state).items()} if records else {}
     if as_json:
         stdout.put_json(sessions.table_json(records, states))
@@ -98,7 +104,7 @@ def list_(
             say(f"{more:,} more {'is' if more == 1 else 'are'} older; --all shows every session")
     else:
         of = f' of profile "{profile}"' if profile else ""
-        say(f"no sessions{of} here yet; --all shows those of other projects")
+        say(hint or f"no sessions{of} here yet; --all shows those of other projects")
 
 
 @app.verb()
@@ -110,6 +116,181 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
 
     record = _find(name, profile)
     answer(asdict(record), sessions.details(record, now=time.time(), home=str(Path.home())), as_json=as_json)
+
+
+@app.verb()
+def history(
+    name: Name,
+    profile: Profile = None,
+    output: Annotated[Literal["text", "json"], Option("--output -o", "The output format.")] = "text",
+) -> None:
+    """Show what was said in a session, without starting its agent."""
+    from acp_launch.console import sessions, stdout
+
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+        turns = registry.history.turns(record.key)
+    if not turns:
+        fix = f"the agent may know it: {ours('run', record.profile, '--session', record.name)}"
+        raise SessionError(f'nothing is kept of what was said in the session "{record.name}"', fix=fix)
+    for turn in turns:
+        if output == "json":
+            stdout.put_json(sessions.turn_json(turn))
+        else:
+            stdout.line(sessions.turn_text(turn))
+
+
+@app.verb()
+def cancel(name: Name, profile: Profile = None) -> None:
+    """End the turn that runs in a session, from any shell; the session stays."""
+    from msgspec import json
+
+    from acp_launch.host.door import call
+    from acp_launch.host.place import find
+    from acp_launch.host.wire import CANCEL
+
+    record, state = _find(name, profile), load_settings().state
+    note = find(state, record.project, record.profile)
+    if note is not None and note.socket and json.decode(call(note, CANCEL, {"name": record.name})):
+        say(f"{record.name}: cancelled")
+    elif holder := _interrupt_run(record, state):
+        say(f"{record.name}: sent Ctrl-C to process {holder.pid} ({holder.command})")
+    else:
+        say(f"{record.name}: no turn runs")
+
+
+def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
+    """Do what Ctrl-C does to the run that is in a session; None if there is none.
+
+    Raises:
+        SessionError: an editor is in it, whose other sessions would end, too.
+    """
+    import os
+    import signal
+
+    from acp_launch.process.leftovers import launch_state
+    from acp_launch.process.records import read_all
+    from acp_launch.session.hold import list_held
+
+    holder = next((each for each in list_held(state) if each.key == record.key), None)
+    running = {each.launcher.pid: each.verb for each in read_all(state) if launch_state(each) == "running"}
+    verb = running.get(holder.pid) if holder else None
+    if holder is None or verb in (None, "up"):  # a host has been asked already
+        return None
+    if verb != "run":
+        what = f'the session "{record.name}" is in process {holder.pid} ({holder.command})'
+        raise SessionError(what, fix="cancel the turn there")
+    os.kill(holder.pid, signal.SIGINT)
+    return holder
+
+
+@app.verb()
+def move(
+    old: Annotated[Path, Argument("OLD", "Where the project was.")],
+    new: Annotated[Path | None, Argument("[NEW]", "Where it is; by default this project.")] = None,
+) -> None:
+    """Take the sessions of a project that has moved along to its new directory."""
+    import os
+
+    there = str(new.resolve()) if new else _project()
+    with _registry() as registry:
+        moved = registry.move(os.path.abspath(old), there)  # noqa: PTH100 - links of a path that is gone stay
+    if not moved:
+        raise SessionError(f"there are no sessions of {old}", fix="acp-launch session list --all shows every session")
+    say(f"{count(len(moved), 'session')} moved to {there}; whether an agent finds them there is its own affair")
+
+
+def hint_at_move(registry: "Registry") -> str:
+    """Say that sessions are of a project that is gone, and may be this one; empty if there are none."""
+    gone = dict.fromkeys(each.project for each in registry.list() if not Path(each.project).exists())
+    here = Path(_project()).name
+    old = next((each for each in gone if Path(each).name == here), next(iter(gone), ""))
+    if not old:
+        return ""
+    return f"no sessions here; {old}, which is gone, has some: if it is this project, {ours('session', 'move', old)}"
+
+
+@app.verb()
+def export(name: Name, profile: Profile = None) -> None:
+    """Print a session for `session import` on another machine: its record and what was said, not the agent's files."""
+    import os
+
+    from msgspec.structs import asdict, replace
+
+    from acp_launch.console import stdout
+    from acp_launch.plan.resolve import ADHOC
+
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+        turns = registry.history.turns(record.key)
+    if record.profile.startswith(ADHOC):
+        raise SessionError(f'the session "{record.name}" was made with --agent', fix="export one of a profile")
+    record = replace(record, project="", cwd=os.path.relpath(record.cwd, record.project))
+    stdout.put_json({"acp_launch_session": EXPORTED, "record": asdict(record), "turns": [*map(asdict, turns)]})
+
+
+@app.verb("import")
+def import_(
+    file: Annotated[Path, Argument("FILE", "What `session export` printed; - is stdin.")],
+    trust: Trust = False,
+    trace: TraceFile = None,
+) -> None:
+    """Take a session over from another machine, if the agent here knows it."""
+    from msgspec import convert, json
+    from msgspec.structs import replace
+
+    from acp_launch.session.store import ExportedSession
+
+    try:
+        content = sys.stdin.buffer.read(MAX_EXPORT) if str(file) == "-" else file.read_bytes()[:MAX_EXPORT]
+        given = convert(json.decode(content), ExportedSession)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
+    except ValueError:
+        raise UsageError(f"{file} is not an exported session", fix=ours("session", "export", "NAME")) from None
+    project = _project()
+    cwd = (Path(project) / given.record.cwd).resolve()
+    if not cwd.is_relative_to(project):
+        raise SessionError(f"the session works in {given.record.cwd}, outside of its project", fix="it stays there")
+    record = replace(given.record, project=project, cwd=str(cwd))
+    check_session_name(record.name)
+    with _registry() as registry:
+        if registry.find(*record.key) is not None:
+            fix = f"rename that one: {ours('session', 'rename', record.name, 'NEW')}"
+            raise SessionError(f'there is already a session "{record.name}" here', fix=fix)
+        _require_known(record, trust=trust, trace=trace)
+        registry.save(record)
+        for turn in given.turns:
+            registry.history.add(record.key, turn)
+    say(f"{record.name}: imported; {ours('run', record.profile, '--session', record.name)} goes on with it")
+
+
+def _require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
+    """Have the agent of this machine open the session.
+
+    Raises:
+        SessionError: it does not know it, as agents keep sessions in files of their own.
+    """
+    from acp_launch.profile.agents import known
+    from acp_launch.session.client import Client
+    from acp_launch.session.opening import Stay, how_to_continue, open_session
+
+    planned = _plan_of(record, trust=trust)
+    plan = planned.plan
+
+    async def story(connection: "Connection") -> None:
+        client = Client(connection, name=record.name, gate=None)
+        how = how_to_continue(connection.agent.capabilities, replay=False, name=record.name)
+        limit, stay = plan.timeouts.session, Stay(plan.cwd, (), ())
+        await open_session(connection, client, stay, how=how, session_id=record.session_id, limit=limit)
+
+    try:
+        _with_agent(planned, story, trace)
+    except SessionError as error:
+        agent = known(plan.agent.command.name)
+        files = f" ({', '.join(agent.state)})" if agent and agent.state else ""
+        error.fix = f"copy the agent's own files{files} from the other machine first; they hold what it knows"
+        raise
 
 
 @app.verb()
@@ -379,8 +560,9 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
     hint = did_you_mean(name, [record.name for record in here])
+    moved = hint_at_move(registry) if not here else ""
     raise SessionError(
-        f'there is no session "{name}" here{hint}', fix="acp-launch session list --all shows every session"
+        f'there is no session "{name}" here{hint}', fix=moved or "acp-launch session list --all shows every session"
     )
 
 

@@ -42,53 +42,62 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
-# The headings of `acp-launch --help`, and where each verb, or group of verbs, is; by default in this package.
+# The headings of `acp-launch --help`, by what users do, and where each verb, or group of verbs, is; by default in this
+# package. Verbs under MORE are only named.
+MORE = "More"
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Run": {
         "run": "run.Run",
-        "serve": "serve.Serve",
         "up": "up.up",
         "attach": "run.attach",
-        "reload": "up.reload",
         "down": "up.down",
-        "login": "login.login",
-        "logout": "login.logout",
-        "permission": "permission.app",
         "batch": "acp_launch.batch.verbs.app",
+        "serve": "serve.Serve",
     },
-    "Profiles": {
-        "list": "profiles.list_",
+    "Set up": {
         "init": "imports.Init",
         "import": "imports.Import",
         "edit": "edit.edit",
-        "profile": "edit.app",
+        "login": "login.login",
+        "secret": "secrets.app",
+        "mcp": "mcp.app",
+        "trust": "trust.trust",
+        "doctor": "machine.doctor",
+    },
+    "Look": {
+        "list": "profiles.list_",
         "validate": "profiles.validate",
         "plan": "profiles.plan",
-        "show": "profiles.show",
-        "trust": "trust.trust",
-        "lock": "trust.lock",
-        "export": "imports.Export",
-        "schema": "profiles.schema",
-    },
-    "Secrets": {"secret": "secrets.app"},
-    "Sessions": {"session": "sessions.app"},
-    "Servers": {"mcp": "mcp.app"},
-    "Agents": {"agents": "agents.app", "replay": "replay.Replay"},
-    "This machine": {
-        "doctor": "machine.doctor",
-        "config": "config.app",
+        "session": "sessions.app",
         "ps": "machine.ps",
         "logs": "machine.logs",
-        "trace": "machine.trace",
-        "reap": "machine.reap",
-        "completion": "completion.completion",
         "help": "help.help_",
+    },
+    MORE: {
+        "agents": "agents.app",
+        "completion": "completion.completion",
+        "config": "config.app",
+        "export": "imports.Export",
+        "lock": "trust.lock",
+        "logout": "login.logout",
+        "permission": "permission.app",
+        "profile": "edit.app",
+        "reap": "machine.reap",
+        "reload": "up.reload",
+        "replay": "replay.Replay",
+        "schema": "profiles.schema",
+        "show": "profiles.show",
+        "trace": "machine.trace",
     },
 }
 # What users of other tools type for a verb.
 SYNONYMS: Mapping[str, str] = {
     "agent": "agents",
+    "auth": "login",
+    "check": "validate",
+    "exec": "run",
     "log": "logs",
+    "ls": "list",
     "permissions": "permission",
     "profiles": "list",
     "secrets": "secret",

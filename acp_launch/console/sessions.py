@@ -6,15 +6,17 @@ are never cut, because users type them again.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from acp_launch.console.stderr import harmless
 from acp_launch.console.stdout import columns, labelled
 
 if TYPE_CHECKING:
+    from acp_launch.session.history import SessionTurn
     from acp_launch.session.store import Record
 
 HEADINGS = ("NAME", "PROFILE", "TITLE", "TURNS", "LAST USED", "DIRECTORY")
@@ -118,6 +120,20 @@ def _row(record: "Record", now: float, home: str) -> tuple[str, ...]:
 def _one_line(title: str) -> str:
     """Put a title on one line, since agents take titles from prompts, line breaks included."""
     return " ".join(title.split())
+
+
+def turn_json(turn: "SessionTurn") -> dict[str, Any]:
+    """Return a turn as data, with its time in UTC."""
+    return {**asdict(turn), "time": datetime.fromtimestamp(turn.time, UTC).isoformat(timespec="seconds")}
+
+
+def turn_text(turn: "SessionTurn") -> str:
+    """Return a turn for readers: the prompt quoted, then the tool calls, then the answer."""
+    prompt = "\n".join(f"> {line}" for line in turn.prompt.splitlines())
+    tools = "\n".join(f"- {_one_line(each)}" for each in turn.tools)
+    end = "" if turn.stop_reason in ("end_turn", "") else f"({turn.stop_reason})"
+    parts = (_moment(turn.time), prompt, tools, turn.answer.strip("\n"), end)
+    return harmless("\n".join(filter(None, parts))) + "\n"
 
 
 def _moment(moment: float) -> str:

@@ -23,6 +23,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, Sess
 from acp_launch.host.fronts import FrontLine, SessionEvents, UnknownMethod
 from acp_launch.host.sessions import HistoryFeed, HostPolicy, HostSession
 from acp_launch.host.wire import (
+    CANCEL,
     DETACH,
     FOLLOW,
     JOIN,
@@ -93,6 +94,7 @@ class Hub:
             JOIN: self._join,
             RESTART: self._restart,
             RELOAD: self._reload,
+            CANCEL: self._cancel,
         }
         self._tasks = tasks
         self._connection: Connection | None = None
@@ -526,6 +528,13 @@ class Hub:
             raise LaunchError(f'unknown server "{name}"')
         self.launch.servers.restart(name)
         return NOTHING
+
+    async def _cancel(self, front: FrontLine, params: dict[str, Any]) -> object:
+        session = self.sessions.get(acp.text(params.get("name")))
+        if session is None or session.turn is None:
+            return False
+        session.cancel()
+        return True
 
     async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
         async with self._one_at_a_time:  # a session is opened with the servers of before or of after

@@ -416,7 +416,7 @@ class HostSession:
         finally:
             self.turn, self.since = None, time.time()
             self.events.add(event("idle", said), front)
-        self._keeper.ended(end.title, said)
+        self._keeper.ended(end.title, said, end.said, end.stop_reason)
         if end.denied:
             self.events.add(event("denied", redactor.text(end.denied)))
         return self.feed.last or end

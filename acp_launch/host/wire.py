@@ -12,6 +12,7 @@ methods that begin with `_acp-launch/`:
              status {}                         the sessions and servers
              servers {}, restart {server}      the states of the servers; restarts one
              reload {digest}                   takes the servers of the profile with this content: a `Reloaded`
+             cancel {name}                     cancels the turn of the session with this name; whether one ran
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
 
@@ -42,6 +43,7 @@ JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{O
 SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
+CANCEL = f"{OURS}cancel"
 COMPARE = f"{OURS}compare"  # of the server host: `SharedLikeness` of each process with the name of this server
 
 RELOADED = "more happened in this session than is kept; this is the agent's own history of it"

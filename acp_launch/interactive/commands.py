@@ -114,7 +114,7 @@ ALIASES = {
     **dict.fromkeys((":clear", "/clear", "/new"), ":new"),
     **dict.fromkeys((":resume", "/resume"), ":switch"),
     **{f"/{name}": f":{name}" for name in ("help", "model", "mode", "sessions")},
-    ":usage": ":context",
+    **dict.fromkeys((":cost", ":status", ":usage", "/cost", "/usage"), ":context"),
 }
 SHELL = "!"
 LISTED = 200  # columns of the values of an option in a list of all options

@@ -45,6 +45,7 @@ from acp_launch.interactive.state import (
     is_the_end,
 )
 from acp_launch.launch.run import Launch, RestartAgent, after_login, once
+from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import describe
 from acp_launch.session.client import Turn
@@ -239,7 +240,8 @@ class InteractiveTurn:
 
         current.last = await after_login(send, current.connection, interactive.launch.context.log_in)
         current.turns += 1
-        current.held_session.note_turn(current.last.title, current.first_prompt)
+        prompt = acp.prompt_text(blocks or ())
+        current.held_session.note_turn(current.last, prompt, current.first_prompt)
         await interactive.observer.drain()
 
     def _handle(

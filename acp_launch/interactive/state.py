@@ -63,10 +63,10 @@ class HeldSession:
         """Note that it is open and on record: from now on it is resumed."""
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
 
-    def note_turn(self, title: str, prompt: str) -> None:
-        """Note the end of a turn, as `SessionKeeper.ended`; `prompt` is the first of this run."""
+    def note_turn(self, end: TurnEnd, prompt: str, first: str) -> None:
+        """Note the end of a turn, as `SessionKeeper.ended`; `first` is the first prompt of this run."""
         if not self._is_hosted:
-            self._keeper.ended(title, prompt)
+            self._keeper.ended(end.title, prompt, end.said, end.stop_reason, first)
 
     def leave(self) -> None:
         """Release it for other processes."""

@@ -427,11 +427,11 @@ async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connect
             if not interrupts.budget.is_spent or isinstance(error, RunExpired):
                 raise
             raise _late(interrupts.budget, error.message) from None
+    prompt.over(end)
     if interrupts.signal_number is not None:
         raise Stopped("cancelled", signal_number=interrupts.signal_number)
     if interrupts.budget.is_spent:
         raise _late(interrupts.budget, "its turn was cancelled")
-    prompt.over(end)
     await connection.observer.drain()
     return end
 

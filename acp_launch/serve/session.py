@@ -406,7 +406,8 @@ class EditorSession:
             if self.servers is not None and is_first:
                 self.servers.first_turn_over()
             if answer.fault is None and not self.is_hosted:
-                self._note(lambda: self._keeper.ended(client.title, said))
+                reason = acp.text(acp.mapping(acp.decoded(answer.result)).get("stopReason"))
+                self._note(lambda: self._keeper.ended(client.title, said, client.said(), reason))
 
         self._editor.pass_on(request, answered)
 

@@ -26,6 +26,7 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
+from acp_launch.session.history import Said
 from acp_launch.session.observer import Observer, Permission, Refusal, Services, SessionReady, TurnEnd
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 # because only the agent knows what depends on it.
 
 
+TOLD = frozenset({"agent_message_chunk", "tool_call"})  # updates that are kept of a turn
+MAX_TOLD = 256 * 1024  # bytes of them
 HISTORY = WORDS | KINDS  # the updates that make a history; others may come at any time
 
 
@@ -87,6 +90,8 @@ class Client:
         self._gate = gate
         self._services = services or {}
         self.completed, self.settled, self._asking = completed, changed, asking
+        self._told: list[Updated] = []
+        self._room = MAX_TOLD
         self._answered = 0.0  # loop time of the user's last answer
         self._open: dict[bytes, tuple[PermissionAsked | ServiceAsked, asyncio.Task[None]]] = {}
         self._checks = gate.checks() if gate is not None else None
@@ -129,6 +134,9 @@ class Client:
             self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
             self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
+        elif update.kind in TOLD and (size := len(update.update)) <= self._room:
+            self._told.append(update)
+            self._room -= size
         if update.kind not in WORDS:
             self._take(update)
         elif update.kind == "agent_message_chunk":
@@ -201,9 +209,22 @@ class Client:
         session_id = question.session_id if question is not None else ""
         self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
 
+    def said(self) -> Said:
+        """Return what was said since the last prompt, as far as it is kept."""
+        answer, tools = "", list[str]()
+        for update in self._told:
+            body = acp.mapping(acp.decoded(update.update))
+            if update.kind == "tool_call":
+                tools.append(title(body))
+                answer += "" if answer.endswith("\n") or not answer else "\n\n"
+            else:
+                answer += acp.text(acp.mapping(body.get("content")).get("text"))
+        return Said(answer, tuple(tools))
+
     def new_turn(self) -> None:
         """Prepare for the next prompt."""
         self.denied, self.state.failure, self._words = "", None, None
+        self._told, self._room = [], MAX_TOLD
         if self._gate is not None:
             self._gate.new_turn()
 
@@ -426,7 +447,7 @@ class Turn:
         if reason == "end_turn" and (failure := self._client.failure()) is not None:
             raise failure
         usage = used if isinstance(used, dict) else None
-        turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result)
+        turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result, self._client.said())
         self._over()
         self._client.observer.ended(turn)
         return turn

@@ -10,6 +10,7 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How, Updated
+from acp_launch.session.history import Said
 
 # The last four are for text from others: "added" and "removed" are lines of a change.
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
@@ -176,6 +177,7 @@ class TurnEnd(Struct, frozen=True):
     denied: str  # the tool call that the user could not be asked about, if that ended the work; else empty
     title: str  # the session's title from the agent; empty if it has none
     result: Raw
+    said: Said = Said()
 
 
 class Observer(Protocol):

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -25,6 +25,7 @@ from msgspec.structs import astuple, replace
 from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.secret.redact import redactor
+from acp_launch.session.history import History, Said, SessionTurn
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
@@ -275,6 +276,14 @@ class Record(Struct, frozen=True):
         return self.project, self.profile, self.name
 
 
+class ExportedSession(Struct, frozen=True):
+    """A session on its way to another machine: `cwd` of its record is relative to the project, which is empty."""
+
+    acp_launch_session: Literal[1]
+    record: Record
+    turns: tuple[SessionTurn, ...] = ()
+
+
 # The seal does not cover the turns: versions that do not know them read and write the same store.
 COLUMNS = [*Record.__struct_fields__[:-1], "seal", "turns"]
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM session"
@@ -298,6 +307,7 @@ class Registry:
     def __init__(self, path: Path) -> None:
         """Open or create the store at `path`, alone in its directory."""
         self._path = path
+        self.history = History(path.parents[1])
         self._connection = connect(path)
 
     def __enter__(self) -> "Registry":
@@ -360,10 +370,31 @@ class Registry:
                 )
             self._delete(key)
             self._write(record)
+        self.history.move(key, record.key)
         return record
+
+    def move(self, project: str, new: str) -> Sequence[Record]:
+        """Take the sessions of a project along to its new directory, and return them as they are then.
+
+        Raises:
+            SessionError: one of the same profile and name is there.
+        """
+        with self._explained(), transaction(self._connection):
+            old = self._read("WHERE project = ?", (project,))
+            moved = [replace(each, project=new, cwd=_below(each.cwd, project, new)) for each in old]
+            for before, record in zip(old, moved, strict=True):
+                if self._read(f"WHERE {BY_KEY}", record.key):
+                    what = f'there is already a session "{record.name}" of profile "{record.profile}" in {new}'
+                    raise SessionError(what, fix=f"rename it: acp-launch session rename {record.name} NEW")
+                self._delete(before.key)
+                self._write(record)
+        for before, record in zip(old, moved, strict=True):
+            self.history.move(before.key, record.key)
+        return moved
 
     def remove(self, key: Key) -> bool:
         """Forget a session. Returns False if it did not exist."""
+        self.history.remove(key)
         with self._explained():
             return self._delete(key) > 0
 
@@ -399,6 +430,11 @@ class Registry:
 
     def _delete(self, key: Key) -> int:
         return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount
+
+
+def _below(path: str, old: str, new: str) -> str:
+    """Return the path below `new` that was below `old`."""
+    return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
 
 
 def _condition(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
@@ -475,6 +511,8 @@ class SessionKeeper:
     def opened(self, ready: "SessionReady", agent: "Negotiated") -> None:
         now = time.time()
         record = self._record or self._fresh(ready, now)
+        if self._record is None:
+            self._registry.history.remove(record.key)  # of a session that had the name
         record = replace(
             record,
             agent_name=redactor.text(agent.name),
@@ -485,14 +523,20 @@ class SessionKeeper:
         self._key = record.key
         self._registry.save(record)
 
-    def ended(self, title: str, prompt: str = "") -> None:
-        """Store the end of a turn. `title` is the agent's name of the session; without one, a session that has none is
-        named by `prompt`.
+    def ended(self, title: str, prompt: str, said: Said, stop_reason: str, first: str = "") -> None:
+        """Store the end of a turn, and its words. `title` is the agent's name of the session; without one, a session
+        that has none is named by `first`, or by the prompt.
         """
         if self._key is not None:
-            name = redactor.text(title) or ("" if self._has_title else _as_title(prompt))
+            name = redactor.text(title) or ("" if self._has_title else _as_title(first or prompt))
             self._has_title = self._has_title or bool(name)
-            self._registry.touch(self._key, time.time(), name or None)
+            now = time.time()
+            self._registry.touch(self._key, now, name or None)
+            answer, tools = redactor.text(said.answer), tuple(map(redactor.text, said.tools))
+            turn = SessionTurn(
+                time=now, prompt=redactor.text(prompt), answer=answer, tools=tools, stop_reason=stop_reason
+            )
+            self._registry.history.add(self._key, turn)
 
     def _fresh(self, ready: "SessionReady", now: float) -> Record:
         return Record(

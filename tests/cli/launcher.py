@@ -335,7 +335,7 @@ STARTING = (
     ("doctor",),
     ("export",),
     *(("mcp", verb) for verb in ("inspect", "tools", "call", "login", "logout")),
-    *(("session", verb) for verb in ("close", "rm")),
+    *(("session", verb) for verb in ("close", "import", "rm")),
     ("batch", "item"),
 )
 

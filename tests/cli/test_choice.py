@@ -1,4 +1,4 @@
-"""`run` without a profile, `--continue` with several sessions, and `session` without a verb."""
+"""`run` without a profile, `--continue`, and `session` without a verb."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -105,18 +105,25 @@ def turns(launch: Launcher, title: str) -> int:
     return int(found)
 
 
-def test_continue_without_a_profile_lets_the_user_choose_by_title(several: Launcher) -> None:
-    (several.project / "prompt").write_text("more")
-    with choosing(several, "run", "--continue", "--file", "prompt") as terminal:
+def test_session_lets_the_user_choose_by_title(several: Launcher) -> None:
+    with choosing(several, "session") as terminal:
         terminal.until("▸ fix-42: Fix the logs  just now   1      review")
         terminal.until("  Look at the lexer     just now   1      review")
         terminal.types(DOWN + DOWN)
         terminal.until("▸ Explain the parser    just now   1      docs")
         terminal.types(UP)
         terminal.until("▸ Look at the lexer")
-        terminal.types(ENTER)
-        assert terminal.ends() == 0
-    assert turns(several, "Look at the lexer") == 2
+        terminal.types(ESCAPE)
+        assert terminal.ends() == 130
+
+
+def test_continue_takes_the_latest_session_as_its_help_says(several: Launcher) -> None:
+    done = several("run", "--continue", "--no-replay", stdin=b"more")
+    assert done.code == 0
+    assert 'resuming the latest session of this project, "fix-42" of profile review' in done.err
+    assert several("run", "docs", "-c", "more").code == 0
+    assert several("run", "-c", stdin=b"more").code == 0
+    assert (turns(several, "Fix the logs"), turns(several, "Explain the parser")) == (2, 3)
 
 
 def test_continue_without_a_profile_needs_no_question_where_there_is_one_session(launch: Launcher) -> None:
@@ -135,29 +142,24 @@ def test_the_latest_of_a_profile_and_the_only_one_of_a_name_need_no_question(sev
     assert turns(several, "Fix the logs") == 3
 
 
-def test_continue_of_a_profile_in_an_interactive_session_offers_its_sessions(several: Launcher) -> None:
-    with choosing(several, "run", "review", "--continue") as terminal:
-        terminal.until("▸ fix-42: Fix the logs")
-        assert "parser" not in terminal.shown
-        terminal.types("lexer")
-        terminal.until("▸ Look at the lexer")
-        terminal.types(ENTER)
-        terminal.until("resumed Look at the lexer (")
+def test_continue_of_a_profile_in_an_interactive_session_resumes_its_latest(several: Launcher) -> None:
+    assert several("run", "docs", "Another").code == 0
+    with on_screen(*command("run", "review", "--continue"), cwd=several.project, env=several.env) as terminal:
+        terminal.until("resumed fix-42 (")
         terminal.types("\x04")
         assert terminal.ends() == 0
 
 
 def test_without_a_terminal_to_choose_on_the_sessions_are_listed_with_the_command(several: Launcher) -> None:
-    for arguments in (["session"], ["run", "--continue"]):
-        done = several(*arguments, stdin=b"hi")
-        assert done.code == 2
-        heading, *rows = done.out.decode().splitlines()
-        assert heading.split()[:3] == ["NAME", "PROFILE", "TITLE"]
-        assert [row.split()[0] for row in rows] == ["fix-42", "review", "docs"]
-        assert done.err == (
-            "acp-launch: there are 3 sessions, and no terminal to choose one on\n"
-            "    fix: name one: acp-launch run review --session fix-42\n"
-        )
+    done = several("session", stdin=b"hi")
+    assert done.code == 2
+    heading, *rows = done.out.decode().splitlines()
+    assert heading.split()[:3] == ["NAME", "PROFILE", "TITLE"]
+    assert [row.split()[0] for row in rows] == ["fix-42", "review", "docs"]
+    assert done.err == (
+        "acp-launch: there are 3 sessions, and no terminal to choose one on\n"
+        "    fix: name one: acp-launch run review --session fix-42\n"
+    )
     with on_terminal("session", cwd=several.project, env={**several.env, "TERM": "dumb"}) as terminal:
         assert terminal.ends() == 2
     assert "fix: name one: acp-launch run review --session fix-42" in terminal.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.cli import help as manual
-from acp_launch.cli.verb import HEADINGS, VERBS
+from acp_launch.cli.verb import HEADINGS, MORE, VERBS
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.verbs import commands
@@ -153,6 +153,7 @@ def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_term
     assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)
     flat = "".join(shown.split())  # a line may end after a hyphen
     below = {name: verb for name, verb in commands().items() if name and " ".join(name.split()[:-1]) == group}
+    below = {name: verb for name, verb in below.items() if name not in HEADINGS[MORE]}
     assert below
     for name, command in below.items():
         sentence, stop, _ = str(command.help).partition("\n")[0].partition(". ")
@@ -162,8 +163,11 @@ def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_term
 def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> None:
     shown = helped(launch, columns=80)
     found = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
-    assert found == ["Options", "Run", "Profiles", "Secrets", "Sessions", "Servers", "Agents", "This machine"]
+    assert found == ["Options", "Run", "Set up", "Look", "More"]
     assert sum(map(len, HEADINGS.values())) == len(VERBS)
+    assert sum(len(verbs) for heading, verbs in HEADINGS.items() if heading != MORE) <= 22
+    named = " ".join(shown.partition("More:")[2].partition(": acp-launch help commands")[0].split())
+    assert named == ", ".join(HEADINGS[MORE])
 
 
 def test_the_list_and_a_search_import_nothing_heavy() -> None:

@@ -33,6 +33,9 @@ WITHOUT = {
             "mcp logout",
             "logout",
             "session rename",
+            "session cancel",
+            "session move",
+            "session import",
             "session close",
             "session rm",
             "permission forget",
@@ -42,6 +45,8 @@ WITHOUT = {
     ),
     **dict.fromkeys(("up", "reload", "down", "attach"), "a launch; ps shows it"),
     "session wait": "a turn; its output is that of run",
+    "session history": "turns; a line of JSON for each with --output json",
+    "session export": "JSON",
     **dict.fromkeys(("secret set", "secret rm", "secret rename", "secret copy-to-env"), "nothing of its own"),
 }
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
-from acp_launch.cli.main import HELP, PLAIN
+from acp_launch.cli.main import HELP, MEANT, PLAIN, VERBS_MEANT, _run
 from acp_launch.cli.run import Run
 from acp_launch.cli.run_request import WAITS
 from acp_launch.cli.verb import SYNONYMS, VERBS, Option, Verb, load, parameters, plain, read_duration
@@ -179,6 +179,32 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
         f'--timeout: unknown wait "{wait}"',
         "give a DURATION for the whole run, or initialize=DURATION, session=DURATION, silence=DURATION",
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "fix"),
+    [
+        (["run", "demo", "--model", "opus", "hi"], "run has no --model", "--set model=opus"),
+        (["run", "demo", "hi", "--model=my model"], "run has no --model", "--set model='my model'"),
+        (["run", "demo", "-m"], "run has no -m", "--set model=NAME"),
+        (["run", "demo", "--yolo"], "run has no --yolo", "--approve all"),
+        (["add-server", "p"], 'there is no verb "add-server"', "acp-launch profile add-server"),
+        (["kill", "x"], 'there is no verb "kill"', "acp-launch session cancel NAME"),
+        (["rm", "x"], 'there is no verb "rm"', "acp-launch session rm NAME, secret rm NAME"),
+        (["demo", "add 2 3"], '"demo" is a profile, and the verb comes first', "acp-launch run demo 'add 2 3'"),
+    ],
+)
+def test_what_users_of_other_tools_type_leads_to_what_they_mean(arguments: list[str], what: str, fix: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        _run(arguments)
+    assert refused.value.message == what
+    assert refused.value.fix.startswith(fix)
+
+
+def test_what_leads_elsewhere_is_not_a_verb_or_an_option() -> None:
+    assert not VERBS_MEANT.keys() & {*VERBS, *SYNONYMS}
+    known = {name for each in parameters(Run) if isinstance(each.note, Option) for name in each.note.names.split()}
+    assert not {option for verb, option in MEANT if verb == "run"} & known
 
 
 def test_what_users_of_other_tools_type_for_a_verb_is_that_verb() -> None:

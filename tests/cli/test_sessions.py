@@ -193,6 +193,121 @@ def test_a_list_that_never_ends_or_is_not_to_be_had_is_an_error(
     assert (done.code, done.out, done.err) == (code, b"", f"acp-launch: {said}\n{fix}")
 
 
+def test_what_was_said_is_shown_without_the_agent(launch: Launcher) -> None:
+    launch.profile("replayer")
+    for prompt in ("hello\nthere", "read it"):
+        assert launch("run", "p", prompt, "--session", "work").code == 0
+    assert launch("session", "rename", "work", "done").code == 0
+    shown = launch.within("session", "history", "done")
+    assert (shown.code, shown.err, shown.heard) == (0, "", [])
+    _, first, second = re.split(r"^\d{4}-\d\d-\d\d [\d:]{8}\n", shown.out.decode(), flags=re.MULTILINE)
+    assert (first, second) == ("> hello\n> there\nlive 1\n\n", "> read it\nlive 1\n\n")
+    turns = [json.loads(line) for line in launch.within("session", "history", "done", "-o", "json").out.splitlines()]
+    assert [(turn["prompt"], turn["answer"]) for turn in turns] == [("hello\nthere", "live 1"), ("read it", "live 1")]
+    assert {turn["stop_reason"] for turn in turns} == {"end_turn"}
+    assert turns[0].keys() == {"time", "prompt", "answer", "tools", "stop_reason"}
+    assert launch("session", "rm", "done", "--local").code == 0
+    assert not list((launch.state / "turns").iterdir())
+
+
+def test_of_an_earlier_session_nothing_is_kept(launch: Launcher) -> None:
+    launch.profile("polite")
+    kept(launch, old=1.0)
+    shown = launch("session", "history", "old")
+    assert (shown.code, shown.out) == (3, b"")
+    assert shown.err == (
+        'acp-launch: nothing is kept of what was said in the session "old"\n'
+        "    fix: the agent may know it: acp-launch run p --session old\n"
+    )
+
+
+def test_a_turn_is_ended_from_another_shell(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with launch.start("run", "p", "hi", "--session", "work") as running:
+        running.hears("session/prompt")
+        cancelled = launch.within("session", "cancel", "work")
+        assert (cancelled.code, cancelled.out) == (0, b"")
+        who = f"process {running.process.pid} (acp-launch run p --session work)"
+        assert cancelled.err == f"work: sent Ctrl-C to {who}\n"
+        running.hears("session/cancel")
+        assert running.end().code == 130
+    assert (
+        launch.within("session", "history", "work")
+        .out.decode()
+        .endswith("\n- Long work\nworking stopped\n(cancelled)\n\n")
+    )
+    again = launch.within("session", "cancel", "work")
+    assert (again.code, again.err) == (0, "work: no turn runs\n")
+
+
+def test_the_sessions_of_a_project_that_has_moved_are_taken_along(launch: Launcher) -> None:
+    launch.profile("replayer")
+    assert launch("run", "p", "hello", "--session", "work").code == 0
+    with open_registry(launch.state) as registry:
+        (record,) = registry.list()
+        old = launch.project.parent / "gone" / launch.project.name
+        registry.move(str(launch.project), str(old))
+        assert registry.list()[0].cwd == str(old)
+    listed = launch("session", "list")
+    move = f"acp-launch session move {old}"
+    assert listed.err == f"no sessions here; {old}, which is gone, has some: if it is this project, {move}\n"
+    assert f"{move}\n" in launch("session", "show", "work").err
+    moved = launch(*shlex.split(move)[1:])
+    assert (moved.code, moved.out) == (0, b"")
+    assert moved.err.startswith(f"1 session moved to {launch.project}; ")
+    assert json.loads(launch("session", "show", "work", "--json").out)["cwd"] == record.cwd
+    assert b"> hello" in launch("session", "history", "work").out
+    nothing = launch("session", "move", "/nowhere")
+    assert (nothing.code, nothing.err.partition("\n")[0]) == (3, "acp-launch: there are no sessions of /nowhere")
+
+
+def test_a_session_goes_to_another_machine_where_its_agent_knows_it(launch: Launcher) -> None:
+    launch.profile("replayer")
+    assert launch("run", "p", "hello", "--session", "work").code == 0
+    exported = launch("session", "export", "work")
+    assert exported.code == 0
+    content = json.loads(exported.out)
+    assert (content["record"]["cwd"], content["record"]["project"]) == (".", "")
+    (launch.project / "s.json").write_bytes(exported.out)
+    taken = launch("session", "import", "s.json")
+    assert (taken.code, taken.err.partition("\n")[0]) == (3, 'acp-launch: there is already a session "work" here')
+    assert launch("session", "rm", "work", "--local").code == 0
+    imported = launch("session", "import", "-", stdin=exported.out)
+    assert (imported.code, imported.out) == (0, b"")
+    assert imported.err.endswith("work: imported; acp-launch run p --session work goes on with it\n")
+    assert imported.methods == ["initialize", "session/resume"]
+    assert b"> hello" in launch("session", "history", "work").out
+    assert launch("run", "p", "more", "--session", "work").code == 0
+
+
+def test_a_session_that_the_agent_here_does_not_know_is_not_imported(launch: Launcher) -> None:
+    launch.profile("replayer")
+    assert launch("run", "p", "hello", "--session", "work").code == 0
+    (launch.project / "s.json").write_bytes(launch("session", "export", "work").out)
+    assert launch("session", "rm", "work", "--local").code == 0
+    launch.profile("forgetful")
+    refused = launch("session", "import", "s.json")
+    assert (refused.code, names(launch)) == (3, [])
+    assert "fix: copy the agent's own files from the other machine first" in refused.err
+    launch.profile("polite")
+    assert "can neither load nor resume a session" in launch("session", "import", "s.json").err
+    assert names(launch) == []
+
+
+@pytest.mark.parametrize("change", [{"cwd": "../elsewhere"}, {"cwd": "/etc"}, {"name": "-x"}, {"turns": "many"}])
+def test_what_is_not_an_exported_session_of_a_project_is_refused(launch: Launcher, change: dict[str, object]) -> None:
+    launch.profile("replayer")
+    assert launch("run", "p", "hello", "--session", "work").code == 0
+    content = json.loads(launch("session", "export", "work").out)
+    content["record"] |= change
+    (launch.project / "s.json").write_text(json.dumps(content))
+    refused = launch.within("session", "import", "s.json")
+    assert refused.code in (2, 3) and refused.heard == [] and "fix:" in refused.err
+    (launch.project / "s.json").write_text("[")
+    assert launch.within("session", "import", "s.json").code == 2
+    assert launch.within("session", "import", "nowhere").code == 2
+
+
 def test_one_name_in_two_profiles_needs_the_profile_to_be_said(launch: Launcher) -> None:
     for profile in ("p", "q"):
         launch.profile("polite", name=profile)

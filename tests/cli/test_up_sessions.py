@@ -140,3 +140,14 @@ def test_a_server_that_a_session_does_not_use_is_stopped_and_comes_back_in_it(la
             until(lambda: not any("polite.py" in line for line in processes(host)), lambda: processes(host))
         assert len(pids) == 2
         assert names(host) == ["work"]
+
+
+def test_a_turn_of_a_host_is_ended_from_any_shell_and_its_session_goes_on(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with brought_up(launch, "run", "p", "hi", "--detach", "--session", "work") as host:
+        assert launch("session", "cancel", "work").err == "work: cancelled\n"
+        waited = launch("session", "wait", "work")
+        assert (waited.code, b"".join(waited.out.split())) == (9, b"workingstopped")
+        assert launch("session", "cancel", "work").err == "work: no turn runs\n"
+        assert b"> hi\n- Long work\nworking stopped\n(cancelled)\n" in launch("session", "history", "work").out
+        assert names(host) == ["work"]

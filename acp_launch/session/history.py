@@ -1,0 +1,92 @@
+"""
+What was said in a session, for `session history`: a line for each turn, in a file for each session.
+
+It is kept so that a session can be read without its agent. Texts are redacted before they come here, and cut; a file
+that is full loses its older half, and the oldest files go when there are many.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.private import make_digest, make_private, read_bounded, replace
+
+FOLDER = "turns"  # in the state directory
+MAX_BYTES = 256 * 1024  # of a file
+MAX_FILES = 1000
+MAX_PROMPT = 16 * 1024  # characters
+MAX_ANSWER = 64 * 1024  # characters
+
+
+class Said(Struct, frozen=True):
+    """The words of a turn, and the titles of its tool calls."""
+
+    answer: str = ""
+    tools: tuple[str, ...] = ()
+
+
+class SessionTurn(Struct, frozen=True, kw_only=True):
+    """A turn that has ended; `time` in Unix seconds."""
+
+    time: float
+    prompt: str
+    answer: str
+    tools: tuple[str, ...] = ()
+    stop_reason: str = ""
+
+
+class History:
+    """The histories of the sessions of a store."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / FOLDER
+
+    def add(self, key: Sequence[str], turn: SessionTurn) -> None:
+        """Add a turn. A full disk costs only this."""
+        path = self._path(key)
+        cut = msgspec.structs.replace(turn, prompt=turn.prompt[:MAX_PROMPT], answer=turn.answer[:MAX_ANSWER])
+        with suppress(OSError):
+            make_private(self._folder)
+            is_new = not path.exists()
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            try:
+                os.write(descriptor, msgspec.json.encode(cut) + b"\n")
+                size = os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+            if size > MAX_BYTES:
+                lines = path.read_bytes().splitlines(keepends=True)
+                replace(path, b"".join(lines[len(lines) // 2 :]))
+            if is_new:
+                self._remove_oldest()
+
+    def turns(self, key: Sequence[str]) -> list[SessionTurn]:
+        """Return the turns of a session; a line that cannot be read, as after a crash, is left out."""
+        found = None
+        with suppress(OSError):
+            found = read_bounded(self._path(key), 4 * MAX_BYTES)
+        turns = []
+        for line in found[0].splitlines() if found else ():
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                turns.append(msgspec.json.decode(line, type=SessionTurn))
+        return turns
+
+    def move(self, key: Sequence[str], new: Sequence[str]) -> None:
+        with suppress(OSError):  # there is none
+            self._path(key).replace(self._path(new))
+
+    def remove(self, key: Sequence[str]) -> None:
+        with suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: Sequence[str]) -> Path:
+        return self._folder / f"{make_digest(*key)}.ndjson"
+
+    def _remove_oldest(self) -> None:
+        files = sorted(self._folder.glob("*.ndjson"), key=lambda file: file.stat().st_mtime)
+        for file in files[: max(0, len(files) - MAX_FILES)]:
+            file.unlink(missing_ok=True)
