@@ -10,6 +10,7 @@ app = Group("Run many tasks over many profiles.")
 
 File = Annotated[Path, Argument("FILE", "A batch: tasks × profiles.")]
 Directory = Annotated[Path, Argument("DIR", "The directory of a batch.")]
+OrLatest = Annotated[Path | None, Argument("[DIR]", "The directory of a batch; by default the latest here.")]
 Out = Annotated[Path | None, Option("--out", "The batch's directory; by default below .acp-launch/batches.", "DIR")]
 
 
@@ -77,11 +78,32 @@ def item(
 
 
 @app.verb()
-def status(directory: Directory, as_json: Json = False) -> int:
+def status(directory: OrLatest = None, as_json: Json = False) -> int:
     """Show how far a batch is."""
     from acp_launch.batch.submit import show_status
 
-    return show_status(directory, as_json=as_json)
+    return show_status(directory or find_latest(), as_json=as_json)
+
+
+def find_latest() -> Path:
+    """Return the directory of this project's latest batch, and say which it is.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from acp_launch.cli.verb import load_settings
+    from acp_launch.console.stderr import DIM, tell
+    from acp_launch.errors import UsageError
+    from acp_launch.problem import ours
+    from acp_launch.profile.discover import HOLDER, here, project_of
+
+    places = (project_of(here()) / HOLDER, load_settings().state)
+    found = [file for place in places for file in place.glob("batches/*/batch.json")]
+    if not found:
+        raise UsageError("this project has no batch", fix=f"name its directory, or {ours('batch', 'run', 'FILE')}")
+    latest = max(found, key=lambda file: file.stat().st_mtime).parent
+    tell(f"the latest batch: {latest}", style=DIM)
+    return latest
 
 
 @app.verb()
@@ -107,7 +129,7 @@ def clean(
 
 @app.verb()
 def report(
-    directory: Directory,
+    directory: OrLatest = None,
     html: Annotated[Path | None, Option("--html", "Write a page that needs nothing else.", "FILE")] = None,
     markdown: Annotated[bool, Option("--markdown", "Print Markdown, for a CI's summary.")] = False,
     junit: Annotated[Path | None, Option("--junit", "Write JUnit XML.", "FILE")] = None,
@@ -116,4 +138,4 @@ def report(
     """Report on a batch: by default a summary as text."""
     from acp_launch.batch.report import make_report
 
-    return make_report(directory, html=html, markdown=markdown, junit=junit, otlp=otlp)
+    return make_report(directory or find_latest(), html=html, markdown=markdown, junit=junit, otlp=otlp)

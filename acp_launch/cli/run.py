@@ -309,9 +309,7 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
     if not records:
         raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
     latest, which = records[0], "the latest" if records[1:] else "the only"
-    tell(
-        f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM
-    )
+    tell(f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM)
     return request_to_resume(latest, request)
 
 

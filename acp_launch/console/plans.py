@@ -15,6 +15,7 @@ from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
 from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless_line
+from acp_launch.console.trust import describe_client
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -33,7 +34,6 @@ from acp_launch.problem import KeyPath
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     USER_IDLE,
-    Client,
     Match,
     RemoteRestart,
     RemoteTimeouts,
@@ -255,8 +255,8 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
     yield from map(_rule_line, plan.rules)
     if plan.unattended != UNATTENDED_WAIT:
         yield f"unattended   {plan.unattended}{_at(plan, ('permissions', 'unattended'))}"
-    if plan.client != Client():
-        yield f"client       {_services(plan.client)}{_at(plan, ('client',))}"
+    if does := describe_client(plan.client):
+        yield f"client       {does}{_at(plan, ('client',))}"
     timeouts = ", ".join(f"{name} {getattr(plan.timeouts, name)}" for name in TIMEOUTS)
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
@@ -324,11 +324,6 @@ def _over(plan: LaunchPlan) -> str:
 def _rule_line(rule: RulePlan) -> str:
     match = "; ".join(f"{key} {', '.join(globs)}" for key, globs in _globs(rule.match).items())
     return f"  {rule.answer:10} {match}  {rule.origin}"
-
-
-def _services(client: Client) -> str:
-    files = {True: ["reads and writes files"], False: [], "read": ["reads files"]}[client.fs]
-    return ", ".join([*files, *(["runs commands"] if client.terminal else [])]) + " for the agent"
 
 
 def _server_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool, login: str) -> Iterator[str]:

@@ -38,7 +38,9 @@ def show_reports(
         return not bad
     for report in reports:
         if report not in bad:
-            stdout.line(harmless_line(f"{shown(report[0].file)}: ok"))
+            file = report[0]
+            called = f"{file.name} (built-in)" if file.origin == "built-in" else shown(file.file)
+            stdout.line(harmless_line(f"{called}: ok"))
     for line in state_lines(secrets) if secrets else ():
         stdout.line(harmless_line(f"secret {line}"))
     outcome = _outcome(bad, len(reports))

@@ -24,7 +24,7 @@ def share(*, at_once: bool = False) -> None:
     `at_once` is for a caller that writes the output of other programs to stderr itself.
     """
     global _is_marking
-    _is_marking = _is_marking or at_once or sys.stderr.isatty() or sys.stdout.isatty() or _is_one_file()
+    _is_marking = _is_marking or at_once or sys.stderr.isatty() or sys.stdout.isatty() or is_one_file()
 
 
 def is_marking() -> bool:
@@ -56,7 +56,7 @@ def put(text: str) -> None:
 
     Where both go to one place, as with `2>&1`, what was written to stdout before stands before it.
     """
-    if _is_one_file():
+    if is_one_file():
         with suppress(OSError):  # what could not be written stays buffered: the next write to stdout tells
             sys.stdout.flush()
     try:
@@ -84,7 +84,7 @@ def wants_colours() -> bool:
     return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _is_one_file() -> bool:
+def is_one_file() -> bool:
     """Return whether stdout and stderr go to the same place, as with `2>&1`."""
     try:
         out, err = os.fstat(1), os.fstat(2)

@@ -21,7 +21,19 @@ from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
-from acp_launch.profile.model import Agent, Confined, OAuth, Profile, RemoteServer, StdioServer
+from acp_launch.profile.model import (
+    Agent,
+    Client,
+    Confined,
+    Match,
+    OAuth,
+    Permissions,
+    Profile,
+    RemoteServer,
+    Rule,
+    StdioServer,
+)
+from acp_launch.profile.rules import ANSWERS
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.regex import regex
@@ -32,7 +44,6 @@ from acp_launch.secret.reference import EnvironmentReference, SecretReference, p
 
 
 Found = Mapping[KeyPath, Path]
-RULES = "permissions.rules"
 QUOTE = '"'
 _LOCKED = regex(r'lock\.(?P<key>.*)\.package: "(?P<package>.*)"')
 ROWS = 40  # variables of a program that have a row each; further harmless ones share one row
@@ -59,17 +70,41 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
         else:
             yield from _remote(name, server)
     yield from _references(profile)
-    yield ReportRow("asks", f"permissions.default: {profile.permissions.default}")
-    if not profile.permissions.inherit:
+    yield from _permissions(profile.permissions)
+    for locked in filter(None, map(_LOCKED.fullmatch, said)):
+        yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
+    yield from _chosen(profile)
+
+
+def _permissions(permissions: Permissions) -> Iterator[ReportRow]:
+    yield ReportRow("permissions", permissions.default)
+    if not permissions.inherit:
         yield ReportRow("drops", "the permission rules of the profiles it extends", is_potent=True)
-    yield from (ReportRow("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
-    for line in said:
-        if locked := _LOCKED.fullmatch(line):
-            yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
-    yield from _services(profile)
-    chosen = {**({"mode": profile.session.mode} if profile.session.mode else {}), **profile.session.config}
-    if chosen:
-        yield ReportRow("chooses", discreet(", ".join(f"{name}={value}" for name, value in chosen.items())))
+    yield from map(_rule, permissions.rules)
+
+
+def _chosen(profile: Profile) -> Iterator[ReportRow]:
+    if does := describe_client(profile.client):
+        yield ReportRow("client", does)
+    if profile.session.mode:
+        yield ReportRow("mode", discreet(profile.session.mode))
+    for name, value in profile.session.config.items():
+        yield ReportRow("config", discreet(f"{name}: {value if isinstance(value, str) else str(value).lower()}"))
+
+
+def _rule(rule: Rule) -> ReportRow:
+    """Write a rule as `plan` does, but with quotes: a glob cannot pass for another key."""
+    answer, match = next((name, each) for name in ANSWERS if (each := getattr(rule, name)) != Match())
+    globs = {key: getattr(match, key) for key in Match.__struct_fields__}
+    said = [f"{key} {', '.join(_quote('', glob) for glob in each)}" for key, each in globs.items() if each]
+    return ReportRow(answer, "; ".join(said))
+
+
+def describe_client(client: Client) -> str:
+    """Say what acp-launch does for the agent; empty if it does nothing."""
+    files = {True: ["reads and writes files"], False: [], "read": ["reads files"]}[client.fs]
+    does = ", ".join([*files, *(["runs commands"] if client.terminal else [])])
+    return f"{does} for the agent" if does else ""
 
 
 def _confinement(agent: Agent, confined: Confined) -> Iterator[ReportRow]:
@@ -170,11 +205,11 @@ def _directories(profile: Profile, found: Found) -> Iterator[ReportRow]:
     written = profile.workspace.cwd
     there = found.get(("workspace", "cwd"))
     if written is not None:
-        yield ReportRow("in", _there(written, there))
+        yield ReportRow("directory", _there(written, there))
     elif there is not None:
-        yield ReportRow("in", str(there))
+        yield ReportRow("directory", str(there))
     for index, further in enumerate(profile.workspace.additional_directories):
-        yield ReportRow("and in", _there(further, found.get(("workspace", "additional_directories", index))))
+        yield ReportRow("also", _there(further, found.get(("workspace", "additional_directories", index))))
 
 
 def _there(written: str, there: Path | None) -> str:
@@ -211,14 +246,6 @@ def _references(profile: Profile) -> Iterator[ReportRow]:
         yield ReportRow("secrets", ", ".join(secrets))
     if read := dict.fromkeys(part.name for part in every if isinstance(part, EnvironmentReference)):
         yield ReportRow("reads", f"from your environment: {', '.join(read)}")
-
-
-def _services(profile: Profile) -> Iterator[ReportRow]:
-    files = {True: "read and write", "read": "read", False: ""}[profile.client.fs]
-    if files:
-        yield ReportRow("files", f"the agent may {files} through acp-launch")
-    if profile.client.terminal:
-        yield ReportRow("commands", "the agent may run through acp-launch")
 
 
 LONGEST = 400  # lines of a diff; further ones are counted

@@ -180,6 +180,7 @@ class HostSession:
         self.events = SessionEvents(hub.now, self._tell)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
+        self._is_taken = False  # by `:take`
         self._watching: set[FrontLine] = set()  # those that never drive
         self.queue: list[str] = []
         self.id_json = b'""'
@@ -303,7 +304,11 @@ class HostSession:
         self._choose_driver()
 
     def drive(self, front: FrontLine) -> None:
-        """Let another front drive."""
+        """Let this front drive until it leaves, whichever sends the prompts."""
+        self._is_taken = True
+        self._drive(front)
+
+    def _drive(self, front: FrontLine) -> None:
         before, self.driver = self.driver, front
         if before is not None and before is not front:
             before.say(event("note", TAKEN))
@@ -315,7 +320,7 @@ class HostSession:
         self.events.forget(front)
         self._watching.discard(front)
         if self.driver is front:
-            self.driver = None
+            self.driver, self._is_taken = None, False
         for task in [task for task, owner in self._turns.items() if owner is front]:
             self._note_end()
             self.cancel() if task is self.current else task.cancel()
@@ -401,6 +406,8 @@ class HostSession:
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
+        if front in self.fronts and front.can_ask and not (front in self._watching or self._is_taken):
+            self._drive(front)  # the user who has sent the prompt is asked about it
         self.stay = "open" if self.stay == "open" else "turn"
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1

@@ -511,6 +511,7 @@ class Application:
                 os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z in the terminal would
                 loop.add_signal_handler(signal.SIGTSTP, self._stop)
             self._back = loop.time()
+        self._asking.repeat()
 
     def _take_terminal_again(self) -> None:
         """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
@@ -520,6 +521,7 @@ class Application:
         self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
         self._attention.forget_title()
+        self._asking.repeat()
         self._app.invalidate()
 
 

@@ -71,6 +71,7 @@ class ScreenQuestions:
         self.can_redirect: Callable[[], bool] = lambda: False
         self.redirect: Callable[[], None] = lambda: None
         self._turn = asyncio.Lock()
+        self._said: list[tuple[str, Tone]] = []  # above the question
         self._typed = float("-inf")
         self._after_line = False
         self._timer: asyncio.TimerHandle | None = None
@@ -81,6 +82,7 @@ class ScreenQuestions:
             async with self._turn:
                 self._board.hold()
                 self._board.say(Text())
+                self._said = []
                 try:
                     yield
                 finally:
@@ -91,7 +93,16 @@ class ScreenQuestions:
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         return self._room(Question(prompt, self._with_redirection(choices), is_open=True))
 
+    def repeat(self) -> None:
+        """Say again what stands above the open question, after the shell had the terminal."""
+        for text, tone in list(self._said) if self.question else ():
+            self._draw(text, tone)
+
     def say(self, text: str, tone: Tone = "plain") -> None:
+        self._said.append((text, tone))
+        self._draw(text, tone)
+
+    def _draw(self, text: str, tone: Tone) -> None:
         for row in break_lines(text, self._board.width - COLUMNS):
             parts = (MARK, "yellow"), " " if row else "", (row, TONES.get(tone, ""))
             self._board.say(Text.assemble(*parts, no_wrap=True, overflow="crop"))

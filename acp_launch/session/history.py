@@ -12,14 +12,16 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
-from acp_launch.private import make_digest, make_private, read_bounded, replace
+from acp_launch.private import Unfit, make_digest, make_private, read_bounded, replace
 
 FOLDER = "turns"  # in the state directory
 MAX_BYTES = 256 * 1024  # of a file
 MAX_FILES = 1000
 MAX_PROMPT = 16 * 1024  # characters
 MAX_ANSWER = 64 * 1024  # characters
+MAX_TITLE, MAX_TOOLS = 200, 200  # characters of the title of a tool call, and how many of them
 
 
 class Said(Struct, frozen=True):
@@ -48,7 +50,11 @@ class History:
     def add(self, key: Sequence[str], turn: SessionTurn) -> None:
         """Add a turn. A full disk costs only this."""
         path = self._path(key)
-        cut = msgspec.structs.replace(turn, prompt=turn.prompt[:MAX_PROMPT], answer=turn.answer[:MAX_ANSWER])
+        prompt, answer = _fit(turn.prompt, MAX_PROMPT), _fit(turn.answer, MAX_ANSWER)
+        tools = tuple(_fit(each, MAX_TITLE) for each in turn.tools[:MAX_TOOLS])
+        cut = replace_fields(
+            turn, prompt=prompt, answer=answer, tools=tools, stop_reason=_fit(turn.stop_reason, MAX_TITLE)
+        )
         with suppress(OSError):
             make_private(self._folder)
             is_new = not path.exists()
@@ -67,7 +73,7 @@ class History:
     def turns(self, key: Sequence[str]) -> list[SessionTurn]:
         """Return the turns of a session; a line that cannot be read, as after a crash, is left out."""
         found = None
-        with suppress(OSError):
+        with suppress(OSError, Unfit):
             found = read_bounded(self._path(key), 4 * MAX_BYTES)
         turns = []
         for line in found[0].splitlines() if found else ():
@@ -90,3 +96,8 @@ class History:
         files = sorted(self._folder.glob("*.ndjson"), key=lambda file: file.stat().st_mtime)
         for file in files[: max(0, len(files) - MAX_FILES)]:
             file.unlink(missing_ok=True)
+
+
+def _fit(text: str, most: int) -> str:
+    """Cut a text, and replace half a character, which an agent may send and UTF-8 does not have."""
+    return text[:most].encode(errors="replace").decode()

@@ -144,6 +144,27 @@ def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> 
         assert watching.ends() == 0
 
 
+def test_the_terminal_that_sent_the_prompt_is_asked(demo: Launcher) -> None:
+    with up(demo), at(demo, "run", "p", "-s", "work") as first:
+        first.until("ready ·")
+        with at(demo, "attach") as second:
+            second.until("ready ·")
+            second.types("note kept" + ENTER)
+            first.until("are asked on another terminal from now on")
+            second.until("[y]")
+            second.types("y")
+            first.until("Noted: kept")
+            second.until("ready ·")
+            first.types("note again" + ENTER)
+            second.until("are asked on another terminal from now on")
+            first.until("[y]")
+            first.types("y")
+            second.until("Noted: again")
+            second.until("ready ·")
+            second.types(":quit" + ENTER)
+            assert second.ends() == 0
+
+
 def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p", "-s", "work") as first:
         first.until("ready ·")

@@ -125,11 +125,11 @@ def test_what_a_confined_agent_may_see_is_shown_before_it_is_trusted(launch: Lau
     agent = {"command": "opencode", "args": ["acp"]}
     launch.write({"agent": agent, "runtime": {"confined": {"state": ["~/.own"], "read": ["~/.nvm"]}}})
     assert (
-        "  confined  it sees the session's directories, what it needs to run, and nothing else\n"
-        "            writes ~/.config/opencode, ~/.local/share/opencode, ~/.local/state/opencode, ~/.cache/opencode,"
+        "  confined     it sees the session's directories, what it needs to run, and nothing else\n"
+        "               writes ~/.config/opencode, ~/.local/share/opencode, ~/.local/state/opencode, ~/.cache/opencode,"
         " ~/.own\n"
-        "            reads ~/.nvm\n"
-        "            shares the network of this machine\n"
+        "               reads ~/.nvm\n"
+        "               shares the network of this machine\n"
     ) in launch("trust", "p").err
 
 

@@ -77,8 +77,9 @@ def test_validate_without_names_takes_every_profile_there_is(project: Path) -> N
     answer = Answer("validate")
     assert answer.code == 0
     assert answer.out.splitlines() == [".acp-launch/good.yaml: ok"] + [
-        f"{file}: ok" for file in sorted(built_in().glob("*.yaml"))
+        f"{file.stem} (built-in): ok" for file in sorted(built_in().glob("*.yaml"))
     ]
+    assert Answer("validate").out == answer.out, "from the cache, too"
 
 
 def test_validate_names_a_broken_parent_that_no_profile_extends(project: Path) -> None:

@@ -187,6 +187,25 @@ def test_in_one_pipe_our_lines_are_known_by_their_mark(launch: Launcher, output:
     assert "\\u2590 acp-launch: type your keyring passphrase:" in lines
 
 
+def test_in_one_pipe_no_line_of_ours_stands_behind_the_answers_last_line(launch: Launcher) -> None:
+    launch.scripted(
+        "def prompt(request):\n"
+        "    s = script.session_of(request)\n"
+        "    script.say(s, 'half a line')\n"
+        "    script.update(s, 'agent_thought_chunk', content={'type': 'text', 'text': 'hm'})\n"
+        "    script.say(s, 'the other half')\n"
+        "    script.end(request, 'max_tokens')\n"
+        "script.serve({'session/prompt': prompt})\n"
+    )
+    assert together(launch, "run", "p", "hi").splitlines() == [
+        "half a line",
+        "▐ thought: hm",
+        "the other half",
+        "▐ acp-launch: the agent stopped: its token limit is reached",
+    ]
+    assert launch("run", "p", "hi").out == b"half a line\nthe other half\n"
+
+
 def test_last_words_that_we_quote_have_no_mark(launch: Launcher) -> None:
     server = {"command": sys.executable, "args": ["-c", "raise SystemExit('▐ acp-launch: mine')"]}
     launch.profile("polite", mcp_servers={"bad": {**server, "restart": {"max": 0}}})

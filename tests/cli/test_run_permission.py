@@ -1,8 +1,13 @@
 """Permission questions: the option is chosen by its kind, whatever the order, and exit 10 says nobody was there."""
 
+import signal
+import sys
+
+import psutil
 import pytest
 
 from tests.cli.launcher import Ended, Launcher
+from tests.interactive.screen import DRIVERS, on_screen
 
 ALL = "reject_always,allow_always,reject_once,allow_once"
 QUESTION = "acp-launch: %s: Change a file (%s)\n"
@@ -88,3 +93,20 @@ def test_of_several_options_of_a_kind_the_one_that_was_chosen_is_named(launch: L
     assert told in launch("run", "p", "hi").err
     logged = launch("permission", "log", "p").out.decode()
     assert logged.count("Change a file: Option allow_once  permissions.default: allow\n") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
+def test_an_open_question_is_drawn_again_when_the_run_goes_on(launch: Launcher, number: int) -> None:
+    """One key still answers, although the shell has changed the modes of the terminal."""
+    launch.profile("asker")
+    argv = [sys.executable, str(DRIVERS / "shell.py"), "-m", "acp_launch", "run", "p", "--trust", "hi"]
+    with on_screen(*argv, cwd=launch.project, env=launch.env) as terminal:
+        terminal.until("[y]")
+        asked = next(row for row in terminal.rows if "asks for permission" in row)
+        (job,) = psutil.Process(terminal.process.pid).children()
+        job.send_signal(number)
+        terminal.until("stopped")
+        terminal.types("fg\n")
+        terminal.until_it(lambda: "[y]" in terminal.shown.partition("$ fg")[2], "its answers")
+        assert asked in terminal.shown.partition("$ fg")[2]
+        terminal.types("y", until="ended: 0")

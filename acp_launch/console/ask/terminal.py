@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -169,14 +170,14 @@ class TerminalQuestions:
         """`pause` stops other drawing on the terminal; `clock` stands still while the user is asked."""
         self._pause, self._clock = pause, clock or StillClock()
         self._turn = asyncio.Lock()
-        self._has_said = False
+        self._said: list[tuple[str, Tone]] = []  # above the question
 
     @asynccontextmanager
     async def floor(self) -> AsyncIterator[None]:
         with self._clock.still():
             async with self._turn:
                 self._pause()
-                self._has_said = False
+                self._said = []
                 if is_roomy():
                     put("\n")
                 yield
@@ -188,13 +189,23 @@ class TerminalQuestions:
         return columns - COLUMNS, rows - is_roomy() - taken
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        self._has_said = True
+        self._said.append((text, tone))
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
-        with without_modes("ECHO", "ICANON"):
-            key = await ask_for_key(prompt, choices, self.read_keys, tone="plain" if self._has_said else "heading")
+        tone: Tone = "plain" if self._said else "heading"
+
+        def draw_again() -> None:
+            """Draw the question below what the shell has shown since Ctrl-Z, in our modes again."""
+            if owns_terminal():
+                _clear("ECHO", "ICANON")
+                for text, each in (*self._said, (prompt, tone)):
+                    tell(text, each)
+                tell_answers(choices)
+
+        with without_modes("ECHO", "ICANON"), _continued(draw_again):
+            key = await ask_for_key(prompt, choices, self.read_keys, tone=tone)
         if key is not None:
             tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
         return key
@@ -268,6 +279,23 @@ def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     return rows
 
 
+def tell_answers(choices: Sequence[Choice]) -> None:
+    for row in answers(choices, screen()[0]):
+        tell(row, keys=[choice.key for choice in choices])
+
+
+@contextmanager
+def _continued(act: Callable[[], None]) -> Iterator[None]:
+    """Act whenever this process goes on after a stop, while the block runs."""
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGCONT)
+    loop.add_signal_handler(signal.SIGCONT, act)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
+        signal.signal(signal.SIGCONT, before or signal.SIG_DFL)
+
+
 def keys_of(choices: Sequence[Choice]) -> str:
     """Return the keys that answer, and the one that dismisses."""
     return f"{', '.join(choice.key for choice in choices)}, or Escape to dismiss the question"
@@ -293,8 +321,7 @@ async def ask_for_key(
         typed = await _before(due, read) if due > _now() else None
         if typed is None:
             if not is_shown:
-                for row in answers(choices, screen()[0]):
-                    tell(row, keys=[choice.key for choice in choices])
+                tell_answers(choices)
             is_shown, typed = True, await read()
             key = _key(typed, choices)
             if key is not None:

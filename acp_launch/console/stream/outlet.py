@@ -94,6 +94,18 @@ class Outlet:
             while self._pending:
                 await self._send(self._next())
 
+    def flush(self) -> None:
+        """Write at once what the reader takes without waiting; a failure is for the next `drain` to tell."""
+        while self._pending and not self._one_at_a_time.locked() and self._poll.poll(0):
+            data = self._next()
+            try:
+                rest = data[self._put(data[: self._piece]) :]
+            except LaunchError:
+                self._pending.insert(0, data)
+                return
+            if rest:
+                self._pending.insert(0, rest)
+
     def _next(self) -> memoryview:
         first = self._pending.pop(0)
         if not isinstance(first, _Long):

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from acp_launch.console.draw.outside import Halves, one_line, prose
-from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, say
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
 from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
@@ -364,6 +364,16 @@ class Messages(Notices):
         text = self._halves.whole(text)
         self.say(prose(text) if self._is_watched else unmarked(text) if is_marking() else text)
 
+    def tell(self, text: str, style: str) -> None:
+        """Print a line on stderr; where both go to one place, below the answer so far, and never in its last line."""
+        if is_one_file():
+            self.end_line()
+            self._outlet.flush()
+        super().tell(text, style)
+
+    def end_line(self) -> None:
+        """End the line of the answer that is printed, if it has no end."""
+
     def begin(self) -> None:
         """Begin a new message."""
 
@@ -421,10 +431,13 @@ class Plain(Messages):
         self._calls = ToolCalls()
         self._thought = ""
 
-    def begin(self) -> None:
-        self._think("\n")
+    def end_line(self) -> None:
         if self._last != "\n":
             self.say("\n")
+
+    def begin(self) -> None:
+        self._think("\n")
+        self.end_line()
 
     def say(self, text: str) -> None:
         if text:
@@ -449,7 +462,7 @@ class Plain(Messages):
         """Print thoughts on stderr, line by line."""
         *lines, self._thought = (self._thought + piece).split("\n")
         for line in filter(str.strip, lines):
-            say(f"thought: {harmless(line, keep=TAB)}", style=DIM)
+            self.tell(f"thought: {harmless(line, keep=TAB)}", DIM)
 
     def permission(self, permission: Permission) -> None:
         self._calls.merge(permission.tool_call)  # gemini sends the title of a call only here

@@ -217,7 +217,7 @@ NOTHING = ""  # no input, or nothing in it that counts
 _HARMLESS = frozenset({"timeout", "timeoutms", "timeoutseconds", "callid", "toolcallid", "turnid"})
 WORDS = frozenset({"description", "explanation"})  # of a command; elsewhere they may be the content that is sent
 _FILES = frozenset({"read", "edit", "delete", "move"})
-_CONTENT = regex(  # of a file, and which part of it
+CONTENT = regex(  # of a file, and which part of it
     "(?:file)?(?:content|contents|text)|(?:old|new)(?:text|string|str|source|content)|(?:find|replace(?:ment)?)"
     "|edits?|diff|patch|(?:unified)?diff|changes|replaceall|expectedreplacements"
     "|offset|limit|line|lines|startline|endline|insertline|viewrange"
@@ -260,7 +260,7 @@ def _counts(key: object, value: object, about: Subject) -> bool:
         return False
     if about.kind not in _FILES or not about.paths or about.commands or about.addresses:
         return True
-    if _CONTENT.fullmatch(name):
+    if CONTENT.fullmatch(name):
         return False
     return about.kind == "move" or not PATHS.fullmatch(name) or not _is_flat(value)  # a move: the order counts
 

@@ -354,6 +354,62 @@ def test_a_common_question_fits_in_eight_rows() -> None:
     ]
 
 
+EDIT: dict[str, Any] = {  # a one-line edit, as claude sends it
+    "title": "Edit notes.txt",
+    "kind": "edit",
+    "rawInput": {"file_path": "/w/notes.txt", "old_string": "milk", "new_string": "oat milk", "replace_all": False},
+    "content": [{"type": "diff", "path": "/w/notes.txt", "oldText": "milk", "newText": "oat milk"}],
+    "locations": [{"path": "/w/notes.txt", "line": 1}],
+    "_meta": {"claudeCode": {"toolName": "Edit"}},
+}
+
+
+def told(call: dict[str, Any], announced: str = "") -> list[str]:
+    person = Scripted("n", screen=(98, 30))
+    options = [{**ALWAYS, "name": "Always Allow"}, {**ONCE, "name": "Allow"}, {**NO, "name": "Reject"}]
+    question = ToolQuestion(call=call, options=options, announced=announced, scope="edit `/w/notes.txt`")
+    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
+    return person.told[:-1]
+
+
+def test_an_edit_of_one_line_fits_in_eight_rows_with_the_prompt_and_its_answers() -> None:
+    """What the arguments and the change both say is said once."""
+    shown = told(EDIT, announced="Edit")
+    assert shown == [
+        "The agent asks for permission: Edit notes.txt",
+        "    changes notes.txt  +1 -1",
+        "      1 - milk",
+        "      1 + oat milk",
+        "g will also apply to: edit `notes.txt` (the agent may apply it more widely)",
+    ]
+    assert len(shown) + 3 <= 8
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"old_string": "milk", "new_string": "rm -rf"}, "    new_string: rm -rf"),
+        ({"old_string": "milk", "new_string": "oat milk", "replace_all": True}, "    replace_all: true"),
+        ({"edits": [{"old_string": "milk", "new_string": "oat milk"}, {"old_string": "x", "new_string": "milk"}]}, "x"),
+        ({"command": "milk"}, "    command: milk"),
+    ],
+)
+def test_what_the_change_does_not_show_stays(given: dict[str, Any], line: str) -> None:
+    assert line in "\n".join(told({**EDIT, "rawInput": {"file_path": "/w/notes.txt", **given}}))
+
+
+def test_the_arguments_of_a_change_that_is_not_drawn_whole_stay() -> None:
+    text = "".join(f"line {number}\n" for number in range(200))
+    call = {**EDIT, "rawInput": {"content": text}, "content": [{"type": "diff", "path": "/w/a", "newText": text}]}
+    assert "    content: line 0" in told(call)
+
+
+def test_a_tool_whose_name_the_title_does_not_tell_is_named() -> None:
+    assert "    tool: Edit, kind: edit" in told({**EDIT, "title": "Tidy notes.txt"})
+    server = {**EDIT, "title": "edit notes", "_meta": {"claudeCode": {"toolName": "mcp__x__edit"}}}
+    assert any("of the MCP server x" in line for line in told(server))
+
+
 def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.0) -> str | None:
     """Answer with these keys, each as it is read; None is a silence that is long enough."""
     waiting = list(typed)
