@@ -19,13 +19,14 @@ from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
-from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, spell
-from acp_launch.batch.trust import claim_file, find_writable, judge_file, keep_directory, list_rows, list_said
+from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell
+from acp_launch.batch.trust import claim_file, find_writable, is_kept, judge_file, keep_directory, list_rows, list_said
 from acp_launch.batch.worktree import refuse_copy
 from acp_launch.cli.planning import ready, require_claim, resolve_trusted, resolved_from
 from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.trust import ReportRow
 from acp_launch.descent import BATCHES, parent, real, remove_directory
 from acp_launch.document.nodes import MAX_SIZE, decode
@@ -34,7 +35,7 @@ from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileE
 from acp_launch.plan.model import LaunchPlan, Mount
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
-from acp_launch.profile.discover import HOLDER, find, repository_of, shown
+from acp_launch.profile.discover import HOLDER, find, here, project_of, repository_of, shown
 from acp_launch.profile.leaks import in_comments
 from acp_launch.profile.load import Loaded, load
 from acp_launch.profile.trust import Claim, TrustState, digest_content
@@ -431,6 +432,32 @@ def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path |
     with suppress(FileExistsError):
         create(batches / ".gitignore", b"*\n", is_shared=True)
     return next(path for path in map(batches.joinpath, names) if not os.path.lexists(path))
+
+
+def find_latest() -> Path:
+    """Return the directory of this project's latest batch that was made for this user, and say which it is.
+
+    A repository may bring directories, and the state directory holds those of other projects.
+
+    Raises:
+        UsageError: there is none.
+    """
+    project, settings = project_of(here()), load_settings()
+    files = [each for place in (project / HOLDER, settings.state) for each in place.glob(f"{BATCHES}/*/{BATCH}")]
+    for file in sorted(files, key=_time_of, reverse=True):
+        with suppress(UsageError, StateError):
+            directory = open_batch(file.parent)
+            if _locate_project(Path(directory.batch.directory)) == project and is_kept(directory, settings):
+                tell(f"the latest batch: {directory.path}", style=DIM)
+                return directory.path
+    fix = f"name its directory, or {ours('batch', 'run', 'FILE')}"
+    raise UsageError("this project has no batch that was made for you", fix=fix)
+
+
+def _time_of(file: Path) -> float:
+    with suppress(OSError):  # it has just been removed
+        return file.lstat().st_mtime
+    return 0.0
 
 
 def _find_writer(batch: Batch, plans: Mapping[str, LaunchPlan], path: Path) -> str | None:

@@ -82,28 +82,13 @@ def status(directory: OrLatest = None, as_json: Json = False) -> int:
     """Show how far a batch is."""
     from acp_launch.batch.submit import show_status
 
-    return show_status(directory or find_latest(), as_json=as_json)
+    return show_status(directory or _find_latest(), as_json=as_json)
 
 
-def find_latest() -> Path:
-    """Return the directory of this project's latest batch, and say which it is.
+def _find_latest() -> Path:
+    from acp_launch.batch.freeze import find_latest
 
-    Raises:
-        UsageError: there is none.
-    """
-    from acp_launch.cli.verb import load_settings
-    from acp_launch.console.stderr import DIM, tell
-    from acp_launch.errors import UsageError
-    from acp_launch.problem import ours
-    from acp_launch.profile.discover import HOLDER, here, project_of
-
-    places = (project_of(here()) / HOLDER, load_settings().state)
-    found = [file for place in places for file in place.glob("batches/*/batch.json")]
-    if not found:
-        raise UsageError("this project has no batch", fix=f"name its directory, or {ours('batch', 'run', 'FILE')}")
-    latest = max(found, key=lambda file: file.stat().st_mtime).parent
-    tell(f"the latest batch: {latest}", style=DIM)
-    return latest
+    return find_latest()
 
 
 @app.verb()
@@ -138,4 +123,4 @@ def report(
     """Report on a batch: by default a summary as text."""
     from acp_launch.batch.report import make_report
 
-    return make_report(directory or find_latest(), html=html, markdown=markdown, junit=junit, otlp=otlp)
+    return make_report(directory or _find_latest(), html=html, markdown=markdown, junit=junit, otlp=otlp)
