@@ -412,7 +412,7 @@ CHANGES = (
     "write_text|write_bytes|touch|mkdir|makedirs|rmdir|unlink|rmtree|symlink|symlink_to|hardlink_to|chmod|copy2"
     "|copyfile|copytree|extract|extractall|TemporaryDirectory|NamedTemporaryFile|mkdtemp|mkstemp"
 )
-NAMESAKE_OWNERS = r"^(?:self|signal)$|(?:canvas|outlet|registry)$"  # whose methods of such names change no file
+NAMESAKE_OWNERS = r"^(?:self|signal)$|(?:canvas|formatter|outlet|registry)$"  # their methods change no file
 FLAGS = re.compile("O_(?:CREAT|WRONLY|RDWR|APPEND|TRUNC)")
 
 

@@ -20,7 +20,7 @@ NEWER = "install a newer Node.js: https://nodejs.org, or a version manager such 
 OWN = ".local"  # of the home: the prefix of a user who may not write npm's own
 
 
-class Misfit(NamedTuple):
+class NodeMismatch(NamedTuple):
     """The Node.js that a package wants, and the one that is here."""
 
     engines: str
@@ -41,7 +41,7 @@ def check() -> Check:
     return ok("node", "", f"{text}; npm install -g needs --prefix {own} here" if own else text, version=version)
 
 
-def find_misfit(package: str) -> Misfit | None:
+def find_mismatch(package: str) -> NodeMismatch | None:
     """Compare node with what the newest version of a package wants, by npm's registry or, without it, as far as known.
 
     None if they fit, and if there is no node.
@@ -49,7 +49,7 @@ def find_misfit(package: str) -> Misfit | None:
     version = _ask("node", "--version")
     known = {agent.install.rpartition(" ")[2]: agent.node for agent in AGENTS.values()}
     engines = version and (_ask("npm", "view", package, "engines.node") or known.get(package, ""))
-    return Misfit(engines, version) if engines and not satisfies(parse_version(version), engines) else None
+    return NodeMismatch(engines, version) if engines and not satisfies(parse_version(version), engines) else None
 
 
 def own_prefix() -> Path | None:

@@ -458,8 +458,8 @@ def _fit_npm(argv: Sequence[str]) -> tuple[Sequence[str], Path | None]:
     from acp_launch.cli.stores import say_waiting
     from acp_launch.secret.isolate import bounded
 
-    def ask() -> tuple[node.Misfit | None, Path | None]:
-        return node.find_misfit(argv[-1]), node.own_prefix()
+    def ask() -> tuple[node.NodeMismatch | None, Path | None]:
+        return node.find_mismatch(argv[-1]), node.own_prefix()
 
     limit = 4 * node.MAX_WAIT
     misfit, own = bounded(ask, limit=limit, waiting=lambda waited: say_waiting("answer of npm", waited, limit))

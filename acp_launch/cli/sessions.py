@@ -1,5 +1,7 @@
 """The verbs of `session`, for named sessions."""
 
+import errno
+import os
 import re
 import sys
 import time
@@ -46,7 +48,7 @@ T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
 VERBS = "list, show, history, wait, cancel, rename, move, export, import, close, rm, prune"
 EXPORTED = 1  # the version of an exported session
-MAX_EXPORT = 4 * 1024 * 1024  # bytes
+MAX_EXPORT_BYTES = 4 * 1024 * 1024
 app = Group(f"Choose a session to resume; {VERBS}.")
 
 Name = Annotated[str, Argument("NAME", "The session's name; without one, its title.")]
@@ -165,7 +167,6 @@ def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
     Raises:
         SessionError: an editor is in it, whose other sessions would end, too.
     """
-    import os
     import signal
 
     from acp_launch.process.leftovers import launch_state
@@ -190,8 +191,6 @@ def move(
     new: Annotated[Path | None, Argument("[NEW]", "Where it is; by default this project.")] = None,
 ) -> None:
     """Take the sessions of a project that has moved along to its new directory."""
-    import os
-
     there = str(new.resolve()) if new else _project()
     with _registry() as registry:
         moved = registry.move(os.path.abspath(old), there)  # noqa: PTH100 - links of a path that is gone stay
@@ -213,8 +212,6 @@ def hint_at_move(registry: "Registry") -> str:
 @app.verb()
 def export(name: Name, profile: Profile = None) -> None:
     """Print a session for `session import` on another machine: its record and what was said, not the agent's files."""
-    import os
-
     from msgspec.structs import asdict, replace
 
     from acp_launch.console import stdout
@@ -239,18 +236,21 @@ def import_(
     from msgspec import convert, json
     from msgspec.structs import replace
 
+    from acp_launch.private import Unfit, real
     from acp_launch.session.store import ExportedSession
 
     try:
-        content = sys.stdin.buffer.read(MAX_EXPORT) if str(file) == "-" else file.read_bytes()[:MAX_EXPORT]
+        content = _read_export(file)
         given = convert(json.decode(content), ExportedSession)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
-    except ValueError:
+    except Unfit as unfit:
+        raise UsageError(f"{file} {unfit}", fix=ours("session", "export", "NAME")) from None
+    except (ValueError, RecursionError):
         raise UsageError(f"{file} is not an exported session", fix=ours("session", "export", "NAME")) from None
     project = _project()
-    cwd = (Path(project) / given.record.cwd).resolve()
-    if not cwd.is_relative_to(project):
+    cwd = Path(os.path.normpath(Path(project, given.record.cwd)))
+    if not (cwd.is_relative_to(project) and real(cwd).is_relative_to(real(Path(project)))):
         raise SessionError(f"the session works in {given.record.cwd}, outside of its project", fix="it stays there")
     record = replace(given.record, project=project, cwd=str(cwd))
     check_session_name(record.name)
@@ -263,6 +263,16 @@ def import_(
         for turn in given.turns:
             registry.history.add(record.key, turn)
     say(f"{record.name}: imported; {ours('run', record.profile, '--session', record.name)} goes on with it")
+
+
+def _read_export(file: Path) -> bytes:
+    from acp_launch.private import read_bounded
+
+    if str(file) == "-":
+        return sys.stdin.buffer.read(MAX_EXPORT_BYTES)
+    if (found := read_bounded(file, MAX_EXPORT_BYTES)) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    return found[0]
 
 
 def _require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:

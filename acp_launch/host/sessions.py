@@ -180,8 +180,7 @@ class HostSession:
         self.events = SessionEvents(hub.now, self._tell)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
-        self._is_taken = False  # by `:take`
-        self._watching: set[FrontLine] = set()  # those that never drive
+        self._roles: dict[FrontLine, Literal["watches", "took"]] = {}  # of fronts that drive never, or until they leave
         self.queue: list[str] = []
         self.id_json = b'""'
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -300,12 +299,12 @@ class HostSession:
         if not (entrance.once or entrance.waits):
             self.stay = "open"
         if entrance.watches:
-            self._watching.add(front)
+            self._roles[front] = "watches"
         self._choose_driver()
 
     def drive(self, front: FrontLine) -> None:
         """Let this front drive until it leaves, whichever sends the prompts."""
-        self._is_taken = True
+        self._roles = {each: role for each, role in self._roles.items() if role == "watches"} | {front: "took"}
         self._drive(front)
 
     def _drive(self, front: FrontLine) -> None:
@@ -318,9 +317,9 @@ class HostSession:
         if front in self.fronts:
             self.fronts.remove(front)
         self.events.forget(front)
-        self._watching.discard(front)
+        self._roles.pop(front, None)
         if self.driver is front:
-            self.driver, self._is_taken = None, False
+            self.driver = None
         for task in [task for task, owner in self._turns.items() if owner is front]:
             self._note_end()
             self.cancel() if task is self.current else task.cancel()
@@ -338,7 +337,7 @@ class HostSession:
 
     def _choose_driver(self) -> None:
         if self.driver is None:  # the one that has been here longest
-            self.driver = next((front for front in self.fronts if front not in self._watching), None)
+            self.driver = next((front for front in self.fronts if self._roles.get(front) != "watches"), None)
         self._may_ask()
         self._changed.set()
 
@@ -356,7 +355,7 @@ class HostSession:
         self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
-        if front not in self._watching:  # else it is about to leave (--detach)
+        if self._roles.get(front) != "watches":  # else it is about to leave (--detach)
             self._note_end()
         if isinstance(outcome, LaunchError):
             raise outcome
@@ -406,7 +405,8 @@ class HostSession:
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
-        if front in self.fronts and front.can_ask and not (front in self._watching or self._is_taken):
+        is_free = front not in self._roles and "took" not in self._roles.values()
+        if front in self.fronts and front.can_ask and is_free:
             self._drive(front)  # the user who has sent the prompt is asked about it
         self.stay = "open" if self.stay == "open" else "turn"
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)

@@ -6,6 +6,7 @@ from acp_launch.regex import regex
 
 Version = tuple[int, ...]
 _COMPARATOR = regex(r"([<>=^~]*)\s*v?(\d+(?:\.\d+)*)")
+_VERSION = regex(r"v?(\d+\.\d+\.\d+)")
 _HYPHEN = regex(r"(\S+)\s+-\s+(\S+)")
 _REPORT = regex(r"Node\.js v(\d+\.\d+\.\d+)")
 # An older node does not know the syntax, a module or a global of node itself, or an option of the script's first line.
@@ -17,9 +18,9 @@ _TOO_OLD = regex(
 
 
 def parse_version(text: str) -> Version:
-    """Read `v20.20.2`; empty for any other text."""
-    found = _COMPARATOR.fullmatch(text.strip())
-    return _numbers(found[2]) if found and not found[1] else ()
+    """Read `v20.20.2` or `v23.0.0-nightly`; empty for any other text."""
+    found = _VERSION.match(text)
+    return _numbers(found[1]) if found else ()
 
 
 def satisfies(version: Version, engines: str) -> bool:
@@ -48,7 +49,7 @@ def _holds(version: Version, sign: str, bound: Version) -> bool:
         case "^":
             return version >= bound and version[0] == bound[0]
         case "~":
-            return version >= bound and version[:2] == bound[:2]
+            return version >= bound and near[:2] == bound[:2]
         case _:
             return near == bound
 

@@ -42,8 +42,32 @@ if TYPE_CHECKING:
 
 
 TOLD = frozenset({"agent_message_chunk", "tool_call"})  # updates that are kept of a turn
-MAX_TOLD = 256 * 1024  # bytes of them
+MAX_TOLD_BYTES = 256 * 1024  # of them in a turn
 HISTORY = WORDS | KINDS  # the updates that make a history; others may come at any time
+
+
+class TurnWords:
+    """The agent's words and tool calls in a turn, as far as they are kept."""
+
+    def __init__(self) -> None:
+        self._updates: list[Updated] = []
+        self._room = MAX_TOLD_BYTES
+
+    def add(self, update: Updated) -> None:
+        if (size := len(update.update)) <= self._room:
+            self._updates.append(update)
+            self._room -= size
+
+    def said(self) -> Said:
+        answer, tools = "", list[str]()
+        for update in self._updates:
+            body = acp.mapping(acp.decoded(update.update))
+            if update.kind == "tool_call":
+                tools.append(title(body))
+                answer += "" if answer.endswith("\n") or not answer else "\n\n"
+            else:
+                answer += acp.text(acp.mapping(body.get("content")).get("text"))
+        return Said(answer, tuple(tools))
 
 
 class Client:
@@ -90,8 +114,7 @@ class Client:
         self._gate = gate
         self._services = services or {}
         self.completed, self.settled, self._asking = completed, changed, asking
-        self._told: list[Updated] = []
-        self._room = MAX_TOLD
+        self._told = TurnWords()
         self._answered = 0.0  # loop time of the user's last answer
         self._open: dict[bytes, tuple[PermissionAsked | ServiceAsked, asyncio.Task[None]]] = {}
         self._checks = gate.checks() if gate is not None else None
@@ -134,9 +157,8 @@ class Client:
             self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
             self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
-        elif update.kind in TOLD and (size := len(update.update)) <= self._room:
-            self._told.append(update)
-            self._room -= size
+        elif update.kind in TOLD:
+            self._told.add(update)
         if update.kind not in WORDS:
             self._take(update)
         elif update.kind == "agent_message_chunk":
@@ -211,20 +233,12 @@ class Client:
 
     def said(self) -> Said:
         """Return what was said since the last prompt, as far as it is kept."""
-        answer, tools = "", list[str]()
-        for update in self._told:
-            body = acp.mapping(acp.decoded(update.update))
-            if update.kind == "tool_call":
-                tools.append(title(body))
-                answer += "" if answer.endswith("\n") or not answer else "\n\n"
-            else:
-                answer += acp.text(acp.mapping(body.get("content")).get("text"))
-        return Said(answer, tuple(tools))
+        return self._told.said()
 
     def new_turn(self) -> None:
         """Prepare for the next prompt."""
         self.denied, self.state.failure, self._words = "", None, None
-        self._told, self._room = [], MAX_TOLD
+        self._told = TurnWords()
         if self._gate is not None:
             self._gate.new_turn()
 

@@ -9,19 +9,25 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace as replace_fields
 
+from acp_launch.descent import open_file, parent, remove
 from acp_launch.private import Unfit, make_digest, make_private, read_bounded, replace
 
 FOLDER = "turns"  # in the state directory
-MAX_BYTES = 256 * 1024  # of a file
+MAX_FILE_BYTES = 256 * 1024  # of a file
 MAX_FILES = 1000
-MAX_PROMPT = 16 * 1024  # characters
-MAX_ANSWER = 64 * 1024  # characters
-MAX_TITLE, MAX_TOOLS = 200, 200  # characters of the title of a tool call, and how many of them
+MAX_PROMPT_CHARACTERS = 16 * 1024
+MAX_ANSWER_CHARACTERS = 64 * 1024
+MAX_TITLE_CHARACTERS = 200  # of a tool call
+MAX_TITLES = 200  # of a turn
+
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1 << 36)]  # of Unix, up to a year that a date can have
 
 
 class Said(Struct, frozen=True):
@@ -34,7 +40,7 @@ class Said(Struct, frozen=True):
 class SessionTurn(Struct, frozen=True, kw_only=True):
     """A turn that has ended; `time` in Unix seconds."""
 
-    time: float
+    time: Seconds
     prompt: str
     answer: str
     tools: tuple[str, ...] = ()
@@ -50,23 +56,23 @@ class History:
     def add(self, key: Sequence[str], turn: SessionTurn) -> None:
         """Add a turn. A full disk costs only this."""
         path = self._path(key)
-        prompt, answer = _fit(turn.prompt, MAX_PROMPT), _fit(turn.answer, MAX_ANSWER)
-        tools = tuple(_fit(each, MAX_TITLE) for each in turn.tools[:MAX_TOOLS])
+        prompt, answer = _fit(turn.prompt, MAX_PROMPT_CHARACTERS), _fit(turn.answer, MAX_ANSWER_CHARACTERS)
+        tools = tuple(_fit(each, MAX_TITLE_CHARACTERS) for each in turn.tools[:MAX_TITLES])
         cut = replace_fields(
-            turn, prompt=prompt, answer=answer, tools=tools, stop_reason=_fit(turn.stop_reason, MAX_TITLE)
+            turn, prompt=prompt, answer=answer, tools=tools, stop_reason=_fit(turn.stop_reason, MAX_TITLE_CHARACTERS)
         )
         with suppress(OSError):
             make_private(self._folder)
             is_new = not path.exists()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, below=self._folder)
             try:
                 os.write(descriptor, msgspec.json.encode(cut) + b"\n")
                 size = os.fstat(descriptor).st_size
             finally:
                 os.close(descriptor)
-            if size > MAX_BYTES:
+            if size > MAX_FILE_BYTES:
                 lines = path.read_bytes().splitlines(keepends=True)
-                replace(path, b"".join(lines[len(lines) // 2 :]))
+                replace(path, b"".join(lines[len(lines) // 2 :]), below=self._folder)
             if is_new:
                 self._remove_oldest()
 
@@ -74,7 +80,7 @@ class History:
         """Return the turns of a session; a line that cannot be read, as after a crash, is left out."""
         found = None
         with suppress(OSError, Unfit):
-            found = read_bounded(self._path(key), 4 * MAX_BYTES)
+            found = read_bounded(self._path(key), 4 * MAX_FILE_BYTES)
         turns = []
         for line in found[0].splitlines() if found else ():
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
@@ -82,12 +88,12 @@ class History:
         return turns
 
     def move(self, key: Sequence[str], new: Sequence[str]) -> None:
-        with suppress(OSError):  # there is none
-            self._path(key).replace(self._path(new))
+        with suppress(OSError), parent(self._path(key), self._folder) as (directory, name):  # there may be none
+            os.replace(name, self._path(new).name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def remove(self, key: Sequence[str]) -> None:
         with suppress(OSError):
-            self._path(key).unlink()
+            remove(self._path(key), below=self._folder)
 
     def _path(self, key: Sequence[str]) -> Path:
         return self._folder / f"{make_digest(*key)}.ndjson"
@@ -95,7 +101,7 @@ class History:
     def _remove_oldest(self) -> None:
         files = sorted(self._folder.glob("*.ndjson"), key=lambda file: file.stat().st_mtime)
         for file in files[: max(0, len(files) - MAX_FILES)]:
-            file.unlink(missing_ok=True)
+            remove(file, below=self._folder)
 
 
 def _fit(text: str, most: int) -> str:

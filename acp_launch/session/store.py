@@ -17,15 +17,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import astuple, replace
 
 from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.secret.redact import redactor
-from acp_launch.session.history import History, Said, SessionTurn
+from acp_launch.session.history import History, Said, Seconds, SessionTurn
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
@@ -267,9 +267,9 @@ class Record(Struct, frozen=True):
     agent_command: str
     cwd: str
     title: str
-    created: float
-    last_used: float
-    turns: int = 0  # those that were counted: earlier versions of acp-launch did not
+    created: Seconds
+    last_used: Seconds
+    turns: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0  # those that were counted: earlier versions of acp-launch did not
 
     @property
     def key(self) -> Key:

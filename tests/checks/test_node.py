@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.checks.node import Misfit, check, find_misfit, own_prefix
+from acp_launch.checks.node import NodeMismatch, check, find_mismatch, own_prefix
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, forbidden: Path) -> None:
 
 def test_without_node_nothing_is_wrong(bin: Path) -> None:
     assert (check().verdict, check().text) == ("ok", "not installed; npx and agents from npm need it")
-    assert (find_misfit("x"), own_prefix()) == (None, None)
+    assert (find_mismatch("x"), own_prefix()) == (None, None)
 
 
 def test_an_installed_agent_that_wants_a_newer_node_is_a_warning(bin: Path) -> None:
@@ -52,10 +52,10 @@ def test_an_installed_agent_that_wants_a_newer_node_is_a_warning(bin: Path) -> N
 def test_the_registry_knows_better_than_we_what_a_package_wants(bin: Path) -> None:
     program(bin / "node", "echo v22.1.0")
     program(bin / "npm", 'echo ">=24"')
-    assert find_misfit("@agentclientprotocol/claude-agent-acp") == Misfit(">=24", "v22.1.0")
+    assert find_mismatch("@agentclientprotocol/claude-agent-acp") == NodeMismatch(">=24", "v22.1.0")
     program(bin / "npm", "exit 1")
-    assert find_misfit("@agentclientprotocol/claude-agent-acp") is None
-    assert find_misfit("unknown") is None
+    assert find_mismatch("@agentclientprotocol/claude-agent-acp") is None
+    assert find_mismatch("unknown") is None
 
 
 @pytest.mark.parametrize("forbidden", ["lib/node_modules", "bin"])

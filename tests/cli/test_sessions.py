@@ -294,7 +294,17 @@ def test_a_session_that_the_agent_here_does_not_know_is_not_imported(launch: Lau
     assert names(launch) == []
 
 
-@pytest.mark.parametrize("change", [{"cwd": "../elsewhere"}, {"cwd": "/etc"}, {"name": "-x"}, {"turns": "many"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cwd": "../elsewhere"},
+        {"cwd": "/etc"},
+        {"name": "-x"},
+        {"turns": "many"},
+        {"created": 1e300},
+        {"turns": 1 << 70},
+    ],
+)
 def test_what_is_not_an_exported_session_of_a_project_is_refused(launch: Launcher, change: dict[str, object]) -> None:
     launch.profile("replayer")
     assert launch("run", "p", "hello", "--session", "work").code == 0
@@ -303,8 +313,9 @@ def test_what_is_not_an_exported_session_of_a_project_is_refused(launch: Launche
     (launch.project / "s.json").write_text(json.dumps(content))
     refused = launch.within("session", "import", "s.json")
     assert refused.code in (2, 3) and refused.heard == [] and "fix:" in refused.err
-    (launch.project / "s.json").write_text("[")
-    assert launch.within("session", "import", "s.json").code == 2
+    for text in ("[", "[" * 100_000, " " * (5 << 20)):
+        (launch.project / "s.json").write_text(text)
+        assert launch.within("session", "import", "s.json").code == 2
     assert launch.within("session", "import", "nowhere").code == 2
 
 

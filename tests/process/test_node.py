@@ -21,6 +21,7 @@ HERE = (20, 20, 2)
         ("^18 || >=22", False),
         ("~20.20.1", True),
         ("~20.19", False),
+        ("~20", True),
         ("20.x", True),
         ("22", False),
         ("=20.20.2", True),
@@ -37,6 +38,7 @@ def test_a_version_is_compared_with_a_range_of_npm(engines: str, fits: bool) -> 
 
 
 def test_a_version_is_read_as_node_prints_it() -> None:
+    assert parse_version("v20.20.2-nightly2026") == HERE
     assert (parse_version("v20.20.2\n"), parse_version("node: not found"), parse_version(">=3")) == (HERE, (), ())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.session import history
-from acp_launch.session.history import MAX_ANSWER, MAX_BYTES, History, SessionTurn
+from acp_launch.session.history import MAX_ANSWER_CHARACTERS, MAX_FILE_BYTES, History, SessionTurn
 
 KEY = ("/project", "claude", "work")
 
@@ -39,12 +39,12 @@ def test_a_session_that_is_renamed_or_removed_takes_its_history_along(tmp_path: 
 def test_a_long_answer_is_cut_and_a_full_file_loses_its_older_half(tmp_path: Path) -> None:
     kept = History(tmp_path)
     for number in range(10):
-        kept.add(KEY, turn(number, "x" * (MAX_ANSWER + 1)))
+        kept.add(KEY, turn(number, "x" * (MAX_ANSWER_CHARACTERS + 1)))
     (file,) = (tmp_path / "turns").iterdir()
-    assert file.stat().st_size <= MAX_BYTES
+    assert file.stat().st_size <= MAX_FILE_BYTES
     found = kept.turns(KEY)
     assert [each.time for each in found] == [float(number) for number in range(10 - len(found), 10)]
-    assert {len(each.answer) for each in found} == {MAX_ANSWER}
+    assert {len(each.answer) for each in found} == {MAX_ANSWER_CHARACTERS}
 
 
 def test_half_a_character_is_replaced(tmp_path: Path) -> None:

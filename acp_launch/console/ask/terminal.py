@@ -204,7 +204,7 @@ class TerminalQuestions:
                     tell(text, each)
                 tell_answers(choices)
 
-        with without_modes("ECHO", "ICANON"), _continued(draw_again):
+        with without_modes("ECHO", "ICANON"), _on_continue(draw_again):
             key = await ask_for_key(prompt, choices, self.read_keys, tone=tone)
         if key is not None:
             tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
@@ -285,7 +285,7 @@ def tell_answers(choices: Sequence[Choice]) -> None:
 
 
 @contextmanager
-def _continued(act: Callable[[], None]) -> Iterator[None]:
+def _on_continue(act: Callable[[], None]) -> Iterator[None]:
     """Act whenever this process goes on after a stop, while the block runs."""
     loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGCONT)
     loop.add_signal_handler(signal.SIGCONT, act)
