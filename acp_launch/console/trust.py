@@ -22,6 +22,7 @@ from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import (
+    UNATTENDED_WAIT,
     Agent,
     Client,
     Confined,
@@ -58,22 +59,25 @@ class ReportRow(Struct, frozen=True):
 
 
 def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[ReportRow]:
-    """Yield the rows. `found` are the existing programs and directories; `said` are all lines of the profile."""
+    """Yield the rows, in the words and the order of `plan`. `found` are the existing programs and directories; `said`
+    are all lines of the profile."""
     agent = replace(profile.agent, inherit_env=profile.agent_inherits)
-    yield from _program(("agent",), agent, found, "runs", "")
+    yield from _directories(profile, found)
+    yield from _chosen(profile)
+    yield from _permissions(profile.permissions)
+    if does := describe_client(profile.client):
+        yield ReportRow("client", does)
+    yield from _program(("agent",), agent, found, "agent", "")
     if profile.runtime.confined is not None:
         yield from _confinement(agent, profile.runtime.confined)
-    yield from _directories(profile, found)
     for name, server in profile.mcp_servers.items():
         if isinstance(server, StdioServer):
             yield from _server(name, server, found)
         else:
             yield from _remote(name, server)
     yield from _references(profile)
-    yield from _permissions(profile.permissions)
     for locked in filter(None, map(_LOCKED.fullmatch, said)):
         yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
-    yield from _chosen(profile)
 
 
 def _permissions(permissions: Permissions) -> Iterator[ReportRow]:
@@ -81,15 +85,17 @@ def _permissions(permissions: Permissions) -> Iterator[ReportRow]:
     if not permissions.inherit:
         yield ReportRow("drops", "the permission rules of the profiles it extends", is_potent=True)
     yield from map(_rule, permissions.rules)
+    if permissions.unattended != UNATTENDED_WAIT:
+        yield ReportRow("unattended", permissions.unattended)
 
 
 def _chosen(profile: Profile) -> Iterator[ReportRow]:
-    if does := describe_client(profile.client):
-        yield ReportRow("client", does)
     if profile.session.mode:
         yield ReportRow("mode", discreet(profile.session.mode))
-    for name, value in profile.session.config.items():
-        yield ReportRow("config", discreet(f"{name}: {value if isinstance(value, str) else str(value).lower()}"))
+    for index, (name, value) in enumerate(profile.session.config.items()):
+        yield ReportRow(
+            "" if index else "config", discreet(f"{name}: {value if isinstance(value, str) else str(value).lower()}")
+        )
 
 
 def _rule(rule: Rule) -> ReportRow:
@@ -121,7 +127,7 @@ def _confinement(agent: Agent, confined: Confined) -> Iterator[ReportRow]:
 
 def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]:
     path = ("mcp_servers", name)
-    yield from _program(path, server, found, "server", f"{name}: ")
+    yield from _program(path, server, found, "mcp server", f"{name}: ")
     yield ReportRow("", _where(server, found.get((*path, "cwd"))))
     if server.data:
         data = discreet(", ".join(server.data))
@@ -133,7 +139,7 @@ def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]
 
 
 def _remote(name: str, server: RemoteServer) -> Iterator[ReportRow]:
-    yield ReportRow("server", f"{name}: {server.type} {discreet(server.url)}")
+    yield ReportRow("mcp server", f"{name}: {server.type} {discreet(server.url)}")
     yield from _set("sends", server.sent)
     if server.oauth is not None:
         yield ReportRow("", _login(server.oauth))
@@ -157,8 +163,8 @@ def _login(oauth: OAuth) -> str:
 
 def _where(server: StdioServer, there: Path | None) -> str:
     if server.cwd is not None and server.bridge:
-        return f"in {_there(server.cwd, there)}"
-    return "in an empty directory of its own" if there is None else f"in {there}, the session's directory"
+        return f"directory {_there(server.cwd, there)}"
+    return "directory (a private, empty one)" if there is None else f"directory {there} (the session's)"
 
 
 def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[ReportRow]:

@@ -100,7 +100,7 @@ def test_search_show_and_list_tell_what_there_is(agents: Launcher) -> None:
 def test_the_plan_and_the_trust_screen_name_the_version(agents: Launcher) -> None:
     agents.write({"agent": {"registry": "an-agent", "args": ["--more"], "env": {"OWN": "1"}}})
     unready = agents("trust", "p", "--yes")
-    assert "runs  the registry's agent an-agent, with: --more" in unready.err
+    assert "agent        the registry's agent an-agent, with: --more" in unready.err
     assert "not installed" in unready.err
     assert agents("trust", "p", "--revoke").code == 0
     answer(agents, "install", "an-agent")
@@ -110,7 +110,7 @@ def test_the_plan_and_the_trust_screen_name_the_version(agents: Launcher) -> Non
     assert plan["env"]["FROM_INDEX"]["origin"] == "registry an-agent@1.0.0"
     assert "  registry   an-agent@1.0.0  " in agents("plan", "p").out.decode()
     asked = agents("trust", "p", "--yes").err
-    assert f"runs  {program} --more" in asked
+    assert f"agent        {program} --more" in asked
     assert "an-agent of the registry, the newest version installed: 1.0.0 (binary " in asked
     assert 'sets FROM_INDEX: "1"' in asked
     agents.write({"agent": {"registry": "an-agent@1.0.0", "args": ["--more"], "env": {"OWN": "1"}}})

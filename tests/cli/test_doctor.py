@@ -386,14 +386,14 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
         "to trust it: acp-launch trust p; to run it once: --trust",
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
-        f"runs {shell} -c 'touch {touched}'",
+        f"directory {launch.project}",
+        "permissions ask",
+        f"agent {shell} -c 'touch {touched}'",
         'sets A: "${secret:github}"',
         "gets your whole environment",
-        f"in {launch.project}",
-        f"server s: {shell} -c 'touch {touched}'",
-        f"in {launch.project}, the session's directory",
+        f"mcp server s: {shell} -c 'touch {touched}'",
+        f"directory {launch.project} (the session's)",
         "secrets github",
-        "asks permissions.default: ask",
     ]
     assert not {"agent", "server s", "secret github", "command agent"} & set(found)
     assert not touched.exists()

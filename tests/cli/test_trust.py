@@ -44,6 +44,28 @@ def write(project: Path, name: str = "review", **profile: Any) -> Path:
     return file
 
 
+def test_the_screen_says_what_plan_says_in_its_words_and_order(project: Path, run: Run) -> None:
+    (project / "lib").mkdir()
+    write(
+        project,
+        workspace={"additional_directories": ["lib"]},
+        session={"mode": "plan", "config": {"model": "opus", "fast": True}},
+        permissions={"rules": [{"deny": {"command": "rm *"}}], "unattended": "allow-reads"},
+        client={"fs": "read", "terminal": True},
+        mcp_servers={"notes": {**DEMO_SERVER, "required": False}},
+    )
+    refused, plan = run("run", "review", "add 2 3").stderr, run("plan", "review").stdout
+    screen = [" ".join(row.replace('"', "").split()) for row in refused.splitlines()]
+    planned = [" ".join(row.partition("  .acp-launch/")[0].split()) for row in plan.splitlines()]
+    both = [row for row in planned if row in screen]
+    assert [row for row in screen if row in planned] == both
+    words = [row.split(maxsplit=1)[0] for row in both]
+    settings = ["directory", "also", "mode", "config", "fast:", "permissions", "deny", "unattended", "client"]
+    assert words == [*settings, "directory"], "the last one is the server's"
+    labels = [row[2:14].strip() for row in refused.splitlines() if row[:3] != " " * 3]
+    assert [label for label in labels if label in ("agent", "mcp server")] == ["agent", "mcp server"]
+
+
 @pytest.mark.promise("trust")
 def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(project: Path, run: Run) -> None:
     write(
@@ -59,7 +81,7 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     assert (refused.returncode, refused.stdout) == (7, "")
     said = " ".join(refused.stderr.split())
     assert "this project's profile is not trusted yet: .acp-launch/review.yaml" in said
-    assert f"runs {shlex.quote(sys.executable)} -I -m acp_launch.demo.agent" in said
+    assert f"agent {shlex.quote(sys.executable)} -I -m acp_launch.demo.agent" in said
     assert (
         f"server notes: {shlex.quote(sys.executable)} -I -m acp_launch.demo.server from ${{python}} sets TOKEN: "
         in said

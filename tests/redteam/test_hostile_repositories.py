@@ -60,20 +60,24 @@ def test_accepting_it_starts_nothing_and_running_it_then_does(clone: Clone) -> N
 def test_a_command_in_a_parent_is_refused_and_shown(clone: Clone) -> None:
     clone.write(json.dumps({"version": 1, "extends": "./base.yaml"}))
     clone.write(name="base.yaml")
-    assert f"runs {clone.root}/tool" in clone.refuses(why=NEW)
+    assert f"agent {clone.root}/tool" in clone.refuses(why=NEW)
 
 
 def lineage(clone: Clone, name: str, *, comment: str = "", argument: str = "1") -> None:
     """A child, a parent and a grandparent, one of which says something more."""
     texts = {
         "review.yaml": {"version": 1, "extends": "parent"},
-        "parent.yaml": {"version": 1, "extends": "./grand.yaml", "description": "p"},
+        "parent.yaml": {"version": 1, "extends": "./grand.yaml", "session": {"name": "p"}},
         "grand.yaml": {"version": 1, "agent": EVIL, "session": {"mode": "plan"}},
     }
-    where = {"review.yaml": "description", "parent.yaml": "description", "grand.yaml": "session"}
+    said: dict[str, dict[str, object]] = {
+        "review.yaml": {"description": argument},
+        "parent.yaml": {"session": {"name": argument}},
+        "grand.yaml": {"session": {"mode": argument}},
+    }
     for file, text in texts.items():
         if file == name:
-            text = {**text, where[file]: {"mode": argument} if file == "grand.yaml" else argument}
+            text = {**text, **said[file]}
         clone.write(f"{comment if file == name else ''}{json.dumps(text)}", file)
 
 
