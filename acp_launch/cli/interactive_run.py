@@ -57,7 +57,7 @@ class SessionTerminal:
             held_sessions=held_sessions,
             held_session=first,
             replay=not self._request.no_replay,
-            wishes=settings_of(self._plan, self._request.sets),
+            wishes=settings_of(self._plan, self._request.settings),
             blocks=self._blocks,
             here=here(),
             log_in=self._log_in,

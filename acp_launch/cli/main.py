@@ -24,9 +24,8 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("trace", "--json"): "read the file itself: it has one JSON object per line",
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
-# Options and verbs of other tools, and what to type instead. `-m` is `--model` of most agents.
+# Options and verbs of other tools, and what to type instead.
 MEANT: Mapping[tuple[str, str], str] = {
-    **dict.fromkeys((("run", "--model"), ("run", "-m")), "--set model={}"),
     ("run", "--mode"): "--set mode={}",
     **dict.fromkeys((("run", "--resume"), ("run", "-r")), "--continue, or --session NAME"),
     **dict.fromkeys((("run", "--print"), ("run", "-p")), "a run with a prompt prints its answer and ends"),

@@ -116,6 +116,7 @@ class RunRequest(NamedTuple):
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
+    model: Annotated[str | None, Option("--model -m", "The same as --set model=MODEL.", "MODEL")] = None
     trust: Trust = False
     locked: Locked = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
@@ -126,6 +127,11 @@ class RunRequest(NamedTuple):
     def timeout(self) -> float | None:
         """Seconds for the whole run; the last given value counts."""
         return dict(self.timeouts).get("")
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """All that is set of the agent's options."""
+        return (*self.sets, *([] if self.model is None else [f"model={self.model}"]))
 
     @property
     def limits(self) -> dict[str, Duration]:
@@ -242,7 +248,7 @@ class RunRequest(NamedTuple):
         """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
         from acp_launch.launch.run import Prompt, SessionRequest
 
-        wishes = settings_of(plan, self.sets)
+        wishes = settings_of(plan, self.settings)
         session = SessionRequest(name=name, continued=record, replay=not self.no_replay, wishes=wishes)
         return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
 

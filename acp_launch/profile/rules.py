@@ -284,12 +284,12 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
 # What a shell would expand, and acp-launch does not. In an argument only where a value begins, since programs have a
 # notation of their own, and not for a shell, which expands its own arguments.
 _VARIABLE = regex(r"(?<![$\\])\$(?P<name>[A-Z_][A-Z0-9_]+)")
-_VALUE = regex(r"(?:\A|=)(?:\$(?P<name>[A-Z_][A-Z0-9_]+)|~(?=/|\Z))")
+_VALUE = regex(r"(?:\A|=)(?:\$(?P<name>[A-Z_][A-Z0-9_]+)|~(?=/|\Z)|\$\(|`)")
 _SHELL = regex(r"(?:.*/)?(?:ba|da|z|fi)?sh")
 
 
 def unexpanded(profile: Profile) -> Iterator[Fault]:
-    """Warn about each text that names a variable, or the home, as a shell would."""
+    """Warn about each text that names a variable, the home or a command's output, as a shell would."""
     for path, text in templates(profile):
         owner = profile.mcp_servers[str(path[1])] if path[0] == "mcp_servers" else profile.agent
         key = path[-2]
@@ -300,9 +300,10 @@ def unexpanded(profile: Profile) -> Iterator[Fault]:
         found = (key != "args" and _VARIABLE.search(text)) or (key in ("args", "env") and _VALUE.search(text))
         if found:
             name, written = found["name"], found[0].lstrip("=")
-            fix = "${home}" if name in (None, "HOME") else f"${{env:{name}}}"
+            meant = "${home}" if name in (None, "HOME") else f"${{env:{name}}}"
+            fix = "the value itself: no command is run" if written in ("$(", "`") else f"{meant} in its place"
             what = f'"{written}" stays as it is: acp-launch expands nothing but ${{...}}'
-            yield Fault(path, what, f"write {fix} in its place", offset=text.index(written), severity="warning")
+            yield Fault(path, what, f"write {fix}", offset=text.index(written), severity="warning")
 
 
 def program_meant(command_line: str) -> dict[str, Plain]:

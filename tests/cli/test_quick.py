@@ -184,9 +184,9 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
 @pytest.mark.parametrize(
     ("arguments", "what", "fix"),
     [
-        (["run", "demo", "--model", "opus", "hi"], "run has no --model", "--set model=opus"),
-        (["run", "demo", "hi", "--model=my model"], "run has no --model", "--set model='my model'"),
-        (["run", "demo", "-m"], "run has no -m", "--set model=NAME"),
+        (["run", "demo", "--mode", "plan", "hi"], "run has no --mode", "--set mode=plan"),
+        (["run", "demo", "hi", "--mode=my mode"], "run has no --mode", "--set mode='my mode'"),
+        (["run", "demo", "--mode"], "run has no --mode", "--set mode=NAME"),
         (["run", "demo", "--yolo"], "run has no --yolo", "--approve all"),
         (["add-server", "p"], 'there is no verb "add-server"', "acp-launch profile add-server"),
         (["kill", "x"], 'there is no verb "kill"', "acp-launch session cancel NAME"),
@@ -199,6 +199,13 @@ def test_what_users_of_other_tools_type_leads_to_what_they_mean(arguments: list[
         _run(arguments)
     assert refused.value.message == what
     assert refused.value.fix.startswith(fix)
+
+
+@pytest.mark.parametrize("written", [["--model", "my model"], ["-m", "my model"]])
+def test_a_model_is_a_setting(written: list[str]) -> None:
+    values = plain(Run, ["demo", "--set", "mode=plan", *written, "hi"])
+    assert values is not None
+    assert Run(**values).settings == ("mode=plan", "model=my model")
 
 
 def test_what_leads_elsewhere_is_not_a_verb_or_an_option() -> None:

@@ -1211,6 +1211,13 @@ def test_what_a_shell_would_expand_is_a_warning(entry: str, warned: list[tuple[s
     assert [each.fix for each in found] == [f"write {reference} in its place" for _, reference in warned]
 
 
+@pytest.mark.parametrize(("value", "written"), [("$(pwd)/x", "$("), ("`pwd`", "`")])
+def test_no_command_is_run_for_a_value(value: str, written: str) -> None:
+    (problem,) = checked(f"version: 1\nagent: {{command: x, env: {{Y: '{value}'}}}}\n").problems
+    assert (problem.severity, problem.fix) == ("warning", "write the value itself: no command is run")
+    assert problem.message.startswith(f'"{written}" stays as it is')
+
+
 def test_a_shell_expands_its_own_arguments() -> None:
     assert checked("version: 1\nagent: {command: /bin/bash, args: [-c, $HOME/x]}\n").problems == ()
     rule = 'permissions: {rules: [{deny: {path: "$HOME/*", command: "cat $HOME/*"}}]}'
