@@ -233,7 +233,7 @@ def _complete(request: RunRequest, settings: "Settings") -> RunRequest:
     """Return a request without a profile, or with `--continue`, with the profile and the session that it is about."""
     if request.latest:
         return _resume(request, settings)
-    records = _resumable(settings)[1] if request.session else ()
+    records = _resumable(settings) if request.session else ()
     if len(named := [record for record in records if record.name == request.session]) == 1:
         return request_to_resume(named[0], request)
     return request._replace(words=(_profile(settings),))
@@ -305,24 +305,33 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
     """Choose the session of `--continue`: the latest one, of the profile or of all in this project."""
     if request.words:
         return request
-    project, records = _resumable(settings)
+    records = _resumable(settings)
     if not records:
-        raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
+        raise _nothing_to_continue(settings)
     latest, which = records[0], "the latest" if records[1:] else "the only"
     tell(f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM)
     return request_to_resume(latest, request)
 
 
-def _resumable(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
-    """Return this project, and its sessions, the latest first."""
+def _resumable(settings: "Settings") -> "Sequence[Record]":
+    """Return the sessions of this project, the latest first."""
     from acp_launch.plan.resolve import ADHOC
     from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
-    project = project_of(here())
     with open_registry(settings.state) as registry:
-        listed = registry.list(str(project))
-    return project, [each for each in listed if not each.profile.startswith(ADHOC)]
+        listed = registry.list(str(project_of(here())))
+    return [each for each in listed if not each.profile.startswith(ADHOC)]
+
+
+def _nothing_to_continue(settings: "Settings") -> SessionError:
+    from acp_launch.profile.discover import here, project_of
+    from acp_launch.session.store import hint_at_move, open_registry
+
+    project = str(project_of(here()))
+    with open_registry(settings.state) as registry:
+        fix = hint_at_move(registry, project) or f"start one: {ours('run')}"
+    return SessionError(f"there is no session in {project} to continue", fix=fix)
 
 
 def _profile(settings: "Settings") -> str:

@@ -61,11 +61,12 @@ def choose(context: typer.Context) -> int:
     if context.invoked_subcommand is not None:
         return 0
     from acp_launch.cli import run
+    from acp_launch.session.store import hint_at_move
 
     project = _project()
     with _registry() as registry:
         records = registry.list(project)
-        hint = hint_at_move(registry) if not records else ""
+        hint = hint_at_move(registry, project)
     if not records:
         say(hint or "no sessions here yet; acp-launch run starts one, and session list --all shows those of others")
     elif not run.can_pick():
@@ -88,6 +89,7 @@ def list_(
     from acp_launch.cli.attach import hosted_sessions
     from acp_launch.cli.run import list_sessions
     from acp_launch.console import sessions, stdout
+    from acp_launch.session.store import hint_at_move
 
     if agent:
         _list_of_agent(profile, everything, as_json, trust=trust, trace=trace)
@@ -96,7 +98,7 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
         more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
-        hint = hint_at_move(registry) if not records and project else ""
+        hint = hint_at_move(registry, project) if project else ""
     states = {key: each.state for key, each in hosted_sessions(load_settings().state).items()} if records else {}
     if as_json:
         stdout.put_json(sessions.table_json(records, states))
@@ -197,16 +199,6 @@ def move(
     if not moved:
         raise SessionError(f"there are no sessions of {old}", fix="acp-launch session list --all shows every session")
     say(f"{count(len(moved), 'session')} moved to {there}; whether an agent finds them there is its own affair")
-
-
-def hint_at_move(registry: "Registry") -> str:
-    """Say that sessions are of a project that is gone, and may be this one; empty if there are none."""
-    gone = dict.fromkeys(each.project for each in registry.list() if not Path(each.project).exists())
-    here = Path(_project()).name
-    old = next((each for each in gone if Path(each).name == here), next(iter(gone), ""))
-    if not old:
-        return ""
-    return f"no sessions here; {old}, which is gone, has some: if it is this project, {ours('session', 'move', old)}"
 
 
 @app.verb()
@@ -569,8 +561,10 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     if found:
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
+    from acp_launch.session.store import hint_at_move
+
     hint = did_you_mean(name, [record.name for record in here])
-    moved = hint_at_move(registry) if not here else ""
+    moved = hint_at_move(registry, _project())
     raise SessionError(
         f'there is no session "{name}" here{hint}', fix=moved or "acp-launch session list --all shows every session"
     )

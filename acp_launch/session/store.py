@@ -24,6 +24,7 @@ from msgspec.structs import astuple, replace
 
 from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
+from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
 from acp_launch.session.history import History, Said, Seconds, SessionTurn
 from acp_launch.waits import stretch
@@ -459,11 +460,22 @@ def latest_name(registry: Registry, plan: "LaunchPlan") -> str:
     """
     record = registry.latest(str(plan.project), plan.profile)
     if record is None:
+        usual = "run it once without --continue; acp-launch session list --all shows every session"
         raise SessionError(
             f'there is no session of profile "{plan.profile}" in {plan.project} to continue',
-            fix="run it once without --continue; acp-launch session list --all shows every session",
+            fix=hint_at_move(registry, str(plan.project)) or usual,
         )
     return record.name
+
+
+def hint_at_move(registry: Registry, project: str) -> str:
+    """Say that sessions are of a project that is gone, and may be this one, which has none; empty if there are none."""
+    if registry.count(project):
+        return ""
+    gone = dict.fromkeys(each.project for each in registry.list() if not os.path.lexists(each.project))
+    old = next((each for each in gone if Path(each).name == Path(project).name), next(iter(gone), ""))
+    move = f"if it is this project, {ours('session', 'move', old)}"
+    return f"no sessions here; {old}, which is gone, has some: {move}" if old else ""
 
 
 def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool) -> Record | None:

@@ -252,6 +252,8 @@ def test_the_sessions_of_a_project_that_has_moved_are_taken_along(launch: Launch
     move = f"acp-launch session move {old}"
     assert listed.err == f"no sessions here; {old}, which is gone, has some: if it is this project, {move}\n"
     assert f"{move}\n" in launch("session", "show", "work").err
+    for words in (("p", "hi"), ()):
+        assert f"{move}\n" in launch("run", *words, "--continue", stdin=b"hi").err
     moved = launch(*shlex.split(move)[1:])
     assert (moved.code, moved.out) == (0, b"")
     assert moved.err.startswith(f"1 session moved to {launch.project}; ")
