@@ -101,7 +101,7 @@ def named_entries(value: Plain) -> dict[str, Plain]:
         elif isinstance(item, str) and (match := _ENTRY.fullmatch(item)):
             meant[match[1]] = match[2]
         else:
-            meant["NAME"] = item
+            meant[f"NAME_{len(meant) + 1}" if "NAME" in meant else "NAME"] = item
     return meant
 
 

@@ -24,6 +24,7 @@ from acp_launch.problem import Problem
             "expected a mapping, found a list",
             "write k: {A: b, C: {x: 1}}",
         ),
+        ("a mapping", ["a", "b"], "expected a mapping, found a list", "write k: {NAME: a, NAME_2: b}"),
         ("a mapping", None, "expected a mapping, found nothing", "write a value, or remove the key"),
     ],
 )
