@@ -229,11 +229,13 @@ def import_(
     from msgspec.structs import replace
 
     from acp_launch.private import Unfit, real
+    from acp_launch.session.history import SessionTurn
     from acp_launch.session.store import ExportedSession
 
     try:
         content = _read_export(file)
         given = convert(json.decode(content), ExportedSession)
+        turns = convert(given.turns, tuple[SessionTurn, ...])
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
     except Unfit as unfit:
@@ -252,7 +254,7 @@ def import_(
             raise SessionError(f'there is already a session "{record.name}" here', fix=fix)
         _require_known(record, trust=trust, trace=trace)
         registry.save(record)
-        for turn in given.turns:
+        for turn in turns:
             registry.history.add(record.key, turn)
     say(f"{record.name}: imported; {ours('run', record.profile, '--session', record.name)} goes on with it")
 

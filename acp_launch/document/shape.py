@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from msgspec import NODEFAULT, Struct, structs
 
-from acp_launch.document.flow import command_words, words
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath
 
@@ -160,6 +159,8 @@ def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
 
 def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
     if isinstance(value, str):
+        from acp_launch.document.flow import command_words, words  # a start seldom needs it
+
         yield command_words(value) if key == "command" else words(value)
 
 

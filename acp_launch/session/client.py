@@ -26,8 +26,7 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
-from acp_launch.session.history import Said
-from acp_launch.session.observer import Observer, Permission, Refusal, Services, SessionReady, TurnEnd
+from acp_launch.session.observer import Observer, Permission, Refusal, Said, Services, SessionReady, TurnEnd
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 

@@ -27,20 +27,10 @@ MAX_TITLE_CHARACTERS = 200  # of a tool call
 MAX_TITLES = 200  # of a turn
 
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1 << 36)]  # of Unix, up to a year that a date can have
-
-
-class Said(Struct, frozen=True):
-    """The words of a turn, and the titles of its tool calls."""
-
-    answer: str = ""
-    tools: tuple[str, ...] = ()
-
-
 class SessionTurn(Struct, frozen=True, kw_only=True):
     """A turn that has ended; `time` in Unix seconds."""
 
-    time: Seconds
+    time: Annotated[float, msgspec.Meta(ge=0, lt=1 << 36)]  # up to a year that a date can have
     prompt: str
     answer: str
     tools: tuple[str, ...] = ()

@@ -10,7 +10,6 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How, Updated
-from acp_launch.session.history import Said
 
 # The last four are for text from others: "added" and "removed" are lines of a change.
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
@@ -167,6 +166,13 @@ class Permission(Struct, frozen=True):
     def is_by_user(self) -> bool:
         """Return whether the user was asked and decided."""
         return self.by.partition(",")[0] == USER
+
+
+class Said(Struct, frozen=True):
+    """The words of a turn, and the titles of its tool calls."""
+
+    answer: str = ""
+    tools: tuple[str, ...] = ()
 
 
 class TurnEnd(Struct, frozen=True):

@@ -26,13 +26,13 @@ from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
-from acp_launch.session.history import History, Said, Seconds, SessionTurn
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Negotiated
-    from acp_launch.session.observer import SessionReady
+    from acp_launch.session.history import History
+    from acp_launch.session.observer import Said, SessionReady
 
 # Every failure of the session store in words: which file, what is wrong, and what to do about it.
 
@@ -256,6 +256,9 @@ PATIENCE = stretch(5.0)  # seconds to wait for other writers; ten at once need l
 Key = tuple[str, str, str]
 
 
+Seconds = Annotated[float, Meta(ge=0, lt=1 << 36)]  # of Unix, up to a year that a date can have
+
+
 class Record(Struct, frozen=True):
     """A named session. Paths are text as the operating system gave them; times are Unix seconds."""
 
@@ -282,7 +285,7 @@ class ExportedSession(Struct, frozen=True):
 
     acp_launch_session: Literal[1]
     record: Record
-    turns: tuple[SessionTurn, ...] = ()
+    turns: tuple[dict[str, Any], ...] = ()  # each a `SessionTurn`
 
 
 # The seal does not cover the turns: versions that do not know them read and write the same store.
@@ -308,8 +311,14 @@ class Registry:
     def __init__(self, path: Path) -> None:
         """Open or create the store at `path`, alone in its directory."""
         self._path = path
-        self.history = History(path.parents[1])
         self._connection = connect(path)
+
+    @property
+    def history(self) -> "History":
+        """What was said in the sessions of this store."""
+        from acp_launch.session.history import History
+
+        return History(self._path.parents[1])
 
     def __enter__(self) -> "Registry":
         return self
@@ -535,13 +544,15 @@ class SessionKeeper:
         self._key = record.key
         self._registry.save(record)
 
-    def ended(self, title: str, prompt: str, said: Said, stop_reason: str, first: str = "") -> None:
+    def ended(self, title: str, prompt: str, said: "Said", stop_reason: str, first: str = "") -> None:
         """Store the end of a turn, and its words. `title` is the agent's name of the session; without one, a session
         that has none is named by `first`, or by the prompt.
         """
         if self._key is not None:
             name = redactor.text(title) or ("" if self._has_title else _as_title(first or prompt))
             self._has_title = self._has_title or bool(name)
+            from acp_launch.session.history import SessionTurn
+
             now = time.time()
             self._registry.touch(self._key, now, name or None)
             answer, tools = redactor.text(said.answer), tuple(map(redactor.text, said.tools))

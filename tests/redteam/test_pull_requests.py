@@ -23,7 +23,8 @@ def steps(service: str) -> list[str]:
     found: list[Any] = [document.root for document in documents if document is not None]
     if service == "GitHub":
         (job,) = (each["jobs"]["review"] for each in found if "jobs" in each)
-        assert job["steps"][0]["with"]["ref"] == "${{ github.base_ref }}"
+        (checkout,) = (step for step in job["steps"] if "checkout" in step.get("uses", ""))
+        assert checkout["with"]["ref"] == "${{ github.base_ref }}"
         lines = ["git checkout origin/main", *(step["run"] for step in job["steps"] if "run" in step)]
         lines = [line.replace("${{ github.event.number }}", "7") for line in lines]
     else:
