@@ -43,6 +43,7 @@ PLAIN = {
         "itself",
     ),
     *(
+        "expands",
         "knows",
         "lets",
         "runs",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli.main import REMOVED
+from acp_launch.cli.main import MEANT, REMOVED
 from acp_launch.interactive.commands import ALIASES, COMMANDS
 from acp_launch.registry.index import NAMING, VALUED
 from tests.cli.verbs import commands as verbs
@@ -24,7 +24,7 @@ SPEAKERS = ("batch/baseline.py", "batch/git.py", "batch/worktree.py", "plan/plac
 SPOKEN_TO = {option for each in SPEAKERS for option in re.findall(r"--[a-z][a-z-]*", (PACKAGE / each).read_text())}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
-    *(option for _, option in REMOVED),
+    *(option for _, option in (*REMOVED, *MEANT)),
     "--help",
     "--check-hash-based-pycs",
     "--acp",
