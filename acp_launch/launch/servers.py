@@ -59,6 +59,7 @@ class LaunchServers:
         self._inner: RunningServers | None = None
         self._is_up = self._is_open = self._is_told = self._is_stopping = False
         self._fatal = ""  # the first required server that has failed before the session is to be opened
+        self._late = set[str]()  # servers without which the session was opened
         self._news = asyncio.Event()
 
     def running(self, inner: "RunningServers") -> None:
@@ -189,6 +190,7 @@ class LaunchServers:
                     waits[servers.up(plan)] = plan
         for task, plan in waits.items():
             task.cancel()
+            self._late.add(plan.name)
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens meanwhile")
         self._is_up = True
 
@@ -277,8 +279,9 @@ class LaunchServers:
         waits = [plan for plan in _ours(self._plan) if plan.required and not servers.has_answered(plan)]
         if not waits:
             return
-        named = ", ".join(f"{plan.name} ({seconds(plan.timeouts.start)})" for plan in waits)
-        self.note(f"the prompt waits for {named}, as timeouts.start says")
+        late = [f"{plan.name} ({seconds(plan.timeouts.start)})" for plan in waits if plan.name in self._late]
+        if late:  # of others `waiting` is told after a moment
+            self.note(f"the prompt waits for {', '.join(late)}, as timeouts.start says")
         opened = {standing.server for standing in servers.standings() if standing.opened}
         with ExitStack() as connections:
             for plan in waits:
