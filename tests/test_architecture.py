@@ -395,7 +395,7 @@ FILE_WRITERS = {
     "host/place": STATE,
     "interactive/editor": OWN,
     "oauth/grant": STATE,
-    "plan/confinement": STATE,
+    "plan/written": STATE,
     "private": "sockets in the runtime directory",
     "process/cgroup": "control groups",
     "process/guardian": STATE,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from acp_launch import leave
 from acp_launch.errors import StateError
 from acp_launch.plan.environment import inherited
+from acp_launch.plan.written import keep_path
 from acp_launch.process.pidfd import NO_PIDFD, open_pid
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
@@ -179,10 +180,9 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> None:
 
 def make_environment() -> dict[str, str]:
     """Return our environment without secrets, and without what would lead git to another repository or index."""
-    public = inherited(os.environ, "all")
+    public = keep_path(inherited(os.environ, "all"))  # without what an agent could have put there
     kept = {name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
-    path = os.pathsep.join(filter(os.path.isabs, os.get_exec_path(public)))  # others would begin in an agent's tree
-    return kept | {"PATH": path, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def closed_environment(repository: Path, tree: Path) -> dict[str, str]:

@@ -142,18 +142,24 @@ def run_at_home(argv: Sequence[str], limit: float, cwd: Path | None = None) -> "
 
     Not while an event loop runs.
     """
-    from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
 
-    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=cwd or Path.home())
+    return capture(argv, limit, env=_environment(), cwd=cwd or Path.home())
 
 
 async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResult":
     """Do the same while an event loop runs."""
-    from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import captured
 
-    return await captured(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
+    return await captured(argv, limit, env=_environment(), cwd=Path.home())
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without secrets, and without folders of PATH that a confined agent could write."""
+    from acp_launch.plan.environment import inherited
+    from acp_launch.plan.written import keep_path
+
+    return keep_path(inherited(os.environ, "all"))
 
 
 def offer_sealed_file(settings: Settings) -> Settings | None:

@@ -414,8 +414,9 @@ def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], No
     def notify(session: str) -> None:
         import shutil
 
+        from acp_launch.plan.environment import inherited
+        from acp_launch.plan.written import keep_path
         from acp_launch.process import detached
-        from acp_launch.secret.value import is_private
 
         nonlocal told
         now = time.monotonic()
@@ -425,8 +426,8 @@ def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], No
         program, *rest = settings.notify_command
         for mark, name in (("{profile}", plan.called), ("{session}", session)):
             rest = [argument.replace(mark, name) for argument in rest]
-        env = {name: value for name, value in os.environ.items() if not is_private(name)}
-        found = shutil.which(program)
+        env = keep_path(inherited(os.environ, "all"))
+        found = shutil.which(program, path=env["PATH"])
         why = detached.start([os.path.abspath(found), *rest], env) if found else "command not found"  # noqa: PTH100
         if why:
             note(f"cannot run notify_command: {program}: {why}")

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.errors import StateError
+from acp_launch.errors import LaunchError, StateError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.exposure import find_stray, keep_apart, list_given
 from acp_launch.plan.installation import find_cached, installed_in, list_hops, read_runner
@@ -35,8 +35,8 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.place import arrange, can_change, find_mount, shows
 from acp_launch.plan.repository import Doubt, doubt_git, find_git_directory, find_identity, list_alternates
-from acp_launch.private import Unfit, create, follow_links, make_private, read_bounded, real
-from acp_launch.private import replace as replace_file
+from acp_launch.plan.written import ledger, list_written, note_written, refuse_written
+from acp_launch.private import create, follow_links, make_private, real
 from acp_launch.problem import Problem
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Network
@@ -46,7 +46,6 @@ from acp_launch.settings.load import directory
 # ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
 PLATFORM: str = sys.platform
 FILES = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".ini", ".conf", ".worktree")  # suffixes of state that is a file
-MAX_LEDGER_BYTES = 4 * 1024 * 1024
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 RESOLVER = Path("/etc/resolv.conf")  # often a link
 # Variables that name a file or directories of certificates to trust, and no key.
@@ -90,10 +89,10 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         what = "bubblewrap, which confines the agent, is not installed"
         return plan, [wish.origin.problem(what, f"install it: {INSTALL}")]
     try:
-        written = _list_written()
-    except (OSError, Unfit) as error:
-        what = f"cannot read {_ledger()}, which tells what agents could write: {error}"
-        return plan, [wish.origin.problem(what, "remove it")]
+        written = list_written()
+        refuse_written(program)
+    except LaunchError as error:
+        return plan, [wish.origin.problem(error.message, error.fix or "")]
     survey = _Survey(plan, environ, real(program), written, wish.origin, tuple(_list_private(environ)))
     survey.show_named(wish)
     survey.show_git()
@@ -415,40 +414,7 @@ def prepare_place(where: Place) -> None:
             fix = "make room for it, or correct runtime.confined.state"
             raise StateError(f"cannot make the agent's state {path}: {error.strerror}", fix=fix) from error
     try:
-        _note_written(where)
-    except (OSError, Unfit) as error:
-        fix = f"check the owner, the mode and the free space of {_ledger().parent}"
-        raise StateError(f"cannot note in {_ledger()} what the agent writes: {error}", fix=fix) from error
-
-
-# What confined agents could write in any launch, each path with a NUL behind it: a link below one may be an agent's.
-
-
-def _ledger() -> Path:
-    return directory("STATE") / "confined"
-
-
-def _list_written() -> tuple[Path, ...]:
-    """List what confined agents could write in earlier launches.
-
-    Raises:
-        OSError, Unfit: it cannot be read.
-    """
-    found = read_bounded(_ledger(), MAX_LEDGER_BYTES)
-    return tuple(Path(os.fsdecode(each)) for each in found[0].split(b"\0")[:-1]) if found else ()
-
-
-def _note_written(where: Place) -> None:
-    known, ledger = _list_written(), _ledger()
-    paths = [mount.path for mount in where.mounts if mount.access == "write" and mount.reason != "between"]
-    fresh = [path for path in paths if not any(path.is_relative_to(each) for each in known)]
-    if not fresh:
-        return
-    make_private(ledger.parent)
-    added = b"".join(os.fsencode(path) + b"\0" for path in fresh)
-    with ledger.open("ab") as file:
-        file.write(added)
-        size = file.tell()
-    if size > MAX_LEDGER_BYTES // 2:  # batches make and remove many directories
-        living = b"".join(os.fsencode(path) + b"\0" for path in (*known, *fresh) if os.path.lexists(path))
-        replace_file(ledger, living)
+        note_written(where)
+    except OSError as error:
+        fix = f"check the owner, the mode and the free space of {ledger().parent}"
+        raise StateError(f"cannot note in {ledger()} what the agent writes: {error}", fix=fix) from error

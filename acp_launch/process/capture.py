@@ -21,6 +21,7 @@ from msgspec import Struct
 from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.written import refuse_written
 from acp_launch.process.child import Tail, attach
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
@@ -126,6 +127,7 @@ def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:
     found = find(argv[0], project=cwd, path=env.get("PATH"))
     if isinstance(found, CannotRun):
         raise LaunchError(found.message, fix=found.fix)
+    refuse_written(found)
     return found
 
 

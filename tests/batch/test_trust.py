@@ -455,6 +455,22 @@ def test_an_item_looks_again_whether_its_confined_agent_could_write_the_director
     assert "the agent is confined, but could write" in ended["error"]["message"]
 
 
+def test_a_git_that_a_confined_agent_wrote_does_not_run(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
+) -> None:
+    """Not in a later batch either, of an agent that is not confined, with the folder first on PATH."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    file, evil = str(bin / "git"), f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n"
+    boxed(f"import os; open({file!r}, 'w').write({evil!r}); os.chmod({file!r}, 0o755)", write=[str(bin)])
+    write(launch, PLAIN.replace("demo", "p") + "isolation: {kind: worktree}\n")
+    assert call("batch", "run", "b.yaml", "--trust").returncode == 0
+    assert (bin / "git").exists()
+    write(launch, PLAIN + "isolation: {kind: worktree}\n")
+    done = call("batch", "run", "b.yaml", "--trust", PATH=f"{bin}{os.pathsep}{launch.env['PATH']}")
+    assert (done.returncode, (tmp_path / "ran").exists()) == (0, False), done.stderr
+
+
 def test_what_a_confined_agent_lays_where_it_works_is_neither_followed_nor_run(
     launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
 ) -> None:

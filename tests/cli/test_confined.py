@@ -22,6 +22,7 @@ from tests.cli.test_up_kills import until
 from tests.confined import WHO, needs_box
 
 SECRET = "not-a-real-4f1d0c77e2"
+NAMES = ("pass", "helper")
 KERNEL = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/etc/x", "/usr/x", "/x", "/sys/x")
 
 
@@ -402,6 +403,44 @@ def test_without_a_profile_it_has_the_state_of_a_known_agent(launch: Launcher, h
         2,
         ["acp-launch: --confined is for --agent", "    fix: in the profile: runtime: {confined: true}"],
     )
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["on PATH", "by its path"])
+def test_a_program_that_it_wrote_gets_no_secret_from_the_store(
+    launch: Launcher, tmp_path: Path, is_named: bool
+) -> None:
+    """The store's command runs outside, as the user: also with a folder of the project on PATH, as a shell has it in a
+    virtual environment."""
+    own, bin = tmp_path / "own", launch.project / ".venv" / "bin"
+    for folder in (own, bin):
+        folder.mkdir(parents=True)
+    for name in NAMES:
+        (own / name).write_text("#!/bin/sh\necho of-the-user\n" if name == "helper" else "#!/bin/sh\nhelper\n")
+        (own / name).chmod(0o755)
+    launch.env["PATH"] = f"{bin}{os.pathsep}{own}{os.pathsep}{os.environ['PATH']}"
+    evil = f"#!/bin/sh\ntouch {tmp_path}/escaped\necho of-the-agent\n"
+    spy(launch)
+    ask(launch, *(f"write({str(bin / name)!r}, {evil!r}), os.chmod({str(bin / name)!r}, 0o755)" for name in NAMES))
+    launch.configure(f"secrets: {{store: command, command: [{bin / 'pass' if is_named else 'pass'}, '{{name}}']}}\n")
+    launch.profile("spy", agent={"env": {"TOKEN": "${secret:token}"}}, runtime={"confined": {}})
+    done = launch.apart("run", "p", "len(os.environ['TOKEN'])")
+    assert not (tmp_path / "escaped").exists()
+    if is_named:
+        assert done.code == 3
+        assert f"a confined agent could write {bin / 'pass'}, which would run outside of its place, as you" in done.err
+    else:
+        assert say(done) == [len("of-the-user")]
+
+
+def test_a_bubblewrap_that_it_wrote_makes_no_place(launch: Launcher, tmp_path: Path) -> None:
+    """Another project's agent has no more of it than its own."""
+    other = tmp_path / "other"
+    other.mkdir()
+    spy(launch, {"write": [str(other)]})
+    ask(launch, f"write({str(other / 'bwrap')!r}, '#!/bin/sh'), os.chmod({str(other / 'bwrap')!r}, 0o755)")
+    spy(launch)
+    done = launch.apart("run", "p", "1", PATH=f"{other}{os.pathsep}{os.environ['PATH']}")
+    assert (done.code, f"a confined agent could write {other / 'bwrap'}" in done.err) == (3, True), done.err
 
 
 def test_a_host_confines_its_agent(launch: Launcher, home: Path) -> None:

@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from acp_launch.console.draw.outside import quote, quote_line
 from acp_launch.console.stderr import harmless
+from acp_launch.plan.environment import inherited
+from acp_launch.plan.written import keep_path
 from acp_launch.process import detached
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import is_private
 from acp_launch.session.elicitation import Action, Link
 from acp_launch.session.observer import Choice, Person, Tone
 
@@ -103,8 +104,9 @@ def command(env: Mapping[str, str]) -> list[str] | None:
     `$BROWSER` is read as other programs read it: commands separated by `:`, of which the first installed one is used.
     Browsers that run in the terminal are skipped.
     """
+    path = keep_path(env)["PATH"]
     for argv in _candidates(env):
-        found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+        found = shutil.which(argv[0], path=path)
         if found and Path(argv[0]).name not in TEXTUAL:
             address = [] if any("%s" in argument for argument in argv[1:]) else ["%s"]
             return [str(Path(found).absolute()), *argv[1:], *address]
@@ -116,7 +118,7 @@ def start(argv: Sequence[str], url: str, env: Mapping[str, str]) -> tuple[str, T
 
     Variables with secrets of profiles are removed from its environment.
     """
-    theirs = {name: value for name, value in env.items() if not is_private(name)}
+    theirs = keep_path(inherited(env, "all"))
     if problem := detached.start([argument.replace("%s", url) for argument in argv], theirs):
         return f"{argv[0]} did not start ({problem}). Open the address by hand.", "warning"
     return f"Opening it with {argv[0]}. If no page appears, open the address by hand.", "dim"

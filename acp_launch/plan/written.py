@@ -1,0 +1,81 @@
+"""
+What confined agents could write in any launch, and how acp-launch keeps away from it what it runs itself, as the user.
+
+The ledger in the state directory has each path with a NUL behind it. What lies below one, and a link there, may be an
+agent's: so no store of secrets, browser, git or bubblewrap is started from there, nor finds programs of its own there.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from acp_launch.errors import LaunchError, StateError
+from acp_launch.plan.model import Place
+from acp_launch.private import Unfit, follow_links, make_private, read_bounded
+from acp_launch.private import replace as replace_file
+from acp_launch.settings.load import directory
+
+MAX_LEDGER_BYTES = 4 * 1024 * 1024
+
+
+def ledger() -> Path:
+    return directory("STATE") / "confined"
+
+
+def list_written() -> tuple[Path, ...]:
+    """List what confined agents could write in earlier launches.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+    try:
+        found = read_bounded(ledger(), MAX_LEDGER_BYTES)
+    except (OSError, Unfit) as error:
+        what = f"cannot read {ledger()}, which tells what agents could write: {error}"
+        raise StateError(what, fix="remove it") from error
+    return tuple(Path(os.fsdecode(each)) for each in found[0].split(b"\0")[:-1]) if found else ()
+
+
+def note_written(where: Place) -> None:
+    """Note what an agent in this place can write.
+
+    Raises:
+        OSError, StateError: it cannot be read or written.
+    """
+    known, file = list_written(), ledger()
+    paths = [mount.path for mount in where.mounts if mount.access == "write" and mount.reason != "between"]
+    fresh = [path for path in paths if not any(path.is_relative_to(each) for each in known)]
+    if not fresh:
+        return
+    make_private(file.parent)
+    added = b"".join(os.fsencode(path) + b"\0" for path in fresh)
+    with file.open("ab") as opened:
+        opened.write(added)
+        size = opened.tell()
+    if size > MAX_LEDGER_BYTES // 2:  # batches make and remove many directories
+        living = b"".join(os.fsencode(path) + b"\0" for path in (*known, *fresh) if os.path.lexists(path))
+        replace_file(file, living)
+
+
+def _find_written(path: Path, written: Sequence[Path]) -> Path | None:
+    """Return what a confined agent could write of a path: the file it leads to, or a link on the way; else None."""
+    target, links = follow_links(path)
+    return next((each for each in (target, *links) if any(each.is_relative_to(top) for top in written)), None)
+
+
+def refuse_written(program: Path) -> None:
+    """Refuse a program that a confined agent could write, as it would run outside of the agent's place.
+
+    Raises:
+        LaunchError: it is one, or that cannot be told.
+    """
+    if found := _find_written(program, list_written()):
+        what = f"a confined agent could write {found}, which would run outside of its place, as you"
+        raise LaunchError(what, fix="remove it, or name a program elsewhere by its absolute path")
+
+
+def keep_path(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables whose PATH has no folder that a confined agent could write."""
+    written, folders = list_written(), map(Path, os.get_exec_path(environ))
+    kept = [str(each) for each in folders if each.is_absolute() and not _find_written(each, written)]
+    return {**environ, "PATH": os.pathsep.join(kept)}
