@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from acp_launch.descent import LinkError, pin
 from acp_launch.document.nodes import Kind
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
@@ -426,12 +427,16 @@ def _refusal(file: str, what: str, fix: str = "", line: int = 0, column: int = 0
 
 def _text(file: Path, most: int) -> str:
     try:
+        pin(file, follow=True)  # a repository, or an agent, would choose which of the user's files is read
         found = read_bounded(file, most)
         content = found[0].decode() if found else None
     except UnicodeDecodeError:
         raise _refusal(shown(file), "this file is not UTF-8 text", "give another file") from None
     except Unfit as unfit:
         raise _refusal(shown(file), f"this file {unfit}", "give another file") from None
+    except LinkError:
+        what = "this file is a link that leads out of the project"
+        raise _refusal(shown(file), what, "name the file it leads to") from None
     except OSError as fault:
         raise _refusal(shown(file), f"cannot be read: {(fault.strerror or str(fault)).lower()}") from None
     if content is None:

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import subprocess
 import sys
 import tomllib
 from contextlib import AbstractContextManager
@@ -485,6 +486,34 @@ def test_a_profile_that_leads_out_of_its_project_is_not_written_to(project: Laun
     done = taken(project, "--yes")
     assert (done.code, outside.read_text()) == (2, PROFILE)
     assert "leads out of the project" in done.err
+
+
+@pytest.mark.parametrize("link", [".mcp.json", ".cursor"])
+def test_a_tools_file_that_leads_out_of_the_project_is_not_read(project: Launcher, link: str) -> None:
+    """A repository, or a confined agent, would choose which servers and tokens of the user come into the profile."""
+    private = declared(project, TEN, name="../private/mcp.json")
+    (project.project / link).symlink_to(private if link == ".mcp.json" else private.parent)
+    source = ".mcp.json" if link == ".mcp.json" else ".cursor/mcp.json"
+    before = profile(project).read_text()
+    for words in (("claude" if link == ".mcp.json" else "cursor",), (source,), (source, "--from", "claude")):
+        done = project("import", *words, "--into", "p", "--yes")
+        assert (done.code, done.out) == (2, b"")
+        assert f"{source}: this file is a link that leads out of the project\n" in done.err
+    assert "leads out of the project" in project("import").out.decode()
+    assert (profile(project).read_text(), listed(project)) == (before, {})
+
+
+def test_what_is_imported_is_not_trusted_with_it(project: Launcher) -> None:
+    """Neither a profile that was not accepted before, nor a new one."""
+    declared(project, {"evil": {"command": "./evil.sh"}})
+    refused = []
+    for into in (("p",), ("new", "--agent", "demo")):
+        assert project("import", "claude", "--into", *into, "--yes").code == 0
+        words = [sys.executable, "-m", "acp_launch", "run", into[0], "hello"]
+        done = subprocess.run(words, cwd=project.project, env=project.env, capture_output=True, text=True, check=False)
+        assert "./evil.sh" in done.stderr
+        refused.append(done.returncode)
+    assert refused == [7, 7]
 
 
 def test_a_new_profile_is_not_written_through_a_directory_that_leads_out_of_the_project(project: Launcher) -> None:
