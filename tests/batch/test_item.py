@@ -33,6 +33,7 @@ from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record
+from tests.cli.hosted import up
 from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
 from tests.patience import PATIENCE
 
@@ -260,6 +261,16 @@ def test_a_directory_that_was_changed_since_starts_nothing(launch: Launcher) -> 
     assert (refused.returncode, batch.attempts(ID)) == (7, [])
     assert "this batch has changed since you trusted it" in refused.stderr
     assert not (launch.project / "x").exists()
+
+
+def test_an_item_starts_an_agent_of_its_own_beside_a_host(launch: Launcher) -> None:
+    """What it records, and where its check runs, it knows of its own launch alone."""
+    launch.profile("polite")
+    batch = freeze(launch)
+    with up(launch) as host:
+        done = attempt(launch, batch)
+        assert (done.code, done.methods.count("session/prompt")) == (0, 1), done.err
+        assert "session/prompt" not in host.methods
 
 
 def test_what_was_frozen_is_trusted_with_its_profiles(launch: Launcher) -> None:

@@ -8,13 +8,17 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_launch.batch.store import RESULTS
 from tests.batch.forty import FORTY, Project, expected, wait_until
 from tests.batch.test_worktree import look
+from tests.cli.launcher import ROOT
+from tests.confined import needs_box
 from tests.patience import PATIENCE
+from tests.registry.published import binary, entry, serving
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs acp-launch[dask]")
 ENGINES = pytest.mark.parametrize(
@@ -186,3 +190,38 @@ def test_a_planted_secret_is_in_no_file_of_a_batch(tmp_path: Path, engine: tuple
     for each in (*project.directory.rglob("*"), *project.place.rglob("*"), *Path(os.environ["HOME"]).rglob("*")):
         if each.is_file():
             assert SECRET.encode() not in each.read_bytes(), each
+
+
+@ENGINES
+def test_what_a_profile_uses_is_there_in_an_item(tmp_path: Path, engine: tuple[str, ...]) -> None:
+    """An agent of the registry, its seat, a server that launches share, a place; on a worker, too."""
+    needs_box()
+    program = f"#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/agents/spy.py\n".encode()
+    server = {"command": sys.executable, "args": ["-I", "-S", f"{ROOT}/tests/servers/polite.py"], "cwd": "/usr"}
+    shared = {**server, "env": {"T": "${secret:planted}"}, "share": "user", "idle": "1h"}
+    uses: dict[str, Any] = {"agent": {"registry": "an-agent"}, "mcp_servers": {"polite": shared}}
+    project = Project(tmp_path, ("demo",), tasks=0)
+    for name, more in (("open", {}), ("boxed", {"runtime": {"confined": {"read": [str(ROOT)]}}})):
+        text = json.dumps({"version": 1, **uses, **more})
+        (project.place / ".acp-launch" / f"{name}.yaml").write_text(text)
+    file = project.place / "batch.yaml"  # of the checkout, which no place shows
+    task = {"id": "t", "prompt": f"call('polite', 'pid')\nos.path.exists({str(file)!r})"}
+    keys = {"profiles": ["open", "boxed"], "tasks": [task], "isolation": {"kind": "worktree"}}
+    file.write_text(json.dumps({"version": 1, **keys, "check": {"command": ["test", "-e", str(file)]}}))
+    known = {"ACP_LAUNCH_SECRET_PLANTED": SECRET}
+    try:
+        with serving() as web:
+            web.index(entry("an-agent", binary=binary(web.put("/agent", program), program)))
+            missing = project.run("--trust", *engine, **known)
+            assert (missing.returncode, "the registry's agent an-agent is not installed" in missing.stderr) == (3, True)
+            assert project.call("agents", "install", "an-agent", ACP_LAUNCH_REGISTRY=web.address).returncode == 0
+        ended = project.run("--trust", *engine, **known)
+        story = project.story()
+        answers = [(project.directory / "items" / id / "1" / "answer.md").read_text().splitlines() for id in story]
+    finally:
+        project.call("down", "--servers", "--force")
+    assert story == {"t.open": ["passed"], "t.boxed": ["failed"]}, ended.stderr
+    assert answers[0][0] == answers[1][0], "one process"
+    assert [each[1] for each in answers] == ["true", "false"]
+    files = [each for each in project.directory.rglob("*") if each.is_file()]
+    assert not [each for each in files if SECRET.encode() in each.read_bytes()]

@@ -1,15 +1,20 @@
 """The verbs of `agents`, and profiles that start what they have installed."""
 
 import json
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import AGENTS, DEMO_SERVER, ROOT, Launcher
+from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal, yes_or_no
-from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
+from tests.confined import needs_box
+from tests.registry.published import PROGRAM, Web, binary, entry, written
+from tests.registry.published import serving as publishing
 
 NPX = {"package": "@scope/npx-agent@1.0.0", "args": [], "env": {"FROM_INDEX": "1"}}
 UVX = {"package": "uvx-agent==2.0.0"}
@@ -17,7 +22,7 @@ UVX = {"package": "uvx-agent==2.0.0"}
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    with serving() as web:
+    with publishing() as web:
         yield web
 
 
@@ -201,6 +206,75 @@ def test_a_profile_may_replace_the_command_of_another_by_the_registry(agents: La
     answer(agents, "install", "an-agent")
     plan = json.loads(agents("plan", "p", "--json").out)["agent"]
     assert (plan["registry"], plan["args"]) == ("an-agent@1.0.0", ["a"])
+
+
+def publish(web: Web, temper: str, *words: str, **more: Any) -> None:
+    """An index whose only agent is one of tests/agents."""
+    program = shlex.join([sys.executable, "-I", "-S", str(AGENTS / f"{temper}.py"), *words])
+    content = f'#!/bin/sh\nexec {program} "$@"\n'.encode()
+    web.index(entry("an-agent", binary=binary(web.put("/agent", content), content, **more)))
+
+
+def test_what_the_index_says_of_an_agent_is_text_and_no_reference(agents: Launcher, web: Web) -> None:
+    """Its publisher cannot ask for a secret of the user; the profile gives it one."""
+    publish(web, "spy", env={"OF_INDEX": "${secret:bank}", "OF_USER": "of the index"})
+    answer(agents, "install", "an-agent")
+    agents.write({"agent": {"registry": "an-agent", "env": {"OF_USER": "${secret:mine}"}}})
+    for variable in ("BANK", "MINE"):
+        agents.env[f"ACP_LAUNCH_SECRET_{variable}"] = f"canary-{variable}-5d1c"
+    done = agents("run", "p", "[os.environ['OF_INDEX'], len(os.environ['OF_USER'])]\nstr(sorted(os.environ))")
+    given, names = map(json.loads, done.out.splitlines())
+    assert given == ["${secret:bank}", len("canary-MINE-5d1c")]
+    assert "ACP_LAUNCH_SECRET" not in names
+    assert json.loads(agents("secret", "check", "p", "--json").out)["secrets"][0]["name"] == "mine"
+
+
+def test_a_confined_agent_of_the_registry_sees_its_program_and_its_seat_alone(agents: Launcher, web: Web) -> None:
+    needs_box()
+    publish(web, "spy")
+    for version in ("1.0.0", "2.0.0"):
+        (agents.state / "agents" / "other" / version).mkdir(parents=True)
+    answer(agents, "install", "an-agent")
+    confined = {"confined": {"read": [str(ROOT)]}}
+    agents.write({"agent": {"registry": "an-agent"}, "runtime": confined, "mcp_servers": {"sums": DEMO_SERVER}})
+    place = agents.state / "agents" / "an-agent" / "1.0.0"
+    program, manifest = str(place / "files" / "agent"), (place / "install.json").read_bytes()
+    done = agents(
+        *("run", "p"),
+        f"[each for each in tree({str(agents.state)!r}) if os.path.isfile(each)]\n"
+        f"[write({program!r}), write({program + '-2'!r}), write({str(place / 'install.json')!r})]\n"
+        "call('sums', 'add', a=2, b=3)",
+    )
+    assert done.code == 0, done.err
+    seen, wrote, summed = map(json.loads, done.out.splitlines())
+    assert seen == [program]
+    assert wrote[:2] == ["Read-only file system"] * 2
+    assert "'text': '5'" in summed
+    assert (place / "install.json").read_bytes() == manifest
+
+
+def test_an_agent_of_the_registry_is_served_to_an_editor(agents: Launcher, web: Web) -> None:
+    publish(web, "spy")
+    agents.write({"agent": {"registry": "an-agent"}})
+    with serving(agents) as editor:
+        assert "fix: acp-launch agents install an-agent" in editor.refused()
+        assert editor.end() == 3
+    answer(agents, "install", "an-agent")
+    with serving(agents) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "sys.argv[0]")
+        assert json.loads(editor.said()) == str(AGENTS / "spy.py")
+
+
+def test_a_login_starts_the_agent_that_is_installed(agents: Launcher, web: Web) -> None:
+    account = agents.project / "account"
+    publish(web, "login", str(account), "agent")
+    agents.write({"agent": {"registry": "an-agent"}})
+    missing = agents("login", "p")
+    assert (missing.code, "fix: acp-launch agents install an-agent" in missing.err) == (3, True)
+    answer(agents, "install", "an-agent")
+    done = agents("login", "p")
+    assert (done.code, account.exists()) == (0, True), done.err
 
 
 def test_an_installation_in_the_project_is_not_used(agents: Launcher) -> None:

@@ -443,6 +443,38 @@ def test_a_bubblewrap_that_it_wrote_makes_no_place(launch: Launcher, tmp_path: P
     assert (done.code, f"a confined agent could write {other / 'bwrap'}" in done.err) == (3, True), done.err
 
 
+def test_a_link_that_it_lays_is_not_read_by_an_import(launch: Launcher, home: Path) -> None:
+    """It would see the user's servers in the profile, and call them."""
+    (home / ".claude.json").write_text('{"mcpServers": {"bank": {"command": "bank"}}}')
+    spy(launch)
+    ask(launch, f"os.symlink({str(home / '.claude.json')!r}, '.mcp.json')")
+    before = (launch.project / ".acp-launch" / "p.yaml").read_text()
+    done = launch("import", "claude", "--into", "p", "--yes")
+    assert (done.code, ".mcp.json: this file is a link that leads out of the project" in done.err) == (2, True)
+    assert (launch.project / ".acp-launch" / "p.yaml").read_text() == before
+
+
+def test_it_shares_a_server_with_an_agent_that_is_not_confined(launch: Launcher, tmp_path: Path) -> None:
+    """It sees the server through its own seat, and not the socket of the server host."""
+    (tmp_path / "run").mkdir(0o700)
+    launch.env |= {"XDG_RUNTIME_DIR": str(tmp_path / "run"), "ACP_LAUNCH_SECRET_TRACKER": SECRET}
+    command = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
+    server: Json = {**command, "env": {"TOKEN": "${secret:tracker}"}, "share": "user", "idle": "1h", "cwd": "/usr"}
+    try:
+        launch.profile("spy", mcp_servers={"polite": server})
+        (outside,) = say(launch.apart("run", "p", "call('polite', 'pid')"))
+        spy(launch, mcp_servers={"polite": server})
+        inside, sockets = say(launch.apart("run", "p", f"call('polite', 'pid')\ntree({str(tmp_path / 'run')!r})"))
+        assert inside == outside
+        assert isinstance(sockets, list) and [Path(each).name for each in sockets[2:]] == ["seat"]
+        (launch.project / "data").mkdir()
+        spy(launch, mcp_servers={"polite": {**server, "env": {**server["env"], "DATA": "${project}/data"}}})
+        refused = launch.apart("run", "p", "1")
+        assert (refused.code, "the agent can write" in refused.err) == (3, True), "whichever launch would start it"
+    finally:
+        launch("down", "--servers", "--force")
+
+
 def test_a_host_confines_its_agent(launch: Launcher, home: Path) -> None:
     (home / ".netrc").write_text("private")
     spy(launch, mcp_servers={"sums": DEMO_SERVER})

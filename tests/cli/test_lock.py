@@ -3,13 +3,15 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.launcher import Launcher
+from tests.cli.hosted import up
+from tests.cli.launcher import AGENTS, Launcher
 from tests.registry.published import PROGRAM, Web, binary, entry, serving
 
 SERVER = {"command": "npx", "args": ["-y", "@s/server@1.2.3"]}
@@ -135,6 +137,23 @@ def test_a_locked_run_starts_what_is_locked(launch: Launcher) -> None:
     for others in (("p", "hello", "--detach"), ("hello", "--agent", "x")):
         wrong = launch("run", *others, "--locked")
         assert (wrong.code, "cannot be combined with" in wrong.err) == (2, True)
+
+
+def test_a_locked_run_uses_no_host_that_started_another_version(project: Launcher, web: Web) -> None:
+    content = f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py\n".encode()
+
+    def install(version: str) -> None:
+        web.index(entry("agent", version, binary=binary(web.put("/agent", content), content)))
+        assert project("agents", "install", "agent").code == 0
+
+    project.write({"agent": {"registry": "agent"}})
+    install("1.1.0")
+    with up(project) as host:
+        install("1.2.0")
+        assert project("lock", "p").code == 0
+        done = project("run", "p", "hello", "--locked")
+        assert (done.code, done.methods.count("session/prompt")) == (0, 1), done.err
+        assert "session/prompt" not in host.methods
 
 
 def test_a_changed_lock_is_trusted_anew(project: Launcher) -> None:

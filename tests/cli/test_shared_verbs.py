@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.hosted import up
 from tests.cli.launcher import Json, Launcher
+from tests.cli.serving import serving
 
 SERVERS = Path(__file__).parent.parent / "servers"
 TOKEN = "canary-3f1c9a7e5b"
@@ -91,6 +92,17 @@ def test_logs_show_what_a_shared_server_said_since_the_launch_joined(sharing: La
     ) == 1
     kept = [file for file in (sharing.state / "log").rglob("*.log") if b"of the second" in file.read_bytes()]
     assert len(kept) == 1
+
+
+def test_an_editor_shares_the_process_of_a_host(sharing: Launcher) -> None:
+    call = "call polite pid {}"
+    with up(sharing, name="p", is_killed=True) as host, serving(sharing, name="q") as editor:
+        editor.begin()
+        editor.prompt(editor.open(), call)
+        assert '"line"' in editor.said()
+        assert host.run(call).out.decode().strip() == editor.said().strip(), "another process"
+        assert len(users(sharing)) == 2
+    assert "the shared servers are down" in sharing("down", "--servers", "--force").err
 
 
 def test_plan_says_what_keeps_a_server_apart(sharing: Launcher) -> None:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -19,6 +20,9 @@ from acp_launch.protocol.jsonrpc import as_line, request
 from tests.cli.hosted import marked, up
 from tests.cli.launcher import AGENTS, Launcher, command
 from tests.patience import PATIENCE
+from tests.remote.children import tempered
+from tests.remote.logins import log_in
+from tests.seat.test_logins import sent
 
 
 @pytest.mark.promise("up")
@@ -257,6 +261,20 @@ def prompt(request):
 
 script.serve({"session/prompt": prompt})
 """
+
+
+def test_a_host_needs_the_login_before_it_is_up_and_keeps_its_tokens(launch: Launcher) -> None:
+    with tempered() as server:
+        launch.profile("mcp_client", mcp_servers={"web": {"type": "http", "url": server.url, "oauth": True}})
+        refused = launch("up", "p")
+        assert (refused.code, "fix: acp-launch mcp login p web" in refused.err) == (6, True)
+        log_in(launch, server.url, "canary-access-71f0", expires=time.time() + 3600)
+        server.do("change", settings={"bearer": "canary-access-71f0"})
+        with up(launch) as host:
+            done = host.run('call web add {"a": 1, "b": 2}\nentries\nenvironment', "-o", "json")
+            said = done.out.decode() + done.err + json.dumps(host.note) + repr(host.status)
+            assert (done.code, "canary-access" in said) == (0, False), done.err
+        assert sent(server) == {"Bearer canary-access-71f0"}
 
 
 def test_a_front_that_does_not_read_holds_up_neither_agent_nor_others(launch: Launcher) -> None:

@@ -76,6 +76,19 @@ def _bytes(place: Path) -> bytes:
         return b""
 
 
+def test_sessions_that_share_a_connection_have_one_login(stage: Stage) -> None:
+    with tempered() as server:
+        log_in(stage.launch, server.url, ACCESS, REFRESH, expires=time.time() + 3600)
+        server.do("change", settings={"bearer": ACCESS})
+        with stage.play(servers={"web": {**remote(server), "share": True}}) as play:
+            play.agent.do("open", "web", "second")
+            assert [play.agent.call(name, "add", a=1, b=2) for name in ("web", "second")] == [3, 3]
+            assert ACCESS not in json.dumps(play.agent.do("entries"))
+            assert play.end().code == 0
+        sessions = {dict(map(tuple, request["headers"])).get("Mcp-Session-Id") for request in server.requests}
+        assert (sent(server), len(sessions - {None})) == ({f"Bearer {ACCESS}"}, 1)
+
+
 def test_a_trace_and_a_log_hold_no_token_even_if_the_server_tells_it(launch: Launcher) -> None:
     told = {"on": "tools/list", "do": "status", "status": 500, "body": f"bad token {ACCESS}, not {REFRESH}"}
     with tempered(bearer=ACCESS, faults=[told]) as server:
