@@ -115,7 +115,9 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("host", "import"): CannotMeet("An import writes a profile's file as an editor does; a host compares files alone."),
     ("host", "login"): Held("tests/cli/test_up.py::test_a_host_needs_the_login_before_it_is_up_and_keeps_its_tokens"),
     ("host", "registry"): Held("tests/cli/test_lock.py::test_a_locked_run_uses_no_host_that_started_another_version"),
-    ("serve", "batch"): CannotMeet("An item is a run without a front; an editor meets its session as that of any run."),
+    ("serve", "batch"): Held(
+        "tests/batch/test_item.py::test_an_editor_does_not_enter_the_session_of_an_item_that_runs"
+    ),
     ("serve", "dask"): CannotMeet(
         "An editor starts acp-launch where it is itself; a worker starts `batch item` alone."
     ),

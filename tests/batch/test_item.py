@@ -35,6 +35,7 @@ from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record
 from tests.cli.hosted import up
 from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
+from tests.cli.serving import serving
 from tests.patience import PATIENCE
 
 SERVER = [sys.executable, "-I", "-S", str(SERVERS / "polite.py")]
@@ -271,6 +272,23 @@ def test_an_item_starts_an_agent_of_its_own_beside_a_host(launch: Launcher) -> N
         done = attempt(launch, batch)
         assert (done.code, done.methods.count("session/prompt")) == (0, 1), done.err
         assert "session/prompt" not in host.methods
+
+
+def test_an_editor_does_not_enter_the_session_of_an_item_that_runs(launch: Launcher) -> None:
+    launch.scripted(
+        "def prompt(request):\n    script.expect('session/cancel')\n    script.end(request, 'cancelled')\n"
+        "script.serve({'session/prompt': prompt,"
+        " 'session/new': lambda request: script.answer(request, {'sessionId': 's1'}),"
+        " 'initialize': lambda request: script.initialize(request, loadSession=True)})"
+    )
+    batch = freeze(launch)
+    with launch.start("batch", "item", str(batch.path), ID) as running, serving(launch) as editor:
+        running.hears("session/prompt")
+        editor.begin()
+        assert "is in use by process" in editor.refused("session/load", sessionId="s1", **editor.place())
+        assert "session/load" not in [message.get("method") for message in editor.agent_heard]
+        running.kill(signal.SIGINT)
+        running.end()
 
 
 def test_what_was_frozen_is_trusted_with_its_profiles(launch: Launcher) -> None:
