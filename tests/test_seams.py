@@ -1,6 +1,7 @@
 """The table of seams is whole: each pair of capabilities has a test that exists, or a reason."""
 
 import ast
+import re
 from functools import cache
 from itertools import combinations
 
@@ -39,3 +40,10 @@ def test_a_reason_is_a_sentence() -> None:
         if isinstance(seam, CannotMeet):
             assert seam.reason[0].isupper() and seam.reason.endswith(".")
             assert len(seam.reason.split()) >= WORDS
+
+
+def test_each_module_that_the_page_of_threats_names_is_there() -> None:
+    text = (ROOT / "docs" / "threats.md").read_text()
+    named = set(re.findall(r"`((?:[a-z]+/)+(?:[a-z]+\.py)?|[a-z]+\.py)`", text))
+    assert len(named) > 25
+    assert sorted(name for name in named if not (ROOT / "acp_launch" / name).exists()) == []

@@ -112,7 +112,7 @@ def test_without_a_pager_that_can_be_run_the_page_is_shown_all_the_same(pager: s
     env = {**launch.env, "PAGER": pager, "TERM": "xterm"}
     with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
         assert terminal.ends() == 0
-    assert "What it does not protect against" in terminal.text
+    assert "What it protects, and what it does not" in terminal.text
 
 
 def test_no_color_is_heeded_in_a_pager_too(launch: Launcher) -> None:
