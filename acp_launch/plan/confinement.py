@@ -100,6 +100,10 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     direct = survey.show_agent(wish.origin)
     survey.show_ours()
     survey.pin_given()
+    if wish.network == "shared" and "abstract=" in environ.get("DBUS_SESSION_BUS_ADDRESS", ""):
+        what = "the agent reaches your session bus, and so your keyring: its socket is an abstract one"
+        problem = wish.origin.problem(what, "write network: none, or start the bus at a path (unix:path=)")
+        survey.problems.append(problem._replace(severity="warning"))
     mounts = arrange(survey.mounts)
     where = Place(
         program=program,

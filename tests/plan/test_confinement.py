@@ -530,6 +530,19 @@ CERTIFICATES = [
 OTHERS = ["DOCKER_CERT_PATH", "MY_CERT", "CLIENT_CERT_FILE", "MOCHAPATH", "CA", "JAVA_PATH", "LOCAL_FILE"]
 
 
+def test_a_session_bus_that_belongs_to_the_network_is_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older `dbus-daemon` has an abstract socket by default; the keyring answers there."""
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:abstract=/tmp/dbus-x,guid=1")
+    resolved = planned(project)
+    assert resolved.plan is not None and said(resolved) == [
+        "runtime.confined: the agent reaches your session bus, and so your keyring: its socket is an abstract one; "
+        "write network: none, or start the bus at a path (unix:path=)"
+    ]
+    assert said(planned(project, confined={"network": "none"})) == []
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/1/bus")
+    assert said(planned(project)) == []
+
+
 def test_certificates_that_variables_name_are_shown(project: Path, home: Path) -> None:
     """Of a company, in the home: without them the agent trusts no server. Not a client's own, which has a key."""
     company = home / "certificates" / "company.pem"
