@@ -486,9 +486,11 @@ def _install(argv: Sequence[str]) -> None:
     from shutil import which
 
     from acp_launch.plan.environment import inherited
+    from acp_launch.plan.written import keep_path
     from acp_launch.process.program import LocalProgram
 
-    program = LocalProgram(argv[0], (which(argv[0]) or argv[0], *argv[1:]), inherited(os.environ, "all"), Path.home())
+    env = keep_path(inherited(os.environ, "all"))
+    program = LocalProgram(argv[0], (which(argv[0], path=env["PATH"]) or argv[0], *argv[1:]), env, Path.home())
     ended = _run_in_front(program)
     if ended.status != 0:
         what = f"{shlex.join(argv)} {ended}"

@@ -17,6 +17,7 @@ from pathlib import Path
 from acp_launch import leave
 from acp_launch.errors import UsageError
 from acp_launch.plan.environment import inherited
+from acp_launch.plan.written import keep_path
 from acp_launch.private import Unfit, create, read_bounded
 from acp_launch.process.foreground import foreground
 from acp_launch.process.program import LocalProgram
@@ -40,7 +41,7 @@ def command(env: Mapping[str, str]) -> list[str]:
         raise UsageError(f"VISUAL or EDITOR is not a command: {wanted}", fix=SET) from None
     if not words[0]:
         raise UsageError("no editor was found", fix=SET)
-    program = shutil.which(words[0], path=env.get("PATH"))
+    program = shutil.which(words[0], path=keep_path(env)["PATH"])
     if program is None:
         raise UsageError(f"the editor {words[0]} was not found", fix=SET)
     return [str(Path(program).absolute()), *words[1:]]
