@@ -33,6 +33,7 @@ from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.plan.model import LaunchPlan, Mount
+from acp_launch.plan.written import find_written, list_written
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, here, project_of, repository_of, shown
@@ -412,7 +413,7 @@ def _refuse_repository(repo: str, isolation: Isolation) -> tuple[str, str] | Non
 def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path | None) -> Path:
     """Return the directory that is asked for; else a new one of the project, which git ignores.
 
-    No confined agent may write it. If the project itself is what one works in, it is a new one in the state directory.
+    No confined agent may write it. If one works in the project, or has, it is a new one in the state directory.
 
     Raises:
         UsageError: the one that is asked for could be written by a confined agent.
@@ -420,9 +421,14 @@ def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path |
     name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     names = [name, *(f"{name}-{number}" for number in range(2, 1000))]
     batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
-    if out is None and batch.isolation.kind == "none" and _find_writer(batch, plans, batches):
+    written = list_written()
+    is_theirs = batch.isolation.kind == "none" and _find_writer(batch, plans, batches)
+    if out is None and (is_theirs or find_written(batches, written)):
         batches = load_settings().state / BATCHES
     path = spell(out or batches / name)
+    if find_written(path, written):
+        what = f"a confined agent could write {path}, and so what is recorded there"
+        raise UsageError(what, fix="give a directory outside of what it writes: --out DIR")
     if writer := _find_writer(batch, plans, path):
         what = f"the agent of {writer} is confined, but could write {path}, and so what is recorded there"
         raise UsageError(what, fix="give a directory outside of what it writes: --out DIR")

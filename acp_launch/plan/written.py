@@ -57,7 +57,7 @@ def note_written(where: Place) -> None:
         replace_file(file, living)
 
 
-def _find_written(path: Path, written: Sequence[Path]) -> Path | None:
+def find_written(path: Path, written: Sequence[Path]) -> Path | None:
     """Return what a confined agent could write of a path: the file it leads to, or a link on the way; else None."""
     target, links = follow_links(path)
     return next((each for each in (target, *links) if any(each.is_relative_to(top) for top in written)), None)
@@ -69,7 +69,7 @@ def refuse_written(program: Path) -> None:
     Raises:
         LaunchError: it is one, or that cannot be told.
     """
-    if found := _find_written(program, list_written()):
+    if found := find_written(program, list_written()):
         what = f"a confined agent could write {found}, which would run outside of its place, as you"
         raise LaunchError(what, fix="remove it, or name a program elsewhere by its absolute path")
 
@@ -77,5 +77,5 @@ def refuse_written(program: Path) -> None:
 def keep_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Return variables whose PATH has no folder that a confined agent could write."""
     written, folders = list_written(), map(Path, os.get_exec_path(environ))
-    kept = [str(each) for each in folders if each.is_absolute() and not _find_written(each, written)]
+    kept = [str(each) for each in folders if each.is_absolute() and not find_written(each, written)]
     return {**environ, "PATH": os.pathsep.join(kept)}

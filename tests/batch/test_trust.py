@@ -455,6 +455,31 @@ def test_an_item_looks_again_whether_its_confined_agent_could_write_the_director
     assert "the agent is confined, but could write" in ended["error"]["message"]
 
 
+def test_a_directory_of_an_earlier_batch_is_not_believed_once_a_confined_agent_could_write_it(
+    launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
+) -> None:
+    """Beside a tree lies a repository of ours, whose configuration git obeys outside of every place."""
+    write(launch, PLAIN + "isolation: {kind: worktree}\ncheck: {command: ['false']}\n")
+    assert call("batch", "run", "b.yaml", "--trust").returncode == 9
+    (directory,) = (launch.project / ".acp-launch" / "batches").glob("b-*")
+    ours = directory / "trees" / ".a.demo.git"
+    filter = f'[filter "x"]\n clean = touch {tmp_path}/ran; cat\n'
+    boxed(
+        f"open({str(ours / 'config')!r}, 'a').write({filter!r});"
+        f" open({str(ours / 'info' / 'attributes')!r}, 'a').write('* filter=x\\n')"
+    )
+    assert call("run", "p", "hi", "--trust").returncode == 0
+    assert "filter=x" in (ours / "info" / "attributes").read_text()
+    for words in (("run", "--resume"), ("item",)):
+        id = ["a.demo"] if words == ("item",) else ["--again", "failed"]
+        refused = call("batch", *words, str(directory), *id, "--trust")
+        assert (refused.returncode, f"a confined agent could write {directory}" in refused.stderr) == (3, True)
+    assert not (tmp_path / "ran").exists()
+    (place,) = call("batch", "prepare", "b.yaml", "--trust").stdout.splitlines()[:1]
+    assert Path(place).parent == launch.state / "batches"
+    assert call("batch", "prepare", "b.yaml", "--trust", "--out", "out").returncode == 2
+
+
 def test_a_git_that_a_confined_agent_wrote_does_not_run(
     launch: Launcher, call: Call, boxed: Callable[..., None], tmp_path: Path
 ) -> None:
