@@ -33,7 +33,7 @@ from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import MachineError, NotLoggedIn, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.plan.model import LaunchPlan, Mount
-from acp_launch.plan.written import find_written, list_written
+from acp_launch.plan.written import find_written
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.profile.discover import HOLDER, find, here, project_of, repository_of, shown
@@ -421,12 +421,11 @@ def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path |
     name = f"{batch.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     names = [name, *(f"{name}-{number}" for number in range(2, 1000))]
     batches = _locate_project(Path(batch.directory)) / HOLDER / BATCHES
-    written = list_written()
     is_theirs = batch.isolation.kind == "none" and _find_writer(batch, plans, batches)
-    if out is None and (is_theirs or find_written(batches, written)):
+    if out is None and (is_theirs or find_written(batches)):
         batches = load_settings().state / BATCHES
     path = spell(out or batches / name)
-    if find_written(path, written):
+    if find_written(path):
         what = f"a confined agent could write {path}, and so what is recorded there"
         raise UsageError(what, fix="give a directory outside of what it writes: --out DIR")
     if writer := _find_writer(batch, plans, path):

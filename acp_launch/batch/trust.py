@@ -19,7 +19,7 @@ from acp_launch.batch.store import BATCH, BatchDirectory
 from acp_launch.descent import projects_around, real
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
-from acp_launch.plan.written import find_written, list_written
+from acp_launch.plan.written import find_written
 from acp_launch.private import find_doubt
 from acp_launch.profile.discover import HOLDER, boundary, shown
 from acp_launch.profile.trust import Claim, TrustState, content, discreet, judge, keep
@@ -136,7 +136,7 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved
         NotTrusted: as it says.
         StateError: a confined agent could have written there: also what git of ours would run.
     """
-    if find_written(directory.root, list_written()):
+    if find_written(directory.root):
         what = f"a confined agent could write {directory.path}, so it is not believed"
         raise StateError(what, fix="prepare a batch elsewhere: batch prepare FILE --out DIR")
     if is_kept(directory, settings):

@@ -6,7 +6,8 @@ agent's: so no store of secrets, browser, git or bubblewrap is started from ther
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from acp_launch.errors import LaunchError, StateError
@@ -28,12 +29,25 @@ def list_written() -> tuple[Path, ...]:
     Raises:
         StateError: it cannot be read.
     """
+    return tuple(_written())
+
+
+def _written() -> Mapping[Path, None]:
+    """Return the same as the keys of a mapping."""
     try:
-        found = read_bounded(ledger(), MAX_LEDGER_BYTES)
+        status = ledger().lstat()
+        return _read(ledger(), status.st_mtime_ns, status.st_size)
+    except FileNotFoundError:
+        return {}
     except (OSError, Unfit) as error:
         what = f"cannot read {ledger()}, which tells what agents could write: {error}"
         raise StateError(what, fix="remove it") from error
-    return tuple(Path(os.fsdecode(each)) for each in found[0].split(b"\0")[:-1]) if found else ()
+
+
+@lru_cache(maxsize=1)
+def _read(file: Path, *_status: int) -> Mapping[Path, None]:
+    found = read_bounded(file, MAX_LEDGER_BYTES)
+    return dict.fromkeys(Path(os.fsdecode(each)) for each in found[0].split(b"\0")[:-1]) if found else {}
 
 
 def note_written(where: Place) -> None:
@@ -57,10 +71,16 @@ def note_written(where: Place) -> None:
         replace_file(file, living)
 
 
-def find_written(path: Path, written: Sequence[Path]) -> Path | None:
-    """Return what a confined agent could write of a path: the file it leads to, or a link on the way; else None."""
+def find_written(path: Path) -> Path | None:
+    """Return what a confined agent could write of a path: the file it leads to, or a link on the way; else None.
+
+    Raises:
+        StateError: that cannot be told.
+    """
+    if not (tops := _written()):
+        return None
     target, links = follow_links(path)
-    return next((each for each in (target, *links) if any(each.is_relative_to(top) for top in written)), None)
+    return next((each for each in (target, *links) if any(top in tops for top in (each, *each.parents))), None)
 
 
 def refuse_written(program: Path) -> None:
@@ -69,13 +89,13 @@ def refuse_written(program: Path) -> None:
     Raises:
         LaunchError: it is one, or that cannot be told.
     """
-    if found := find_written(program, list_written()):
+    if found := find_written(program):
         what = f"a confined agent could write {found}, which would run outside of its place, as you"
         raise LaunchError(what, fix="remove it, or name a program elsewhere by its absolute path")
 
 
 def keep_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Return variables whose PATH has no folder that a confined agent could write."""
-    written, folders = list_written(), map(Path, os.get_exec_path(environ))
-    kept = [str(each) for each in folders if each.is_absolute() and not find_written(each, written)]
+    folders = map(Path, os.get_exec_path(environ))
+    kept = [str(each) for each in folders if each.is_absolute() and not find_written(each)]
     return {**environ, "PATH": os.pathsep.join(kept)}
