@@ -20,7 +20,7 @@ ANY = "x"  # for what is only known when it is said
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 PAGE = PACKAGE / "batch" / "page.py"  # HTML and CSS, where two dashes begin a variable
 # To git and to bubblewrap, and of no option of ours.
-SPEAKERS = ("batch/baseline.py", "batch/git.py", "batch/worktree.py", "plan/place.py")
+SPEAKERS = ("batch/baseline.py", "batch/worktree.py", "plan/place.py", "process/git.py")
 SPOKEN_TO = {option for each in SPEAKERS for option in re.findall(r"--[a-z][a-z-]*", (PACKAGE / each).read_text())}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {

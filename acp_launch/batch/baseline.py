@@ -25,10 +25,10 @@ from typing import IO, Any
 
 import msgspec
 
-from acp_launch.batch.git import call, closed_environment, git, make_environment
 from acp_launch.batch.model import Patch
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, publish, read_bounded, real, sha256
+from acp_launch.process.git import call, closed_environment, git, make_environment
 from acp_launch.regex import regex
 
 MAX_PATCH_BYTES = 256 * 1024 * 1024  # of the files in it: git holds each in memory

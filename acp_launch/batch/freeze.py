@@ -17,7 +17,6 @@ from msgspec import structs
 
 from acp_launch import __version__
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
-from acp_launch.batch.git import is_url, resolve_commit
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell
 from acp_launch.batch.trust import claim_file, find_writable, is_kept, judge_file, keep_directory, list_rows, list_said
@@ -36,6 +35,7 @@ from acp_launch.plan.model import LaunchPlan, Mount
 from acp_launch.plan.written import find_written
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
+from acp_launch.process.git import is_url, resolve_commit
 from acp_launch.profile.discover import HOLDER, find, here, project_of, repository_of, shown
 from acp_launch.profile.leaks import in_comments
 from acp_launch.profile.load import Loaded, load

@@ -18,10 +18,10 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from acp_launch.batch.baseline import MAX_RULES_BYTES, Baseline
-from acp_launch.batch.git import ask, git, is_url
 from acp_launch.batch.model import Patch
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, locked, make_digest, make_private, read_bounded, real
+from acp_launch.process.git import ask, git, is_url
 from acp_launch.waits import seconds, stretch
 
 TURN = stretch(3600.0)  # seconds for other processes to make their worktrees of the same repository

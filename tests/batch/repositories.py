@@ -5,8 +5,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from acp_launch.batch.git import resolve_commit
 from acp_launch.batch.worktree import Kind, Tree
+from acp_launch.process.git import resolve_commit
 
 NAMES = {f"GIT_{role}_{what}": "t@t" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 LOCAL = "-c", "protocol.file.allow=always"  # submodules of this machine

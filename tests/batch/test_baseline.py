@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from acp_launch.batch import baseline
-from acp_launch.batch import git as calls
 from acp_launch.batch.baseline import CACHE_SIGNATURE
 from acp_launch.batch.model import Patch
 from acp_launch.batch.worktree import Kind
 from acp_launch.errors import StateError
+from acp_launch.process import git as calls
 from tests.batch.repositories import commit, content, git, make_tree, patch_of, save
 
 KINDS = pytest.mark.parametrize("kind", ["worktree", "clone"])

@@ -13,7 +13,8 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ _KEPT = ("GIT_SSH", "GIT_SSL_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_CONFIG_")  # v
 # A clone in which objects are missing would fetch them by the command that its configuration names.
 _NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 _URL = regex(r"[A-Za-z][A-Za-z0-9+.-]*://.+|[^/:\s]+@[^/:\s]+:.+")  # the second as in git@host:path
+_HEX = regex(r"[0-9a-f]{2}|[0-9a-f]{38}|[0-9a-f]{62}")
 _LOGIN = regex(r"(?<=://)[^/\s@]*@")
 
 
@@ -122,8 +124,9 @@ def call(
     held: int | None = None,
     settings: Mapping[str, str] | None = None,
     feed: Iterable[str] = (),
+    ending: str = "\0",
 ) -> Done:
-    """Call git. It inherits `held`, a lock; it reads the names `feed`, each of which ends with a NUL.
+    """Call git. It inherits `held`, a lock; it reads the names `feed`, each with the ending.
 
     Raises:
         StateError: it is not installed, took too long, or printed too much.
@@ -132,7 +135,7 @@ def call(
     process = None
     # Files: a helper that stays in the background would hold pipes open.
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
-        given.writelines(os.fsencode(f"{name}\0") for name in feed)
+        given.writelines(os.fsencode(f"{name}{ending}") for name in feed)
         given.seek(0)
         try:
             with leave.deferred():  # a signal within it would lose the process
@@ -199,6 +202,29 @@ def closed_environment(repository: Path, tree: Path) -> dict[str, str]:
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
     }
+
+
+def pack_loose_objects(objects: Path) -> None:
+    """Put the objects that have files of their own into a pack: git reads what a pack has from there.
+
+    An agent that may write new objects could else put another content into the place of one.
+
+    Raises:
+        StateError: one cannot be read; or as `call`.
+    """
+    if not (found := list(_list_loose(objects))):
+        return
+    ask_git = partial(git, cwd=objects, env=closed_environment(objects.parent, objects))
+    ask_git("pack-objects", "-q", str(objects / "pack" / "loose"), feed=found, ending="\n")
+    ask_git("prune-packed", "-q")
+
+
+def _list_loose(objects: Path) -> Iterator[str]:
+    for directory in os.scandir(objects):
+        if len(directory.name) == 2 and _HEX.fullmatch(directory.name) and directory.is_dir(follow_symlinks=False):
+            for file in os.scandir(directory):  # what is not a file of git's can be an agent's
+                if _HEX.fullmatch(file.name) and file.is_file(follow_symlinks=False):
+                    yield f"{directory.name}{file.name}"
 
 
 def _failure(what: str, where: Path, err: str) -> StateError:
