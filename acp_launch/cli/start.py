@@ -161,14 +161,20 @@ def spawn_agent(planned: "Ready") -> Spawned:
 
     Raises:
         AgentError: it cannot be started.
-        StateError: its state cannot be made.
+        StateError: its state cannot be made, or its repository's objects cannot be protected.
     """
     agent, where, secrets = planned.plan.agent, planned.plan.place, planned.secrets
     if where is not None:
         from acp_launch.plan.confinement import prepare_place
         from acp_launch.plan.place import place
+        from acp_launch.plan.repository import list_shared_objects
 
         prepare_place(where)
+        if shared := list_shared_objects(where):
+            from acp_launch.process.git import pack_loose_objects
+
+            for objects in shared:
+                pack_loose_objects(objects)
         agent = place(agent, where)
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}

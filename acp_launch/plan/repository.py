@@ -4,8 +4,9 @@ The git directory of a directory that a confined agent works in, where it lies e
 All of it is read as files: git itself is not run, since a repository can choose what it runs. A `.git` file may name
 any directory. It is believed if that is a git directory that points back: by `gitdir` of a linked worktree, by
 `core.worktree` of a submodule. Then the agent sees it, and can commit. In a linked worktree it writes its own index and
-HEAD, new objects, and the branches beside its own one; not the configuration, hooks, packed objects and other
-worktrees. Of a submodule it writes all but configuration and hooks. The alternates of a repository are not believed.
+HEAD, new objects (others are packed before), and the branches beside its own one; not the configuration, hooks, packs
+and other worktrees. Of a submodule it writes all but configuration and hooks. The alternates of a repository are not
+believed.
 """
 
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.plan.model import Access
+from acp_launch.plan.model import Access, Place
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.regex import regex
 
@@ -65,6 +66,12 @@ class GitDirectory(Struct, frozen=True):
             above = (path for path in (self.common / found[1]).parents if path.is_relative_to(heads))
             yield next(filter(os.path.isdir, above), heads)
             yield self.common / "logs" / found[1]
+
+
+def list_shared_objects(where: Place) -> tuple[Path, ...]:
+    """List the directories of objects that an agent writes, and other worktrees read."""
+    mounts = {each.path: each.access for each in where.mounts if each.reason == "git"}
+    return tuple(path for path, access in mounts.items() if access == "write" and mounts.get(path / "pack") == "read")
 
 
 class Doubt(Struct, frozen=True):

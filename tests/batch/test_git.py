@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.batch import git as calls
-from acp_launch.batch.git import resolve_commit
 from acp_launch.errors import StateError
+from acp_launch.process import git as calls
+from acp_launch.process.git import resolve_commit
 from tests.batch.repositories import commit, git
 
 
@@ -138,3 +138,25 @@ def test_a_configuration_that_never_ends_is_given_up(repo: Path, monkeypatch: py
     monkeypatch.setattr(calls, "QUICK", 0.1)
     with pytest.raises(StateError, match=r"git rev-parse in .* did not end within 0\.1 s"):
         resolve_commit(str(repo), "HEAD")
+
+
+def test_objects_with_files_of_their_own_are_packed(repo: Path) -> None:
+    """Twice, as for two agents; what is not an object of git's is left."""
+    objects = repo / ".git" / "objects"
+    (objects / "ab").mkdir(exist_ok=True)
+    os.mkfifo(objects / "ab" / ("0" * 38))
+    commit(repo)
+    before = git(repo, "rev-list", "--objects", "--all")
+    for _ in range(2):
+        calls.pack_loose_objects(objects)
+        assert "count: 0\n" in git(repo, "count-objects", "--verbose")
+        assert git(repo, "rev-list", "--objects", "--all") == before
+    assert (objects / "ab" / ("0" * 38)).exists()
+
+
+def test_an_object_that_cannot_be_read_is_named(repo: Path) -> None:
+    objects = repo / ".git" / "objects"
+    (objects / "00").mkdir(exist_ok=True)
+    (objects / "00" / ("0" * 38)).write_bytes(b"torn")
+    with pytest.raises(StateError, match=r"git pack-objects in .*0000"):
+        calls.pack_loose_objects(objects)

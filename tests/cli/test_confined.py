@@ -306,6 +306,34 @@ def test_it_commits_in_a_linked_worktree_and_writes_no_hook(
     assert git(main, "log", "--format=%s") == "one"
 
 
+def test_it_does_not_change_what_others_committed(launch: Launcher, home: Path, tmp_path: Path) -> None:
+    """An object of git's can be a file of its own, and git does not look whether it fits its name."""
+    main, tree = tmp_path / "main", tmp_path / "main-tree"
+    git(tmp_path, "init", "-q", "-b", "main", str(main))
+    (main / "run.sh").write_text("ours")
+    (main / "other").write_text("theirs")
+    git(main, "add", ".")
+    git(main, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "-m", "one")
+    git(main, "worktree", "add", "-q", "--detach", str(tree))
+    spy(launch)
+    (launch.project / ".acp-launch").rename(tree / ".acp-launch")
+    launch.project = tree
+    launch("trust", "p", "--yes")
+    ours, theirs = (git(main, "rev-parse", f"HEAD:{name}") for name in ("run.sh", "other"))
+    paths = [main / ".git" / "objects" / each[:2] / each[2:] for each in (ours, theirs)]
+    forged = paths[1].read_bytes()
+    ask(
+        launch,
+        f"attempt(lambda: os.makedirs({str(paths[0].parent)!r}, exist_ok=True))",
+        f"attempt(lambda: os.remove({str(paths[0])!r}))",
+        f"attempt(lambda: open({str(paths[0])!r}, 'wb').write({forged!r}))",
+    )
+    assert paths[0].read_bytes() == forged
+    assert git(main, "show", "HEAD:run.sh") == "ours"
+    git(main, "worktree", "add", "-q", "--detach", str(tmp_path / "next"))
+    assert (tmp_path / "next" / "run.sh").read_text() == "ours"
+
+
 def test_a_repository_does_not_choose_what_it_sees(launch: Launcher, home: Path) -> None:
     """Its `.git` file names the user's keys; a word says so before."""
     (home / ".ssh").mkdir()
