@@ -177,7 +177,7 @@ def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
     name = shortened(Path(given).stem if is_path else given)
     known = {each.profile for each in logs(directory).values()}
     known |= {found.name for found in discover(start=here(), settings=settings)}
-    if name in known or (is_path and Path(given).expanduser().is_file()):
+    if name in known or (is_path and os.path.isfile(os.path.expanduser(given))):  # noqa: PTH111, PTH113 - Path raises
         return name
     hint = did_you_mean(name, sorted(known))
     raise UsageError(f'no profile named "{given}"{hint}', fix="acp-launch list shows the profiles")

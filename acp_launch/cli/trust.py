@@ -58,7 +58,8 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.profile.trust import claim_profile, keep, trust_state
 
     is_path = os.sep in named or Path(named).suffix != ""
-    if is_path and Path(named).is_file() and (batch := _read_batch(Path(named), settings)):
+    is_file = is_path and os.path.isfile(named)  # noqa: PTH113 - Path raises for a name too long
+    if is_file and (batch := _read_batch(Path(named), settings)):
         claim, found, rows = batch
     else:
         loaded = loaded_profile(named, settings)

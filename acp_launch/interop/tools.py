@@ -24,6 +24,8 @@ from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
 
+# ruff: noqa: PTH110, PTH113 - methods of Path raise for a name too long, or in a directory that we may not enter
+
 Syntax = Literal["json", "toml", "yaml", "shell", "lua", "elisp"]
 # The notation of a tool's references: none; `${VAR}`; also `$VAR`; also `$(command)`; `${env:VAR}` and `${input:x}`;
 # `{env:VAR}`.
@@ -380,13 +382,13 @@ def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Sourc
     """
     if what in TOOLS:
         known = places(TOOLS[what], machine, project)
-        if not (files := [file for file in known if file.is_file()]):
+        if not (files := [file for file in known if os.path.isfile(file)]):
             fix = "give a file's path: acp-launch import FILE --into PROFILE"
             looked = [f"looked for {file}" for file in known]
             raise UsageError(f"{TOOLS[what].title} is not configured here", fix=fix, detail=looked)
         return tuple(read(file, TOOLS[what]) for file in files)
     file = start / at_home(what)
-    if not file.exists() and "/" not in what:
+    if "/" not in what and not os.path.exists(file):
         fix = f"give a file's path, or one of {', '.join(TOOLS)}"
         raise UsageError(f'"{what}" is neither a tool nor a file', fix=fix)
     return (read(file),)

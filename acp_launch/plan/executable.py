@@ -8,12 +8,14 @@ something that the project brought, instead of the program that it names.
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os.path import isfile
+from os.path import exists, isfile
 from pathlib import Path, PurePath
 
 from msgspec import Struct
 
+from acp_launch.document.nodes import shorten
 from acp_launch.plan.model import OURS, Value
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count
@@ -22,7 +24,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.reference import VariableReference, parse
 from acp_launch.settings.load import grounds, lies_in
 
-# ruff: noqa: PTH113 - Path.is_file raises in a folder of PATH that we may not enter
+# ruff: noqa: PTH110, PTH113 - methods of Path raise in a folder that we may not enter
 # How to install the runners of agents and servers.
 _RUNTIMES = {
     "npx": "install Node.js, which brings npx",
@@ -68,7 +70,13 @@ def _is_runnable(file: Path) -> bool:
 
 
 def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
-    if file.is_dir():
+    try:
+        is_directory = stat.S_ISDIR(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_directory = False
+    except OSError as fault:  # as for a directory
+        return CannotRun(f'the program "{shorten(str(file))}" cannot be used: {fault.strerror}', "choose another one")
+    if is_directory:
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
     if not isfile(file):
         fix = _ALONE if " " in command.strip() else "correct the path; a relative path begins at the project"
@@ -110,7 +118,7 @@ def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
         return CannotRun(
             f'"{file}" has Windows line ends, so its "#!" line names no program', _command("dos2unix", file)
         )
-    if not Path(words[0]).exists():
+    if not exists(words[0]):
         what = f'"{file}" needs {words[0]}, which does not exist'
         return CannotRun(what, f"install {Path(words[0]).name}, or correct the first line of the script")
     if not words[1:] or any(_is_runnable(folder / words[1]) for folder in _folders(path)):

@@ -206,3 +206,13 @@ def test_an_agent_runs_without_any_profile(launch: Launcher) -> None:
     done = launch("run", "--agent", shlex.join(["python3", "-I", "-S", f"{AGENTS}/polite.py"]), "hello", "you")
     assert (done.code, done.out, done.err) == (0, b"You said: hello you\n", "")
     assert done.params("session/new") == {"cwd": str(launch.project), "mcpServers": []}
+
+
+@pytest.mark.parametrize("verb", [["trust"], ["logs"], ["import"], ["show"], ["run", "p", "--file"]])
+@pytest.mark.parametrize("path", ["/a" * 5000 + ".yaml", "./loop/x.yaml"], ids=["too long", "loop"])
+def test_a_path_that_cannot_be_looked_at_ends_in_a_message(launch: Launcher, verb: list[str], path: str) -> None:
+    """As one in a directory that we may not enter."""
+    launch.profile("polite")
+    (launch.project / "loop").symlink_to("loop")
+    done = launch(*verb, path)
+    assert done.code == 2 and "Traceback" not in done.err, done.err

@@ -112,6 +112,22 @@ def test_a_directory_is_no_program(folder: Path) -> None:
     )
 
 
+def test_a_program_that_cannot_be_looked_at_says_why(folder: Path) -> None:
+    """A name too long; a parent that we may not enter has the same end."""
+    (folder / "loop").symlink_to("loop")
+    for command, why in (("/a" * 5000, "File name too long"), ("./loop/x", "Too many levels of symbolic links")):
+        found = looked_up(command, folder)
+        assert isinstance(found, CannotRun)
+        assert found.message.endswith(f"cannot be used: {why}") and len(found.message) < 300
+
+
+def test_a_script_whose_program_cannot_be_looked_at_is_told(folder: Path) -> None:
+    (folder / "loop").symlink_to("loop")
+    script = program(folder / "bin" / "tool", text=f"#!{folder}/loop/x\n")
+    found = looked_up(str(script), folder)
+    assert isinstance(found, CannotRun) and found.message.endswith("/loop/x, which does not exist")
+
+
 @pytest.mark.parametrize("command", ["tool", "bin/tool"])
 def test_a_file_without_the_executable_bit_says_so(command: str, folder: Path) -> None:
     file = program(folder / "bin" / "tool", mode=0o644)
