@@ -15,9 +15,10 @@ Nothing in it is reached through a link, and what another user could have writte
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -71,6 +72,18 @@ class BatchDirectory:
         """Return the directory of an item, or of one of its attempts."""
         directory = self.root / "items" / id
         return directory if attempt is None else directory / str(attempt)
+
+    def require_own(self, *directories: Path) -> None:
+        """Refuse directories of the batch that are links, or that another user could have put things into.
+
+        Raises:
+            StateError: as it says.
+        """
+        for directory in directories:
+            with suppress(FileNotFoundError):
+                status = directory.lstat()
+                if doubt := "is a link" if stat.S_ISLNK(status.st_mode) else find_doubt(status):
+                    raise StateError(f"{directory} {doubt}, so it is not believed", fix="move it away")
 
     def log_of(self, id: str, attempt: int) -> Path:
         """Return the file of what `batch item` itself said."""
@@ -138,8 +151,10 @@ class BatchDirectory:
 
         Raises:
             TimeoutError: another process held it for `patience` seconds.
+            StateError: another user could have written there.
         """
         make_private(self.directory_of(id), below=self.root)
+        self.require_own(self.root / "items", self.directory_of(id))
         with locked(self.directory_of(id) / LOCK, patience, below=self.root):
             yield
 

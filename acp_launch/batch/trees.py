@@ -10,7 +10,6 @@ from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
 from acp_launch.console import stdout
 from acp_launch.console.problems import show_error
 from acp_launch.console.stderr import harmless_line, tell
-from acp_launch.descent import real
 from acp_launch.errors import StateError
 from acp_launch.problem import count, ours
 
@@ -33,18 +32,27 @@ class FoundTree(NamedTuple):
 
 
 def make_tree(directory: BatchDirectory, item: Item) -> "Tree | None":
-    """Return what git makes, or has made, for an item; None without isolation."""
+    """Return what git makes, or has made, for an item; None without isolation.
+
+    Raises:
+        StateError: others could have written where it lies.
+    """
     kind = directory.batch.isolation.kind
     if kind == "none" or item.base_commit is None:
         return None
     from acp_launch.batch.worktree import Tree
 
-    return Tree(item.repo, item.base_commit, kind, directory.path / TREES / item.id)
+    return Tree(item.repo, item.base_commit, kind, _locate(directory) / item.id)
+
+
+def _locate(directory: BatchDirectory) -> Path:
+    directory.require_own(directory.root / TREES)
+    return directory.path / TREES
 
 
 def find_trees(directory: BatchDirectory) -> Iterator[FoundTree]:
-    """Find the trees of a batch, in the order of its items."""
-    place = directory.path / TREES
+    """Find the trees of a batch, in the order of its items; raises as `make_tree`."""
+    place = _locate(directory)
     names = {each.name for each in place.iterdir()} if place.is_dir() else set()
     for item in directory.batch.items:
         if item.id in names or f".{item.id}.git" in names:
@@ -64,14 +72,7 @@ def _judge(directory: BatchDirectory, item: Item) -> Literal["due", "kept", "uns
 def remove_trees(
     directory: BatchDirectory, is_wanted: Callable[[FoundTree], bool]
 ) -> Iterator[tuple[FoundTree, StateError | None]]:
-    """Remove the trees that are not wanted, but of running items; yield each, with the reason if it could not be.
-
-    Raises:
-        StateError: the trees lie outside of the batch's directory, by a link.
-    """
-    place = directory.root / TREES
-    if real(place) != place:
-        raise StateError(f"{place} is a link, so nothing is removed there", fix="remove the link")
+    """Remove the trees that are not wanted, but of running items; yield each, with the reason if it could not be."""
     for found in find_trees(directory):
         try:
             with directory.lock(found.item.id, 0):

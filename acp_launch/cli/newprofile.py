@@ -173,7 +173,7 @@ def _is_file_or_nothing(path: Path) -> bool:
 
 
 def _text(path: Path) -> str | None:
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - Path raises for a name too long
         return None
     text, problems = read(path)
     return text if not problems else ""

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from acp_launch.batch.figures import summarize
 from acp_launch.batch.freeze import read_claim
-from acp_launch.batch.model import FrozenProfile, Item
+from acp_launch.batch.model import FrozenProfile, Isolation, Item
 from acp_launch.batch.page import make_page
 from acp_launch.batch.store import open_batch
+from acp_launch.batch.trees import make_tree
 from acp_launch.cli.verb import load_settings
 from acp_launch.errors import LaunchError, StateError, UsageError
 from tests.batch.directories import add_record, make_batch, make_record
@@ -348,6 +350,43 @@ def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, lin
     done = launch.forked("batch", "run", "--resume", str(batch.path))
     assert "Traceback" not in done.err
     assert not list(victim.iterdir()) if is_directory else victim.read_bytes() == b""
+
+
+@pytest.mark.parametrize("again", [(), ("--again", "passed")], ids=["due", "done"])
+def test_no_tree_is_made_or_removed_through_a_link(
+    launch: Launcher, call: Call, tmp_path: Path, again: tuple[str, ...]
+) -> None:
+    """DIR/trees of a repository leads to directories of the user's with the names of items."""
+    write(launch, PLAIN + "isolation: {kind: worktree}\n")
+    for words in (
+        ("init", "-q"),
+        ("-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "a"),
+    ):
+        subprocess.run(["git", *words], cwd=launch.project, check=True)
+    assert call("batch", "run", "b.yaml", "--out", "../mine", "--trust").returncode == 0
+    mine = launch.project.parent / "mine"
+    (tmp_path / "victim" / "a.demo").mkdir(parents=True)
+    (tmp_path / "victim" / "a.demo" / "work").touch()
+    shutil.rmtree(mine / "trees")
+    (mine / "trees").symlink_to(tmp_path / "victim")
+    done = call("batch", "run", "--resume", "../mine", *again)
+    assert done.returncode == 3 and done.stderr.startswith(
+        f"acp-launch: {mine}/trees is a link, so it is not believed\n"
+    )
+    assert [each.name for each in (tmp_path / "victim").rglob("*")] == ["a.demo", "work"]
+
+
+@pytest.mark.parametrize("where", ["items", "items/a.demo", "trees"])
+def test_nothing_starts_where_another_user_could_write(tmp_path: Path, where: str) -> None:
+    batch = make_batch(tmp_path / "batch", isolation=Isolation(kind="worktree"))
+    (batch.path / where).mkdir(parents=True, exist_ok=True)
+    (batch.path / where).chmod(0o777)
+    item = msgspec.structs.replace(batch.find_item("a.demo"), base_commit="0" * 40)
+    with (
+        pytest.raises(StateError, match=f"{where} can be written by all users, so it is not believed"),
+        batch.lock("a.demo"),
+    ):
+        make_tree(batch, item)
 
 
 @pytest.mark.parametrize("what", ["directory", "batch.json", "record"])
