@@ -125,7 +125,8 @@ class ProfileFiles:
                     replace_file(path, content, instead_of=old)
         except BaseException:
             for path in made:
-                remove(path)
+                with suppress(OSError):  # it says less than the error that brought us here
+                    remove(path)
             if is_new:
                 with suppress(OSError):  # another program has put a file there meanwhile
                     remove_directory(self._directory)
