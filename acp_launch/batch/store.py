@@ -278,11 +278,16 @@ def _check(batch: Batch, file: Path) -> None:
 
 
 def _open(file: Path, root: Path) -> BinaryIO:
-    opened = os.fdopen(open_file(file, os.O_RDONLY, below=root), "rb")
-    if doubt := find_doubt(os.fstat(opened.fileno())):
-        opened.close()
-        raise PermissionError(errno.EACCES, f"it {doubt}", str(file))
-    return opened
+    descriptor = open_file(file, os.O_RDONLY, below=root)
+    try:
+        status = os.fstat(descriptor)
+        doubt = find_doubt(status) if stat.S_ISREG(status.st_mode) else "is not a regular file"
+        if doubt:
+            raise PermissionError(errno.EACCES, f"it {doubt}", str(file))
+        return os.fdopen(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _read(file: Path, shape: type[S], root: Path) -> S:

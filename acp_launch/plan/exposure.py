@@ -45,6 +45,7 @@ _INTERPRETER = regex(
     re.IGNORECASE,
 )
 _BETWEEN = regex(r"[\s'\"`();&|:=,@<>{}\[\]]+")  # paths in a text
+_BEGIN = regex(r"(?<![\w./~-])/")  # of an absolute path behind any other sign
 _HOST = regex(r"file://[^/\s]*", re.IGNORECASE)
 _VARIABLE = regex(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _HOME = regex(r"(?<![^\s'\"`();&|:=,@])~(?=/)")
@@ -220,8 +221,10 @@ def _list_paths(text: str, server: StdioPlan) -> Iterator[Path]:
         texts.append(unquote(text))
     for each in texts:
         whole = _VARIABLE.sub(expand, each)
-        ends = [0, *(found.end() for found in _BETWEEN.finditer(whole))]  # a path may hold what stands between others
-        pieces = (*_BETWEEN.split(whole), *(whole[end:] for end in ends))
+        ends = [0, *(found.end() for found in _BETWEEN.finditer(whole))]
+        begun = (whole[at:] for at in (*ends, *(found.start() for found in _BEGIN.finditer(whole))))
+        # A path may hold what stands between others.
+        pieces = (*_BETWEEN.split(whole), *(text for each in begun for text in (each, _BETWEEN.split(each)[0])))
         for piece in dict.fromkeys(pieces):
             if piece.startswith("-"):  # an option with its value, as in -C/srv
                 piece = piece[piece.find("/") :] if "/" in piece else ""

@@ -337,6 +337,17 @@ def test_records_are_not_read_through_a_link(tmp_path: Path, link: str) -> None:
         open_batch(batch.path).verdicts("a.demo")
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_a_record_that_is_not_a_file_is_named(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    batch = make_batch(tmp_path / "batch")
+    add_record(batch, make_record())
+    file = batch.directory_of("a.demo", 1) / "result.json"
+    file.unlink()
+    make(file)
+    with pytest.raises(StateError, match=f"cannot read {file}: it is not a regular file"):
+        batch.verdicts("a.demo")
+
+
 @pytest.mark.parametrize("link", ["items", "items/a.demo", "items/a.demo/lock", "items/a.demo/1.log", "results.jsonl"])
 def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, link: str) -> None:
     batch = make_batch(tmp_path / "batch")

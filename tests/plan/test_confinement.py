@@ -255,6 +255,8 @@ OPAQUE = [
     lambda p: local("/bin/cat", f"file://localhost{p}/a%20b/srv.py"),
     lambda p: local("/bin/cat", f"type=bind,src={p},dst=/work"),
     lambda p: local("/bin/cat", json.dumps({"roots": [str(p)]})),
+    lambda p: local("/bin/cat", f"+{p}/srv.py,ro"),
+    lambda p: local("/bin/cat", f"x.jar!{p}/srv.py"),
     lambda p: local("/bin/cat", f"{p}/a b/srv.py"),
     lambda p: local("/bin/cat", f"--root={p}/a b/srv.py"),
     lambda p: local("/bin/cat", str(p.parent)),
