@@ -64,7 +64,7 @@ def judge_file(claim: Claim, settings: Settings, tasks: Path | None) -> TrustSta
     """Determine whether this user trusts a batch's file; `tasks` is its file of tasks."""
     named = [claim.file, *([tasks] if tasks else [])]
     foreign = {shown(file): file for file in named if _is_foreign(file, settings)}
-    return judge(claim, settings, foreign, boundary(claim.file))
+    return judge(claim, settings, foreign, boundary(next(iter(foreign.values()), claim.file)))
 
 
 def _is_foreign(file: Path, settings: Settings) -> bool:

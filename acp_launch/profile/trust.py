@@ -248,7 +248,7 @@ def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
 def _doubts_about(file: Path, project: Path) -> Iterator[str]:
     target = real(file)
     if not target.is_relative_to(project):
-        yield f"is a link that leads out of the project, to {target}"
+        yield f"{'leads' if target == file else 'is a link that leads'} out of the project, to {target}"
         return
     for path in (target, target.parent):
         try:

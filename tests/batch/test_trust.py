@@ -260,6 +260,27 @@ def test_without_git_a_check_still_says_what_is_wrong(launch: Launcher, call: Ca
     assert not no_git.exists()
 
 
+def test_tasks_of_a_project_are_trusted_with_the_users_own_batch(launch: Launcher, call: Call, tmp_path: Path) -> None:
+    (launch.project / "tasks.jsonl").write_text('{"id": "a", "prompt": "one"}\n')
+    own = tmp_path / "own.yaml"
+    own.write_text(f"version: 1\nprofiles: [demo]\ntasks: {launch.project}/tasks.jsonl\n")
+    refused = call("batch", "run", str(own), "--out", "../mine")
+    assert refused.returncode == 7 and f"this batch is not trusted yet: {own}\n" in refused.stderr
+    assert call("trust", str(own), "--yes").returncode == 0
+    done = call("batch", "run", str(own), "--out", "../mine")
+    assert done.returncode == 0, done.stderr
+
+
+def test_tasks_of_another_project_are_named(launch: Launcher, call: Call, tmp_path: Path) -> None:
+    (tmp_path / "other" / ".git").mkdir(parents=True)
+    file = tmp_path / "other" / "tasks.jsonl"
+    file.write_text('{"id": "a", "prompt": "one"}\n')
+    write(launch, f"version: 1\nprofiles: [demo]\ntasks: {file}\n")
+    refused = call("batch", "run", "b.yaml", "--trust")
+    assert refused.returncode == 7
+    assert f"tasks.jsonl leads out of the project, to {file}\n" in refused.stderr
+
+
 def test_credentials_in_a_batch_and_in_its_tasks_are_found(launch: Launcher, call: Call) -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
     write(launch, PLAIN.replace(TASKS, f"tasks: t.jsonl\nprompt: use {token}\n"))
