@@ -10,6 +10,7 @@ attempt waits for its end.
 """
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,9 +23,12 @@ from acp_launch.batch.model import Patch
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, locked, make_digest, make_private, read_bounded, real
 from acp_launch.process.git import ask, git, is_url
+from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
 
 TURN = stretch(3600.0)  # seconds for other processes to make their worktrees of the same repository
+MOUNTS = Path("/proc/self/mountinfo")  # proc(5): the fifth word is the place; the same disk can be mounted twice
+_ESCAPED = regex(rb"\\([0-7]{3})")
 LOCK = "acp-launch.lock"  # in the directory that all worktrees of a repository share
 Kind = Literal["worktree", "clone"]
 
@@ -175,6 +179,9 @@ class Tree:
         return patterns if done.out == "true\n" else b""
 
     def _delete(self) -> None:
+        if (point := _find_mount(self.at)) is not None:
+            what = f"cannot remove {self.at}: something is mounted on {point}, which would be emptied"
+            raise StateError(what, fix=f"umount {shlex.quote(str(point))}")
         records = [*self._find_records()]
         self._baseline.unseal()
         try:
@@ -259,6 +266,16 @@ def _fill_modules(checkout: Path, at: Path, links: Mapping[str, str], held: int)
         listed = git("ls-files", "--stage", "-z", cwd=at / name, held=held).split("\0")
         inner = (entry.partition("\t") for entry in listed if entry.startswith("160000"))
         _fill_modules(module, at / name, {path: facts.split(" ")[1] for facts, _, path in inner}, held)
+
+
+def _find_mount(tree: Path) -> Path | None:
+    """Return where something is mounted in a directory, or on it: an agent, or the setup, can have done that."""
+    try:
+        lines = MOUNTS.read_bytes().splitlines()
+    except OSError:  # only Linux has it
+        return None
+    points = (_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4]) for line in lines)
+    return next((each for each in map(Path, map(os.fsdecode, points)) if each.is_relative_to(real(tree))), None)
 
 
 def _remove_files(tree: Path) -> None:

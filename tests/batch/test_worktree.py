@@ -528,3 +528,24 @@ def test_a_program_of_a_submodules_configuration_does_not_run(with_modules: Path
     (tree.at / "module" / "file").write_text("changed\n")
     assert tree.write_patch(tmp_path / "patch").files == 2
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["worktree", "clone"])
+@pytest.mark.parametrize("where", ["", "/sub"], ids=["tree", "below"])
+def test_what_an_agent_mounted_in_a_tree_is_not_removed_with_it(
+    repo: Path, tmp_path: Path, kind: Kind, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is mounted here: the system's list says so."""
+    tree = make_tree(repo, kind, tmp_path / "a tree")
+    point, mounts = f"{tree.at}{where}", tmp_path / "mountinfo"
+    shown = point.replace(" ", "\\040")
+    mounts.write_text(f"24 1 8:1 / / rw - ext4 /dev/vda rw\n25 24 8:1 /home {shown} rw shared:1 - ext4 /dev/vda rw\n")
+    monkeypatch.setattr(worktree, "MOUNTS", mounts)
+    before = sorted(tree.at.rglob("*"))
+    with pytest.raises(StateError, match=f"cannot remove {tree.at}: something is mounted on {point}") as failure:
+        tree.remove()
+    assert failure.value.fix == f"umount '{point}'"
+    assert sorted(tree.at.rglob("*")) == before and tree.is_made
+    mounts.write_text("25 24 8:1 /home " + f"{tree.at}-other".replace(" ", "\\040") + " rw - ext4 /dev/vda rw\n")
+    tree.remove()
+    assert not tree.at.exists()
