@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer
 from typer.main import get_command
 
@@ -17,6 +18,7 @@ from acp_launch.interop.tools import TOOLS, Host, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import WORDS
+from acp_launch.session.events import TYPES
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as TOLD
 from tests.test_readme import ROOT
@@ -38,6 +40,18 @@ def test_every_command_of_an_interactive_session_is_in_its_table() -> None:
     told = _section("session", "Commands in a session")
     hinted = [f"{name} {command.hint}".strip() for name, command in COMMANDS.items()]
     assert [command for command in hinted if f"`{command}`" not in told] == []
+
+
+def test_each_type_of_an_event_is_told_with_its_members() -> None:
+    rows = dict(re.findall(r"^\| `([a-z]+)` \|(.*)", _section("scripting", "Events"), re.MULTILINE))
+    shapes = [msgspec.inspect.type_info(each) for each in TYPES]
+    told: dict[str, list[str]] = {}
+    for shape in shapes:
+        assert isinstance(shape, msgspec.inspect.StructType)
+        names = [member.encode_name for member in shape.fields if member.encode_name != "time"]
+        told[str(shape.tag)] = [name for name in names if f"`{name}`" not in rows[str(shape.tag)]]
+    assert told == {key: [] for key in rows}
+    assert list(told) == list(rows)
 
 
 def test_every_key_of_a_profile_is_in_the_reference() -> None:
@@ -102,16 +116,6 @@ def test_every_method_that_is_served_and_every_kind_of_update_that_is_known_is_i
     everything = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)
     known = [*sorted(everything.methods), *sorted(WORDS | CALLS | TOLD)]
     assert [name for name in known if f"`{name}`" not in told] == []
-
-
-def test_every_event_is_in_the_table_of_events() -> None:
-    """Each type is written once, in the module that writes them."""
-    written = (ROOT / "acp_launch" / "console" / "stream" / "ndjson.py").read_text()
-    types = re.findall(r'(?:emit\(|return )"([a-z]+)"', written)
-    (updates,) = re.findall(r"for type in \((.*)\)", written)
-    types += re.findall(r'"([a-z]+)"', updates)
-    assert {"permission", "file", "terminal", "update", "replay", "outside"} <= set(types)
-    assert [type for type in types if f"| `{type}` |" not in _section("scripting", "Events")] == []
 
 
 def _section(page: str, title: str = "") -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item, replace_halves
+from acp_launch.batch.model import BatchFile, BatchTask, Isolation, Item
 from acp_launch.batch.store import ID, MAX_ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.flow import needs_shell, words
@@ -25,6 +25,7 @@ from acp_launch.document.yaml import Document, parse
 from acp_launch.errors import UsageError
 from acp_launch.problem import KeyPath, Problem, count, did_you_mean, dotted
 from acp_launch.profile.check import NO_VERSION, VERSION, version
+from acp_launch.protocol.written import replace_halves
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:

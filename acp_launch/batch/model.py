@@ -49,15 +49,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.strip() != "" and "\0" not in value
 
 
-def replace_halves(value: Any) -> Any:
-    """Replace each half of a surrogate pair in plain values by a question mark: no file of JSON can hold it."""
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {replace_halves(key): replace_halves(each) for key, each in value.items()}
-    return [*map(replace_halves, value)] if isinstance(value, list) else value
-
-
 _TEXT = Scalar("text that is not empty and holds no NUL", "write it in quotes, or remove it", _is_text, {})
 _OPTIONAL = replace(_TEXT, accepts=lambda value: value is None or _is_text(value))
 _VALUE = Scalar(

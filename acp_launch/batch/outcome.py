@@ -6,18 +6,19 @@ counts. The words of an error count only beside data that says of which kind it 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts, replace_halves
+from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
-from acp_launch.session.options import match
+from acp_launch.session import events
+from acp_launch.session.options import match as find_option
 from acp_launch.session.state import SessionState, tokens
 
 ENDS: Mapping[int, Outcome] = {
@@ -28,26 +29,29 @@ ENDS: Mapping[int, Outcome] = {
 }
 ANSWER = DATA = 64 * 1024  # bytes of an answer, and of an error's data, that are in a record
 MILLISECONDS = 1e11  # a later time is not in seconds
-_TYPE = regex(rb'\{"type":"([a-z]+)"')
-# Updates that are decoded; most of a long file are others.
-_UPDATE = regex(
-    rb'"sessionUpdate"\s*:\s*"(tool_call|usage_update|current_mode_update|config_option_update)"|"usage"\s*:\s*\{'
-)
+
+
+class _Said(Struct, frozen=True):
+    """What is read of each update; most of a long file are texts."""
+
+    kind: str = msgspec.field(default="", name="sessionUpdate")
+    meta: Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
+
+
+_read_said = msgspec.json.Decoder(_Said).decode
+_TELLING = ("tool_call", "usage_update", "current_mode_update", "config_option_update")
 
 
 def read_events(lines: Iterable[bytes]) -> dict[str, Any]:
     """Read the events of a run; return the members of its record that they tell. `answer` is not shortened yet."""
     reader = _EventReader()
     for line in lines:
-        kind = found[1] if (found := _TYPE.match(line)) else b""
-        if kind in reader.takes and (kind != b"update" or _UPDATE.search(line)):
-            event = acp.mapping(acp.decoded(line))
-            reader.takes[kind](replace_halves(event) if b"\\u" in line else event)
+        reader.take(events.decode(line))
     return reader.list_members()
 
 
 class _EventReader:
-    """Keeps little of each event: a file may hold 100 MB. `takes` has a method for each type."""
+    """Keeps little of each event: a file may hold 100 MB."""
 
     def __init__(self) -> None:
         self._members: dict[str, Any] = {}
@@ -55,18 +59,29 @@ class _EventReader:
         self._calls: set[str] = set()
         self._restarts: dict[str, int] = {}
         self._used: dict[str, int] = {}  # tokens of the answers of a model, as qwen tells them in `_meta`
-        self.takes: Mapping[bytes, Callable[[dict[str, Any]], None]] = {
-            b"initialized": self._take_agent,
-            b"session": self._take_session,
-            b"update": self._take_update,
-            b"server": self._take_servers,
-            b"servers": self._take_servers,
-            b"result": self._take_result,
-            b"error": self._take_error,
-        }
+
+    def take(self, event: events.AnyEvent | None) -> None:
+        match event:
+            case events.UpdateEvent():
+                self._take_update(event)
+            case events.InitializedEvent():
+                about = acp.mapping(acp.mapping(acp.decoded(event.result)).get("agentInfo"))
+                facts = AgentFacts(name=acp.text(about.get("name")), version=acp.text(about.get("version")))
+                self._members["agent"] = facts
+            case events.SessionEvent():  # an error before it was of a run that could not continue its own
+                self._members |= {"session": {"name": event.name, "id": event.session_id}, "error": None}
+                self._state.opened(acp.decoded(event.result))
+            case events.ServerChangeEvent():
+                self._restarts[event.name] = event.restarts
+            case events.ServersEvent():
+                self._restarts |= {each.name: each.restarts for each in event.servers}
+            case events.ResultEvent():
+                self._take_result(event)
+            case events.ErrorEvent():
+                self._members["error"] = _describe_error(event)
 
     def list_members(self) -> dict[str, Any]:
-        mode, model = (match(self._state.options, category) for category in ("mode", "model"))
+        mode, model = (find_option(self._state.options, category) for category in ("mode", "model"))
         cost = self._state.usage.cost
         is_known = cost is not None and cost.amount >= 0 and cost.currency  # a negative one would raise the limits
         return self._members | {
@@ -77,54 +92,42 @@ class _EventReader:
             "session_cost": Cost(amount=cost.amount, currency=cost.currency) if cost and is_known else None,
         }
 
-    def _take_agent(self, event: dict[str, Any]) -> None:
-        told = acp.mapping(acp.mapping(event.get("result")).get("agentInfo"))
-        self._members["agent"] = AgentFacts(name=acp.text(told.get("name")), version=acp.text(told.get("version")))
+    def _take_update(self, event: events.UpdateEvent) -> None:
+        try:
+            said = _read_said(event.update)
+        except msgspec.DecodeError:
+            return
+        if said.meta is not msgspec.UNSET:
+            for name, used in _read_usage(acp.mapping(acp.decoded(said.meta)).get("usage")).items():
+                self._used[name] = self._used.get(name, 0) + used
+        if said.kind in _TELLING:
+            update = acp.mapping(acp.decoded(event.update))
+            self._state.apply(said.kind, update)
+            if said.kind == "tool_call":
+                self._calls.add(acp.text(update.get("toolCallId")))
 
-    def _take_session(self, event: dict[str, Any]) -> None:
-        """Take the session; an error before it was that of a run that could not continue its own."""
-        self._members["session"] = {"name": acp.text(event.get("name")), "id": acp.text(event.get("sessionId"))}
-        self._members["error"] = None
-        self._state.opened(event.get("result"))
-
-    def _take_update(self, event: dict[str, Any]) -> None:
-        update = acp.mapping(event.get("update"))
-        kind = acp.text(update.get("sessionUpdate"))
-        if kind == "tool_call":
-            self._calls.add(acp.text(update.get("toolCallId")))
-        for name, used in _read_usage(acp.mapping(update.get("_meta")).get("usage")).items():
-            self._used[name] = self._used.get(name, 0) + used
-        self._state.apply(kind, update)
-
-    def _take_servers(self, event: dict[str, Any]) -> None:
-        """Take a server, or the list of them after a turn."""
-        for each in map(acp.mapping, (event, *acp.sequence(event.get("servers")))):
-            if isinstance(restarts := each.get("restarts"), int):
-                self._restarts[acp.text(each.get("name"))] = restarts
-
-    def _take_result(self, event: dict[str, Any]) -> None:
-        meta = acp.mapping(acp.mapping(event.get("result")).get("_meta"))
+    def _take_result(self, event: events.ResultEvent) -> None:
+        meta = acp.mapping(acp.mapping(acp.decoded(event.result)).get("_meta"))
         quota = acp.mapping(acp.mapping(meta.get("quota")).get("token_count"))  # of gemini
         theirs = {"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}
         self._members |= {
-            "stop_reason": acp.text(event.get("stopReason")),
-            "answer": acp.text(event.get("text")),
-            "denied": acp.text(event.get("denied")) or None,
-            "usage": _read_usage(event.get("usage")) or _read_usage(theirs) or self._used or None,
+            "stop_reason": event.stop_reason,
+            "answer": event.text,
+            "denied": event.denied or None,
+            "usage": _read_usage(event.usage) or _read_usage(theirs) or self._used or None,
         }
 
-    def _take_error(self, event: dict[str, Any]) -> None:
-        code, data = event.get("code"), event.get("data")
-        problems = [acp.mapping(each) for each in acp.sequence(event.get("problems"))]
-        first = next((each for each in problems if each.get("severity") == "error"), {})
-        message = f"{first.get('file')}: {first.get('message')}" if first else acp.text(event.get("message"))
-        self._members["error"] = ErrorFacts(
-            exit_code=int(event.get("exitCode") or 1),
-            message=f"{message} (one of {len(problems)} problems)" if len(problems) > 1 else message,
-            fix=acp.text((first or event).get("fix")),
-            code=code if isinstance(code, int) else None,
-            data=data if len(msgspec.json.encode(data)) <= DATA else None,
-        )
+
+def _describe_error(event: events.ErrorEvent) -> ErrorFacts:
+    first = next((each for each in event.problems if each.severity == "error"), None)
+    message, more = f"{first.file}: {first.message}" if first else event.message, len(event.problems)
+    return ErrorFacts(
+        exit_code=event.exit_code,
+        message=f"{message} (one of {more} problems)" if more > 1 else message,
+        fix=(first or event).fix,
+        code=event.code,
+        data=event.data if len(msgspec.json.encode(event.data)) <= DATA else None,
+    )
 
 
 def _read_usage(said: object) -> dict[str, int]:

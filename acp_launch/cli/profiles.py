@@ -170,17 +170,21 @@ def show(
 
 def schema(
     file: Annotated[Path | None, Option("--write -o", "Write it to FILE, not to stdout.", "FILE")] = None,
+    events: Annotated[bool, Option("--events", "The schema of a line of `-o json`, for scripts.")] = False,
 ) -> None:
     """Write the JSON Schema of the profile format, for editors."""
     from acp_launch.console import stdout
     from acp_launch.private import replace
-    from acp_launch.profile.schema import text
 
+    if events:
+        from acp_launch.session.events import write_schema as write
+    else:
+        from acp_launch.profile.schema import text as write
     if file is None:
-        stdout.put(text())
+        stdout.put(write())
         return
     try:
-        replace(file, text().encode(), mode=None)
+        replace(file, write().encode(), mode=None)
     except OSError as fault:
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 

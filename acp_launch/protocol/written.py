@@ -5,6 +5,7 @@ characters become escapes where a user may read the text.
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -43,6 +44,15 @@ def _plain(value: object) -> object:
     import json
 
     return json.loads(bytes(value)) if isinstance(value, Raw) else msgspec.to_builtins(value)
+
+
+def replace_halves(value: Any) -> Any:
+    """Replace each half of a surrogate pair in plain values by a question mark: no file of JSON can hold it."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {replace_halves(key): replace_halves(each) for key, each in value.items()}
+    return [*map(replace_halves, value)] if isinstance(value, list) else value
 
 
 def visible(text: str) -> str:

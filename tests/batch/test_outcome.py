@@ -27,11 +27,17 @@ from tests.batch.directories import make_record
 TIME = "2026-11-27T08:30:00.250Z"
 MOMENT = 1795768200.25
 SESSION = {"name": "s", "id": "s1"}
+STATE = {"state": "ready", "required": True, "seconds": None, "restarts": 0, "reason": None}
+MEMBERS: dict[str, dict[str, Any]] = {  # that a test leaves out
+    "session": {"how": "new", "replayed": 0, "result": {}},
+    "server": {**STATE, "pid": None, "exit": None, "retry": None, "detail": []},
+    "result": {"usage": None, "denied": None, "deniedBy": None, "result": {}},
+}
 
 
 def told(*events: dict[str, Any], rest: Sequence[bytes] = ()) -> Record:
     """The record of a run with these events."""
-    lines = ({"type": event.pop("type"), "time": TIME, **event} for event in events)
+    lines = ({"time": TIME, **MEMBERS.get(event["type"], {}), **event} for event in events)
     texts = (json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
     return replace(make_record(), **read_events([*texts, *rest]))
 
@@ -281,6 +287,7 @@ def test_an_error_says_when_its_limit_ends(data: object, resets: float | None) -
 def test_the_events_of_a_run_become_facts() -> None:
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}
     models = {"currentModelId": "big", "availableModels": [{"modelId": "big", "name": "Big"}]}
+    opened = {**STATE, "opened": True, "unread": False, "tools": 1}
     facts = told(
         {"type": "initialized", "result": {"agentInfo": {"name": "test-agent", "version": "1.0.0"}}},
         {"type": "session", "sessionId": "s1", "name": "s", "how": "new", "result": {"modes": modes, "models": models}},
@@ -295,7 +302,7 @@ def test_the_events_of_a_run_become_facts() -> None:
         {
             "type": "servers",
             "when": "turn",
-            "servers": [{"name": "files", "restarts": 2}, {"name": "web", "restarts": 0}],
+            "servers": [{**opened, "name": "files", "restarts": 2}, {**opened, "name": "web"}],
         },
         {
             "type": "result",
@@ -323,12 +330,13 @@ def test_a_run_that_says_nothing_has_no_facts() -> None:
 def test_a_line_that_was_cut_and_members_of_other_types_are_left_out() -> None:
     odd = {"type": "session", "result": [], "sessionId": 7}, {"type": "servers", "servers": {"name": 1}}
     facts = told(*odd, rest=[b'{"type":"result","stopRea', b"not JSON\n", b""])
-    assert (facts.session, facts.stop_reason, facts.servers) == ({"name": "", "id": ""}, "", ())
+    assert (facts.session, facts.stop_reason, facts.servers) == (None, None, ())
 
 
 def test_an_error_of_problems_tells_the_first() -> None:
-    problem = {"file": "p.yaml", "message": "no such program", "fix": "install it", "severity": "error"}
-    warning = {"file": "p.yaml", "message": "odd", "fix": "", "severity": "warning"}
+    place = {"file": "p.yaml", "line": 1, "column": 1, "path": ""}
+    problem = {**place, "message": "no such program", "fix": "install it", "severity": "error"}
+    warning = {**place, "message": "odd", "fix": "", "severity": "warning"}
     error = failed(problems=[warning, problem], exitCode=3, message="2 problems; nothing was started").error
     assert error == ErrorFacts(
         exit_code=3, message="p.yaml: no such program (one of 2 problems)", fix="install it", code=None, data=None

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from acp_launch.session.events import decode
 from tests.cli import forkserver, inprocess
 from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
@@ -53,8 +54,10 @@ class Ended:
 
     @property
     def events(self) -> list[Json]:
-        """stdout of `--output json`; every line is an object with a type and a time."""
-        events = [json.loads(line) for line in self.out.splitlines()]
+        """stdout of `--output json`; every line is an event, with a time."""
+        lines = self.out.splitlines()
+        assert all(map(decode, lines)), "a line is not of the published schema"
+        events = [json.loads(line) for line in lines]
         assert all(isinstance(event["type"], str) and TIME.fullmatch(event["time"]) for event in events)
         return events
 

@@ -6,8 +6,10 @@ characters become escapes, which mean the same.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import Raw, convert, structs
 
 from acp_launch.console.draw.outside import Halves
 from acp_launch.console.problems import summary
@@ -18,10 +20,15 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.protocol.written import visible_bytes, written
+from acp_launch.protocol.written import visible_bytes
+from acp_launch.session import events
+from acp_launch.session.events import AnyEvent, encode
 from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 from acp_launch.session.state import KINDS
 from acp_launch.waits import format_time
+
+_EMPTY = Raw(b"0")
+Told = events.UpdateEvent | events.ReplayEvent | events.OutsideEvent
 
 
 class _FinalMessage:
@@ -57,26 +64,31 @@ class Ndjson:
         self._message = _FinalMessage()
         self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
         self._session: str | None = None  # that `_heads` are for; None: the next update has another time
-        self._heads: dict[str, bytes] = {}
+        self._heads: dict[type[Told], bytes] = {}
 
-    def emit(self, type: str, members: Mapping[str, object]) -> None:
+    def _now(self) -> str:
         self._session = None
-        event = {"type": type, "time": format_time(self._clock()), **members}
-        self._outlet.write(*visible_bytes(written(event)), b"\n")
+        return format_time(self._clock())
+
+    def _emit(self, event: AnyEvent) -> None:
+        self._outlet.write(*visible_bytes(encode(event)), b"\n")
 
     def negotiated(self, negotiated: Negotiated) -> None:
-        self.emit("initialized", {"result": negotiated.raw})
+        self._emit(events.InitializedEvent(self._now(), result=negotiated.raw))
 
     def ready(self, session: SessionReady) -> None:
-        members = {"sessionId": session.session_id, "name": session.name, "how": session.how}
-        self.emit("session", {**members, "replayed": session.replayed, "result": session.result})
+        members = {name: getattr(session, name) for name in ("session_id", "name", "how", "replayed", "result")}
+        self._emit(events.SessionEvent(self._now(), **members))
 
     def update(self, update: Updated) -> None:
         if update.session_id != self._session:
             self._address(update.session_id)
-        type = "replay" if update.replay else "outside" if update.outside and update.kind in WORDS else "update"
-        self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
-        if type == "update":
+        is_outside = update.outside and update.kind in WORDS
+        kind: type[Told] = (
+            events.ReplayEvent if update.replay else events.OutsideEvent if is_outside else events.UpdateEvent
+        )
+        self._outlet.write(self._heads[kind], *visible_bytes(memoryview(update.update)), b"}\n")
+        if kind is events.UpdateEvent:
             self._message.take(update)
         if self._denied and update.kind in KINDS:
             is_completed = acp.mapping(acp.decoded(update.update)).get("status") == "completed"
@@ -84,56 +96,66 @@ class Ndjson:
 
     def _address(self, session_id: str) -> None:
         """Prepare the part of an update's line that is the same for a session in a batch, which was read at once."""
+        time = self._now()
         self._session = session_id
-        time = format_time(self._clock())
-        for type in ("update", "replay", "outside"):
-            head = b"".join(visible_bytes(written({"type": type, "time": time, "sessionId": session_id})))
-            self._heads[type] = head[:-1] + b',"update":'
+        for kind in (events.UpdateEvent, events.ReplayEvent, events.OutsideEvent):
+            line = b"".join(visible_bytes(encode(kind(time, session_id=session_id, update=_EMPTY))))
+            self._heads[kind] = line.removesuffix(b"%b}" % bytes(_EMPTY))
 
     def permission(self, permission: Permission) -> None:
-        members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
-        self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
-
+        members = {name: getattr(permission, name) for name in ("tool_call", "options", "allowed", "option_id", "by")}
+        self._emit(events.PermissionEvent(self._now(), **members))
         if not permission.allowed:
             self._denied = (permission.title, permission.by)
             Notices().permission(permission)  # the user should see it even if a script reads the events
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
-        self.emit("unasked", {"toolCall": call, "by": by})
+        self._emit(events.UnaskedEvent(self._now(), tool_call=call, by=by))
 
     def served(self, step: FileServed | TerminalServed) -> None:
-        self.emit(*_service_event(step))
+        if isinstance(step, TerminalServed):
+            self._emit(events.TerminalEvent(self._now(), **structs.asdict(step)))
+            return
+        members: dict[str, Any] = {"path": step.path, "how": step.how, "outcome": step.outcome}
+        is_new = step.how == "write" and step.outcome == "done" and step.old is None
+        self._emit(events.FileEvent(self._now(), **members, reason=step.reason or None, created=is_new))
 
     def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        self.emit("cancelled", {"toolCalls": calls, "limit": grace})
+        self._emit(events.CancelledEvent(self._now(), tool_calls=calls, limit=grace))
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})
+        self._emit(events.WaitingEvent(self._now(), what=what, seconds=float(waited), limit=float(limit)))
 
     def note(self, text: str) -> None:
-        self.emit("note", {"text": text})
+        self._emit(events.NoteEvent(self._now(), text=text))
 
     def server(self, change: Change) -> None:
-        self.emit("server", _members(change, CHANGED))
+        self._emit(events.tell_server(change, self._now()))
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self.emit("servers", {"when": when, "servers": [_members(server, STANDING) for server in servers]})
+        self._emit(events.ServersEvent(self._now(), when=when, servers=[*map(events.describe_server, servers)]))
 
     def ended(self, turn: TurnEnd) -> None:
         denied, by = self._denied or (turn.denied or None, None)
-        members = {"stopReason": turn.stop_reason, "text": self._message.end(), "usage": turn.usage}
-        self.emit("result", {**members, "denied": denied, "deniedBy": by, "result": turn.result})
+        members = {name: getattr(turn, name) for name in ("stop_reason", "usage", "result")}
+        text = self._message.end()
+        self._emit(events.ResultEvent(self._now(), text=text, denied=denied, denied_by=by, **members))
         self._denied = None
 
     def failed(self, error: LaunchError) -> None:
         """Emit the last line of a failed run; problems have their own messages and fixes."""
-        message, problems = error.message, list[object]()
+        message, problems = error.message, list[events.ErrorProblem]()
         if isinstance(error, ProblemsError):
             message = "".join(summary(error.problems, error.outcome))
-            problems = [problem.as_json() for problem in error.problems]
+            problems = [convert(problem.as_json(), events.ErrorProblem) for problem in error.problems]
         code, _, data = error.reply or error.cause or (None, "", None)
-        members = {"message": message, "fix": error.fix, "detail": error.detail, "problems": problems}
-        self.emit("error", {"exitCode": error.exit_code, **members, "code": code, "data": data})
+        members: dict[str, Any] = {
+            "exit_code": error.exit_code,
+            "message": message,
+            "fix": error.fix,
+            "detail": error.detail,
+        }
+        self._emit(events.ErrorEvent(self._now(), **members, problems=problems, code=code, data=data))
 
     def pause(self) -> None:
         """Do nothing: a question is asked on stderr, so stdout may go on."""
@@ -141,29 +163,3 @@ class Ndjson:
     async def drain(self) -> None:
         self._session = None
         await self._outlet.drain()
-
-
-def _service_event(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
-    """Return type and members. Events do not hold a file's content, because a script can read the file."""
-    if isinstance(step, FileServed):
-        members = {"path": step.path, "how": step.how, "outcome": step.outcome, "reason": step.reason or None}
-        return "file", members | {"created": step.how == "write" and step.outcome == "done" and step.old is None}
-    return "terminal", {
-        "terminalId": step.terminal_id,
-        "command": step.command,
-        "cwd": step.cwd,
-        "output": step.output,
-        "exit": step.exit,
-    }
-
-
-# What events tell of a server, in this order, and the names that differ there.
-CHANGED = ("server", "state", "required", "pid", "restarts", "after", "exit", "reason", "retry", "detail")
-STANDING = ("server", "state", "required", "opened", "unread", "after", "tools", "restarts", "reason")
-NAMES = {"server": "name", "after": "seconds"}
-
-
-def _members(server: Change | Standing, names: Sequence[str]) -> dict[str, object]:
-    """Return these members of a server; an empty text is null."""
-    values = ((name, getattr(server, name)) for name in names)
-    return {NAMES.get(name, name): None if value == "" else value for name, value in values}
