@@ -51,7 +51,7 @@ def change_lines(change: Change, before: Change | None) -> Iterator[Line]:
         case "starting" if change.reason == FETCHING:
             yield _line(change, f"is {DOWNLOADING}", DIM)
         case "resting" if change.by_hand:
-            yield _line(change, "was restarted by you", DIM)
+            yield _line(change, "was restarted", DIM)
         case "resting":
             yield from _connection_lines(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)

@@ -56,7 +56,7 @@ STORIES: dict[str, tuple[list[Change], str]] = {
     ),
     "a restart by hand is no failure": (
         [Change(server="github", state="failed", restarts=5, exit="ended", detail=("old words",)), *BY_HAND],
-        "github failed: ended\n    old words\ngithub was restarted by you\ngithub is ready again after 0.87 s\n",
+        "github failed: ended\n    old words\ngithub was restarted\ngithub is ready again after 0.87 s\n",
     ),
     "a start fails before there is a process": (
         [Change(server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1)],
