@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from acp_launch import descent
 from acp_launch.batch import store
 from acp_launch.batch.check import check
 from acp_launch.batch.outcome import read_events
 from acp_launch.batch.store import encode
+from acp_launch.process.lifecycle import Change
+from acp_launch.session import events
 from tests.batch.directories import add_record, make_batch, make_record
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
@@ -145,16 +148,32 @@ def test_half_of_a_character_in_a_file_of_tasks_is_a_problem_of_its_line(task: d
 
 
 def test_half_of_a_character_from_an_agent_can_be_recorded() -> None:
-    half = json.dumps("\ud83d")
-    events = [
-        f'{{"type":"initialized","result":{{"agentInfo":{{"name":{half},"version":{half}}}}}}}',
-        f'{{"type":"session","name":"s","sessionId":{half},"result":{{"modes":{{"currentModeId":{half}}}}}}}',
-        f'{{"type":"update","update":{{"sessionUpdate":"usage_update","cost":{{"amount":1,"currency":{half}}}}}}}',
-        f'{{"type":"update","update":{{"sessionUpdate":"current_mode_update","currentModeId":{half}}}}}',
-        f'{{"type":"server","name":{half},"restarts":1}}',
-        f'{{"type":"error","exitCode":4,"message":{half},"fix":{half},"data":{{{half}:[{half}]}}}}',
+    half, when = "\ud83d", "2026-11-27T08:30:00.250Z"
+    raw = json.dumps(half)
+    change = Change(server=half, state="ready", restarts=1)
+    said: list[events.AnyEvent] = [
+        events.InitializedEvent(when, result=Raw(f'{{"agentInfo":{{"name":{raw},"version":{raw}}}}}'.encode())),
+        events.SessionEvent(
+            when,
+            session_id=half,
+            name="s",
+            how="new",
+            replayed=0,
+            result=Raw(f'{{"modes":{{"currentModeId":{raw}}}}}'.encode()),
+        ),
+        *(
+            events.UpdateEvent(when, session_id=half, update=Raw(f'{{"sessionUpdate":{update}}}'.encode()))
+            for update in (
+                f'"usage_update","cost":{{"amount":1,"currency":{raw}}}',
+                f'"current_mode_update","currentModeId":{raw}',
+            )
+        ),
+        events.tell_server(change, when),
+        events.ErrorEvent(
+            when, exit_code=4, message=half, fix=half, detail=[], problems=[], code=None, data={half: [half]}
+        ),
     ]
-    members = read_events(each.encode() for each in events)
+    members = read_events(map(events.encode, said))
     record = make_record(**members)
     assert b"\\u" not in encode(record)
     assert record.error is not None

@@ -50,6 +50,16 @@ def test_half_of_a_character_is_read_as_a_question_mark() -> None:
     assert decode(b'{"type":"note","time":"t","text":"cut \\ud83d"}') == events.NoteEvent("t", text="cut ?")
 
 
+def test_half_of_a_character_is_written_as_it_was() -> None:
+    event = events.SessionEvent(TIME, session_id="\ud83d", name="s", how="new", replayed=0, result=Raw(b'{"a": 1}'))
+    line = encode(event)
+    assert json.loads(line) == {
+        **{"type": "session", "time": TIME, "sessionId": "\ud83d", "name": "s", "how": "new"},
+        **{"replayed": 0, "result": {"a": 1}},
+    }
+    assert b'"sessionId":"\\ud83d"' in line
+
+
 def test_members_that_come_later_are_ignored() -> None:
     assert decode(b'{"type":"note","time":"t","later":1,"text":"x"}') == events.NoteEvent("t", text="x")
 
