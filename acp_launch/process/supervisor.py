@@ -31,7 +31,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, Upgraded
-from acp_launch.process import lifecycle
+from acp_launch.process import lifecycle, node
 from acp_launch.process.child import GRACE, first_of
 from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
 from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
@@ -385,8 +385,6 @@ class Supervisor:
 
     def _lose(self, end: lifecycle.Ended) -> None:
         """Note that the process has ended, or could not be started."""
-        from acp_launch.process import node  # only needed when a server has died
-
         said = self.child.stderr_tail() if self.child else []
         detail = (*said[-LAST_WORDS:], *filter(None, (node.advice(said),)))
         self._step(end)

@@ -22,6 +22,7 @@ from acp_launch.errors import (
     RunExpired,
     WaitExpired,
 )
+from acp_launch.process import node
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import (
@@ -338,8 +339,6 @@ class Connection:
             hear(self._clock() - began)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
-        from acp_launch.process import node  # only needed when an agent has died
-
         before = f" before it answered {method}" if method else ""
         its_own = tuple(line for line in last_words if not line.startswith(SHIM))
         return self.blamed(AgentError(f"the agent {how}{before}", fix=node.advice(its_own), detail=its_own))
@@ -424,8 +423,6 @@ def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
         return AgentError(
             f"this is not an ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed
         )
-    from acp_launch.process import node  # as in `died`
-
     mode = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
     error.fix = node.advice(error.detail) or mode
     error.detail = (*printed, *error.detail)
