@@ -177,7 +177,7 @@ def test_a_digest_covers_all_files_of_a_profile(write: Write) -> None:
     assert plan_batch(file, trust=True).profiles["mine"].digest == first
     write(file.read_text(), **{"mine.local": "session: {mode: x}\n"})
     overlaid = plan_batch(file, trust=True).profiles["mine"].digest
-    write(file.read_text(), base=PROFILE + "description: other\n")
+    write(file.read_text(), base=PROFILE + "permissions: {default: deny}\n")
     assert len({first, overlaid, plan_batch(file, trust=True).profiles["mine"].digest}) == 3
     found = Found("mine", file.parent / ".acp-launch" / "mine.yaml", file.parent / "moved", "project")
     assert digest_content(load(found)) == plan_batch(file, trust=True).profiles["mine"].digest, "in any project"

@@ -482,19 +482,20 @@ def test_a_link_that_it_lays_is_not_read_by_an_import(launch: Launcher, home: Pa
     assert (launch.project / ".acp-launch" / "p.yaml").read_text() == before
 
 
-def test_it_shares_a_server_with_an_agent_that_is_not_confined(launch: Launcher, tmp_path: Path) -> None:
+def test_it_shares_a_server_with_an_agent_that_is_not_confined(launch: Launcher) -> None:
     """It sees the server through its own seat, and not the socket of the server host."""
-    (tmp_path / "run").mkdir(0o700)
-    launch.env |= {"XDG_RUNTIME_DIR": str(tmp_path / "run"), "ACP_LAUNCH_SECRET_TRACKER": SECRET}
+    launch.env["ACP_LAUNCH_SECRET_TRACKER"] = SECRET
     command = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
     server: Json = {**command, "env": {"TOKEN": "${secret:tracker}"}, "share": "user", "idle": "1h", "cwd": "/usr"}
     try:
         launch.profile("spy", mcp_servers={"polite": server})
         (outside,) = say(launch.apart("run", "p", "call('polite', 'pid')"))
         spy(launch, mcp_servers={"polite": server})
-        inside, sockets = say(launch.apart("run", "p", f"call('polite', 'pid')\ntree({str(tmp_path / 'run')!r})"))
+        inside, sockets = say(
+            launch.apart("run", "p", f"call('polite', 'pid')\ntree({str(launch.state / 'sockets')!r})")
+        )
         assert inside == outside
-        assert isinstance(sockets, list) and [Path(each).name for each in sockets[2:]] == ["seat"]
+        assert isinstance(sockets, list) and [Path(each).name for each in sockets[1:]] == ["seat"]
         (launch.project / "data").mkdir()
         spy(launch, mcp_servers={"polite": {**server, "env": {**server["env"], "DATA": "${project}/data"}}})
         refused = launch.apart("run", "p", "1")

@@ -15,7 +15,7 @@ WITHOUT = {
     "": "where the user stands, for a user; each part of it has a command with --json",
     **dict.fromkeys(("run", "batch run"), "events, with --output json"),
     "batch prepare": "a path and ids",
-    **dict.fromkeys(("batch item", "batch cancel"), "files of the batch's directory"),
+    **dict.fromkeys(("batch item", "batch cancel", "batch clean"), "files of the batch's directory"),
     "batch report": "a view of results.jsonl",
     **dict.fromkeys(("serve", "replay"), "messages of ACP"),
     "show": "a file",
