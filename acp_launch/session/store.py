@@ -531,6 +531,8 @@ class SessionKeeper:
 
     def opened(self, ready: "SessionReady", agent: "Negotiated") -> None:
         now = time.time()
+        if self._key is not None:  # by an agent that was started again: with its title and turns so far
+            self._record = self._registry.find(*self._key)
         record = self._record or self._fresh(ready, now)
         if self._record is None:
             self._registry.history.remove(record.key)  # of a session that had the name
