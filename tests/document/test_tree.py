@@ -129,6 +129,34 @@ def test_what_is_wrong_is_said_with_its_place() -> None:
             ],
         ),
         (
+            "a: {b: ${python}, c: d}",
+            [
+                'f.yaml:1:8: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
+                '    fix: quote the whole value, as in "${python}"'
+            ],
+        ),
+        (
+            "é: 1\r\na: [x, y${env:X:-d}/z\n",
+            [
+                'f.yaml:2:9: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
+                '    fix: quote the whole value, as in "${env:X:-d}"'
+            ],
+        ),
+        (
+            "a: [${b\n}]",
+            [
+                'f.yaml:1:5: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
+                '    fix: quote the whole value, as in "${...}"'
+            ],
+        ),
+        (
+            "a: ['${b}', 1\n",
+            [
+                'f.yaml:1:4: not valid YAML: this "[" list is not closed, or a comma is missing\n'
+                '    fix: close it with "]"'
+            ],
+        ),
+        (
             "a: b: c",
             [
                 'f.yaml:1:5: not valid YAML: a second ": " on this line, or wrong indentation\n'
