@@ -213,7 +213,8 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
             names = within(made, made.names, limit=limit, waiting=waiting)
             text = "it asks for its passphrase when needed" if names is None else count(len(names), "secret")
     except StoreFault as fault:
-        check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
+        told = fault.reason if label in fault.reason else f"{label}: {fault.reason}"
+        check = warning("secrets", "", told, fault.fix or CHOOSE, store=kind, state=fault.state)
         return StoreCheck(check, fault)
     return StoreCheck(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
 

@@ -1,5 +1,5 @@
 """
-The output of `doctor`: one line per check, on stdout.
+The output of `doctor`: one line per check, on stdout; a terminal gets long ones broken at their words.
 
 It names neither the user nor a secret, so that it can be pasted anywhere. `--json` gives one object:
 
@@ -20,13 +20,15 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from acp_launch.checks.check import Anonymizer, Check
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.stderr import YELLOW, say
-from acp_launch.console.stdout import cells, has_colours
+from acp_launch.console.stdout import cells, has_colours, terminal_width
 from acp_launch.problem import count
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
@@ -37,6 +39,7 @@ LONGEST = 400  # characters of a text; a server or agent may send a version or a
 LABEL = 28  # cells a label may have before the texts after it stop lining up
 ITEMS = 100  # of a list in the facts
 DEPTH = 6
+NARROWEST = 30  # cells beside the labels in which a text is broken
 
 
 def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
@@ -46,25 +49,39 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
         answer = _answer(found, profile, code, is_complete=not is_cut_short)
         _put([json.dumps(discretion.tree(_bound_size(redactor.tree(answer))))])
     else:
-        _put(lines(found, discretion, coloured=has_colours()))
+        _put(lines(found, discretion, coloured=has_colours(), columns=terminal_width()))
     if is_cut_short:
         say("acp-launch: stopped; these are the results so far", style=YELLOW)
 
 
-def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> Iterator[str]:
-    """Yield the lines of the screen. They are safe on a terminal and in a bug report."""
+def lines(
+    found: Sequence[Check], discretion: Anonymizer, *, coloured: bool, columns: int | None = None
+) -> Iterator[str]:
+    """Yield the lines of the screen. They are safe on a terminal and in a bug report.
+
+    A sentence that is wider than `columns` goes on below itself; a fix stays one line, as it may be a command.
+    """
     labels = [_clean(f"{check.name} {check.subject}".strip(), discretion) for check in found]
     width = min(LABEL, max(map(cells, labels), default=0))
     for check, label in zip(found, labels, strict=True):
         verdict = f"{check.verdict:7}"
         painted = f"\x1b[{COLOURS[check.verdict]}m{verdict}\x1b[0m" if coloured else verdict
-        yield f"{painted}  {label}{' ' * (width - cells(label))}  {_clean(check.text, discretion)}"
         indent = " " * (len(verdict) + width + 4)
-        yield from (f"{indent}{_clean(line, discretion)}" for line in check.detail)
+        room = columns - len(indent) if columns else 0
+        (first, *more), *details = (_fold(_clean(text, discretion), room) for text in (check.text, *check.detail))
+        yield f"{painted}  {label}{' ' * (width - cells(label))}  {first}"
+        yield from (f"{indent}{line}" for line in chain(more, *details))
         if check.fix:
             yield f"{indent}fix: {_clean(check.fix, discretion)}"
     counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
     yield f"{count(counts['problem'], 'problem')}, {count(counts['warning'], 'warning')}, {counts['ok']} ok"
+
+
+def _fold(text: str, columns: int) -> list[str]:
+    """Break a text at its spaces; a word that is wider than `columns` stays whole. No room: one line."""
+    if columns < NARROWEST:
+        return [text]
+    return wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [text]
 
 
 def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:

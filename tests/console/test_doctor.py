@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.checks.check import Anonymizer, Check, exit_code, ok, problem, warning
 from acp_launch.console import doctor
@@ -42,6 +43,29 @@ def test_every_check_has_a_line_and_what_is_wrong_has_the_next_command() -> None
         "                      fix: acp-launch secret set a",
         "1 problem, 1 warning, 1 ok",
     ]
+
+
+def test_on_a_terminal_a_sentence_is_broken_at_its_words_and_a_fix_stays_one_line() -> None:
+    found = Check(
+        name="agent", text="one two three four five six", detail=(f"can: {'x' * 40} load",), fix="run " * 9 + "it"
+    )
+    broken = doctor.lines([found], ANONYMOUS, coloured=False, columns=46)
+    assert [*broken][:-1] == [
+        "ok       agent  one two three four five six",
+        "                can:",
+        f"                {'x' * 40}",
+        "                load",
+        f"                fix: {'run ' * 9}it",
+    ]
+    broken = doctor.lines(
+        [replace(found, text="one two three four five six seven")], ANONYMOUS, coloured=True, columns=46
+    )
+    assert [*broken][:2] == ["\x1b[32mok     \x1b[0m  agent  one two three four five six", f"{' ' * 16}seven"]
+
+
+def test_a_terminal_without_room_beside_the_labels_breaks_the_lines_itself() -> None:
+    found = ok("agent", "", "word " * 20 + "end")
+    assert len([*doctor.lines([found], ANONYMOUS, coloured=False, columns=45)]) == 2
 
 
 def test_a_terminal_gets_colours() -> None:
