@@ -232,7 +232,8 @@ def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
         is_trusted = False
     agent = draft.agent
     is_missing = agent is not None and agent.command != PYTHON and not shutil.which(agent.command)
-    install = [agent.install] if agent and agent.install and is_missing else []
+    needs = f"  # needs Node.js {agent.node}" if agent and agent.node else ""
+    install = [f"{agent.install}{needs}"] if agent and agent.install and is_missing else []
     trust = [] if is_trusted else [ours("trust", draft.name)]
     say("next:", style="1")
     use = [ours("doctor", draft.name), ours("run", draft.name)]

@@ -202,12 +202,17 @@ SERVERS = {  # published MCP servers that profiles name by their programs
 
 def installer(command: str) -> tuple[str, ...]:
     """Return the command line that installs a program; empty if it is not known, or for a path."""
-    words = how_to_install(command).split() if _program(command) == command else []
+    words = _install(command).split() if _program(command) == command else []
     return tuple(words) if words[:1] and words[0] in INSTALLERS else ()
 
 
 def how_to_install(command: str) -> str:
-    """Say how to install a program: a command line, or a sentence; empty if unknown."""
+    """Say how to install a program, and which Node.js it needs: a command line, or a sentence; empty if unknown."""
+    agent = known(command)
+    return f"{agent.install} (needs Node.js {agent.node})" if agent and agent.node else _install(command)
+
+
+def _install(command: str) -> str:
     agent = known(command)
     return agent.install if agent else SERVERS.get(_program(command), "")
 

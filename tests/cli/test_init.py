@@ -98,6 +98,10 @@ def test_a_known_agent_needs_only_its_name(project: Path, typed: Typed) -> None:
     assert installed().read_text() == schema()
 
 
+def test_the_command_that_installs_an_agent_says_which_node_it_needs(project: Path, typed: Typed) -> None:
+    assert "    npm install -g @google/gemini-cli  # needs Node.js >=20\n" in typed("--agent", "gemini").err
+
+
 def test_what_is_installed_is_not_told_to_be(project: Path, typed: Typed) -> None:
     program = project.parent / "bin" / "codex-acp"
     program.touch(0o755)

@@ -296,7 +296,7 @@ def test_a_pipe_is_not_asked_but_told_what_to_type(bare: Launcher) -> None:
     done = bare("run", "p", "hello there")
     assert done.code == 3
     assert OFFER not in done.err
-    assert f"fix: npm install -g {PACKAGE}, or give an absolute path" in done.err
+    assert f"fix: npm install -g {PACKAGE} (needs Node.js >=22), or give an absolute path" in done.err
 
 
 @pytest.mark.parametrize(

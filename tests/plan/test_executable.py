@@ -80,7 +80,12 @@ def test_links_are_not_followed_because_names_matter(folder: Path) -> None:
         (
             "claude-agent-acp",
             '"claude-agent-acp" is not on PATH (looked in 1 folder)',
-            "npm install -g @agentclientprotocol/claude-agent-acp, or give an absolute path",
+            "npm install -g @agentclientprotocol/claude-agent-acp (needs Node.js >=22), or give an absolute path",
+        ),
+        (
+            "codex-acp",
+            '"codex-acp" is not on PATH (looked in 1 folder)',
+            "npm install -g @agentclientprotocol/codex-acp, or give an absolute path",
         ),
         (
             "npx -y foo",

@@ -483,7 +483,7 @@ def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Mach
     assert made.plan is None
     assert [str(problem) for problem in made.problems] == [
         '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
-        "    fix: npm install -g @google/gemini-cli, or give an absolute path"
+        "    fix: npm install -g @google/gemini-cli (needs Node.js >=20), or give an absolute path"
     ]
 
 
