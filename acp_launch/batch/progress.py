@@ -122,7 +122,7 @@ class Lines:
     def close(self) -> None: ...
 
     def end(self, exit_code: int, advice: Sequence[str]) -> None:
-        for line in (show_counts(self._tally.counts()), str(self._tally.directory.path), *advice):
+        for line in (show_counts(self._tally.counts()), *advice):
             self._put(line)
 
     def _put(self, text: str) -> None:

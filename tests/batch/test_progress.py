@@ -81,7 +81,6 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
         "d: cancelled before its run began",
         "profile demo pauses for 10 min: rate limit",
         "2 passed, 1 failed, 1 due",
-        str(tmp_path),
         "last",
     ]
 

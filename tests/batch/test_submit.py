@@ -436,7 +436,7 @@ def test_a_resumed_batch_makes_its_results_again_and_forgets_the_cancel_file(
     assert run_batch(RunOptions(resume=tmp_path)) == 0
     assert not directory.is_cancelled()
     assert (tmp_path / "results.jsonl").read_bytes() == (tmp_path / "items/a/1/result.json").read_bytes()
-    assert capsys.readouterr().out == f"{tmp_path}\n1 passed\n{tmp_path}\nreport: acp-launch batch report {tmp_path}\n"
+    assert capsys.readouterr().out == f"{tmp_path}\n1 passed\nreport: acp-launch batch report {tmp_path}\n"
 
 
 def test_a_dry_run_lists_what_is_due(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
