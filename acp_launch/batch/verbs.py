@@ -106,7 +106,7 @@ def clean(
     yes: Yes = False,
     trust: Trust = False,
 ) -> int:
-    """Remove the worktrees and clones that are kept, but of running items."""
+    """Remove the worktrees and clones that are kept, except those of running items."""
     from acp_launch.batch.trees import clean_batch
 
     return clean_batch(directory, yes=yes, dry_run=dry_run, trust=trust)

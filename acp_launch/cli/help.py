@@ -43,7 +43,7 @@ def help_(topic: Topic = (), as_json: Json = False) -> None:
     if not words:
         listed = {each: about(each) for each in topics()}
         answer: dict[str, object] = {"topics": [{"topic": each, "about": text} for each, text in listed.items()]}
-        width, hint = max(map(len, listed)) + 2, "acp-launch help TOPIC shows one; any other word is searched for"
+        width, hint = max(map(len, listed)) + 2, "acp-launch help TOPIC shows its page; any other word is searched for"
         shown = "".join(f"{each:{width}}{text}\n" for each, text in listed.items())
     elif name in topics():
         answer, shown, hint = {"topic": name, "text": page(name)}, "", ""

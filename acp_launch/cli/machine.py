@@ -203,8 +203,9 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
 def _why_empty(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
     if watch.since:
         return f'"{server}" wrote nothing in the latest launch of "{profile}"'
-    of = f'of "{profile}"' if profile else f"of this project ({ours('logs', 'PROFILE')} shows those of another)"
-    return f"no logs {of} yet; they are kept in {directory}"
+    of = f'of "{profile}"' if profile else "of this project"
+    other = "" if profile else f"; {ours('logs', 'PROFILE')} shows those of a profile in any project"
+    return f"no logs {of} yet{other}; they are kept in {directory}"
 
 
 def _pause() -> None:

@@ -68,7 +68,8 @@ def choose(context: typer.Context) -> int:
         records = registry.list(project)
         hint = hint_at_move(registry, project)
     if not records:
-        say(hint or "no sessions here yet; acp-launch run starts one, and session list --all shows those of others")
+        more = "acp-launch run starts one, and session list --all shows those of other projects"
+        say(hint or f"no sessions here yet; {more}")
     elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
@@ -160,7 +161,7 @@ def cancel(name: Name, profile: Profile = None) -> None:
     elif holder := _interrupt_run(record, state):
         say(f"{record.name}: sent Ctrl-C to process {holder.pid} ({holder.command})")
     else:
-        say(f"{record.name}: no turn runs")
+        say(f"{record.name}: no turn is running")
 
 
 def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":

@@ -150,7 +150,7 @@ class ScreenQuestions:
         """Tell which keys answer the open question, once: Enter does not."""
         if self.open is not None and not self.open.is_explained:
             self.open.is_explained = True
-            self.say(f"Enter is no answer; these keys are: {keys_of(self.open.choices)}", "dim")
+            self.say(f"Enter does not answer; press {keys_of(self.open.choices)}", "dim")
 
     def note_frame(self) -> None:
         question = self.question

@@ -106,7 +106,7 @@ class Passphrase:
     def _long_enough(self, material: bytes) -> bytes:
         if len(material.decode(errors="replace")) >= LEAST:
             return material
-        reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
+        reason = f"{self._name} is too short: a new sealed file needs {LEAST} characters or more"
         raise StoreFault("denied", reason, fix="choose a longer one; several words are easy to remember")
 
     def _at_hand(self) -> bytes:
@@ -122,7 +122,7 @@ class Passphrase:
         return answer
 
     def _chosen(self, said: str) -> bytes:
-        said = said or f"{PASSPHRASE} or a key file (secrets.file.key_file) does without this question.\n"
+        said = said or f"{PASSPHRASE} or a key file (secrets.file.key_file) replaces this question.\n"
         prompt = f"{said}New passphrase for {self._path} ({LEAST} characters or more): "
         chosen = self._long_enough(self._answer(prompt))
         if chosen != self._entered("Repeat it: "):

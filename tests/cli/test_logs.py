@@ -162,7 +162,7 @@ def test_a_launch_of_another_project_is_shown_by_its_name_only(launch: Launcher,
     done = elsewhere("logs")
     assert (done.code, done.out) == (0, b"")
     assert done.err == (
-        "acp-launch: no logs of this project (acp-launch logs PROFILE shows those of another) yet;"
+        "acp-launch: no logs of this project yet; acp-launch logs PROFILE shows those of a profile in any project;"
         f" they are kept in {launch.state / 'log'}\n"
     )
     assert b"notes stopped" in elsewhere("logs", "demo").out
@@ -190,7 +190,7 @@ def test_without_any_log_it_says_where_they_would_be(launch: Launcher, logs: Log
     done = launch("logs")
     assert (done.code, done.out) == (0, b"")
     assert done.err == (
-        "acp-launch: no logs of this project (acp-launch logs PROFILE shows those of another) yet;"
+        "acp-launch: no logs of this project yet; acp-launch logs PROFILE shows those of a profile in any project;"
         f" they are kept in {logs.directory}\n"
     )
     assert launch("logs", "p").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'

@@ -237,7 +237,7 @@ def test_a_turn_is_ended_from_another_shell(launch: Launcher) -> None:
         .endswith("\n- Long work\nworking stopped\n(cancelled)\n\n")
     )
     again = launch.within("session", "cancel", "work")
-    assert (again.code, again.err) == (0, "work: no turn runs\n")
+    assert (again.code, again.err) == (0, "work: no turn is running\n")
 
 
 def test_the_sessions_of_a_project_that_has_moved_are_taken_along(launch: Launcher) -> None:

@@ -148,6 +148,6 @@ def test_a_turn_of_a_host_is_ended_from_any_shell_and_its_session_goes_on(launch
         assert launch("session", "cancel", "work").err == "work: cancelled\n"
         waited = launch("session", "wait", "work")
         assert (waited.code, b"".join(waited.out.split())) == (9, b"workingstopped")
-        assert launch("session", "cancel", "work").err == "work: no turn runs\n"
+        assert launch("session", "cancel", "work").err == "work: no turn is running\n"
         assert b"> hi\n- Long work\nworking stopped\n(cancelled)\n" in launch("session", "history", "work").out
         assert names(host) == ["work"]

@@ -226,7 +226,7 @@ def test_enter_is_said_once_to_be_no_answer() -> None:
         asking = ScreenQuestions(drawn, lambda: None, lambda question: (80, 24), StillClock())
         asking.question = Question("Allow it?", [Choice("y", "Yes")], is_open=True)
         asking.explain_keys()
-        assert "Enter is no answer; these keys are: y, or Escape" in drawn.take()
+        assert "Enter does not answer; press y, or Escape" in drawn.take()
         asking.explain_keys()
         assert drawn.take() == ""
 

@@ -33,7 +33,7 @@ def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Ter
 def test_enter_answers_nothing_and_says_which_keys_do(terminal: Terminal) -> None:
     ask(terminal)
     terminal.types(ENTER)
-    terminal.until("▐ Enter is no answer; these keys are: y, a, n, or Escape to dismiss the question\n▐ Allow it?")
+    terminal.until("▐ Enter does not answer; press y, a, n, or Escape to dismiss the question\n▐ Allow it?")
     terminal.types("n", until="chosen n")
 
 

@@ -37,7 +37,7 @@ def value(there: SealedFile) -> str:
     return secret.expose()
 
 
-WITHOUT = "ACP_LAUNCH_PASSPHRASE or a key file (secrets.file.key_file) does without this question.\n"
+WITHOUT = "ACP_LAUNCH_PASSPHRASE or a key file (secrets.file.key_file) replaces this question.\n"
 
 
 def new(config: Path, said: str = WITHOUT) -> str:
@@ -181,7 +181,7 @@ def test_after_three_pairs_that_differ_nothing_is_written(config: Path) -> None:
 def test_a_new_passphrase_has_at_least_eight_characters(config: Path) -> None:
     person = Person("sevenc.", "short", "", "correct horse")
     fix = "choose a longer one; several words are easy to remember"
-    too_short = "is shorter than 8 characters, too short for a new sealed file"
+    too_short = "is too short: a new sealed file needs 8 characters or more"
     typed = store(config, person=person)
     assert fault(lambda: typed.prepare(writing=True)) == ("locked", "no passphrase was entered", "try again")
     assert person.asked == [new(config), *[new(config, f"the passphrase {too_short}\n")] * 2]

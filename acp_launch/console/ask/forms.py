@@ -95,7 +95,7 @@ def _bounds(field: Field) -> str:
 SEND = Choice("s", "send")
 EDIT = Choice("e", "edit")
 DECLINE = Choice("d", "decline")
-CANCEL = Choice("c", "cancel")
+CANCEL = Choice("c", "cancel, without an answer")
 
 
 class FieldLeft(Exception):  # noqa: N818 - not an error: the user goes back

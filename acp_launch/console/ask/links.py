@@ -148,7 +148,7 @@ def _split(said: str) -> tuple[str, ...]:
 OPEN = Choice("o", "open in the browser")
 MYSELF = Choice("m", "I will open it myself")
 DECLINE = Choice("d", "decline")
-CANCEL = Choice("c", "cancel")
+CANCEL = Choice("c", "cancel, without an answer")
 
 
 class Links:

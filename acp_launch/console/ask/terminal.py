@@ -303,7 +303,7 @@ def keys_of(choices: Sequence[Choice]) -> str:
 
 def _explain_keys(typed: str, choices: Sequence[Choice]) -> None:
     if typed == "\n":
-        tell(f"Enter is no answer; these keys are: {keys_of(choices)}", "dim")
+        tell(f"Enter does not answer; press {keys_of(choices)}", "dim")
 
 
 async def ask_for_key(

@@ -71,7 +71,7 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "    Region: Europe",
         "    count: 3",
         "    nick: (left out)",
-        "Send it? s send / e edit / d decline / c cancel",
+        "Send it? s send / e edit / d decline / c cancel, without an answer",
     ]
     assert person.of_tone("warning") == ['"count" must be at most 9.']
 
@@ -156,7 +156,10 @@ def test_what_can_be_answered_is_said_before(field: Field, hint: str) -> None:
 def test_a_form_without_fields_asks_for_consent() -> None:
     person = Scripted("s")
     assert filled(person, form()) == Filled("accept", {})
-    assert person.told[-1] == "The form has no fields; it asks for your consent. s send / d decline / c cancel"
+    assert (
+        person.told[-1]
+        == "The form has no fields; it asks for your consent. s send / d decline / c cancel, without an answer"
+    )
 
 
 @pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])

@@ -22,7 +22,7 @@ from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
-WAYS = "Visit it? o open in the browser / m I will open it myself / d decline / c cancel"
+WAYS = "Visit it? o open in the browser / m I will open it myself / d decline / c cancel, without an answer"
 
 
 def visited(person: Scripted, url: str, env: dict[str, str], message: str = "Please log in.") -> Action:
@@ -90,7 +90,7 @@ def test_where_there_is_no_browser_it_can_be_opened_by_hand() -> None:
     assert visited(person, "https://example.com/", {"PATH": "/nonexistent"}) == "accept"
     assert person.told[-2:] == [
         "No browser was found; open the address by hand.",
-        "Visit it? m I will open it myself / d decline / c cancel",
+        "Visit it? m I will open it myself / d decline / c cancel, without an answer",
     ]
 
 

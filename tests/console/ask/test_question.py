@@ -468,5 +468,5 @@ def test_a_row_has_as_many_answers_as_fit() -> None:
 
 def test_enter_says_which_keys_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(monkeypatch, "\n", "y") == "y"
-    said = "▐ Enter is no answer; these keys are: y, 2, n, or Escape to dismiss the question"
+    said = "▐ Enter does not answer; press y, 2, n, or Escape to dismiss the question"
     assert capsys.readouterr().err.splitlines()[-1] == said
