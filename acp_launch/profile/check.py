@@ -82,6 +82,8 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     if error["type"] in UNKNOWN_KEY:
         return _unknown_key((*path, *inner), shape_at(shape, inner[:-1]))
     fault = described(error, path, shape)
+    if isinstance(value, list) and inner[-1] == "command" and all(isinstance(each, str) for each in value):
+        return replace(fault, fix=_split(value))
     if not isinstance(value, str):
         return fault
     if shape is Profile and inner == ("agent",):
@@ -92,6 +94,12 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     if shape_at(shape, inner) is Match and inner[-1] in ANSWERS and value not in RULE_KINDS:
         return replace(fault, fix=f"write {inner[-1]}: {inline({'command': value})}")
     return fault
+
+
+def _split(command: list[Plain]) -> str:
+    """Say how to write a command line that is a list, as in compose files."""
+    program, *args = command or ["..."]
+    return f"write command: {inline(program)}" + (f" and args: {inline(args)}" if args else "")
 
 
 def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:

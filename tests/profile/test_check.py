@@ -555,6 +555,22 @@ agent env: {A: }
 f.yaml:4:11: agent.env.A: expected text, found nothing
     fix: write a value, or remove the key
 
+server {command: []}
+f.yaml:4:16: mcp_servers.s.command: expected text, found a list
+    fix: write command: "..."
+
+server {command: [npx]}
+f.yaml:4:16: mcp_servers.s.command: expected text, found a list
+    fix: write command: npx
+
+server {command: [npx, -y, "a: b"]}
+f.yaml:4:16: mcp_servers.s.command: expected text, found a list
+    fix: write command: npx and args: [-y, "a: b"]
+
+server {command: [npx, {a: b}]}
+f.yaml:4:16: mcp_servers.s.command: expected text, found a list
+    fix: write one text, in quotes if need be
+
 agent env: [A=b]
 f.yaml:4:8: agent.env: expected a mapping, found a list
     fix: write env: {A: b}
