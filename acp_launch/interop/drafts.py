@@ -41,17 +41,21 @@ from acp_launch.secret.value import Secret
 LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
 LEAST_WORD = 4  # characters; the same where a name announces it
 _NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*")
+_KEY_NAME = regex(
+    r"(?i)(?!.*(?:public|publishable|primary|foreign|sort|partition|cache|idempotency))(?:.*[_-]key|.*[a-z](?-i:Key))"
+)  # of whatever: FIGMA_KEY
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 # What only stands for a credential, apart from what a check of a profile takes for that: the name of a variable, a text
 # in marks, a token that was cut off or made up. It is not stored; the user is asked for it.
 _MADE_UP = regex(
-    r"(?i:optional|undefined|__\w+__|@@?\w+@@?|#\{?\w+\}?#|.*(?:\.{3}|…)|.*(?:x{4}|\*{3}|•{3}|example|placeholder).*"
+    r"(?i:optional|undefined|__\w+__|@@?\w+@@?|#\{?\w+\}?#|.*(?:\.{3}|…|x{4}|\*{3}|•{3}|example|placeholder).*"
     r"|(?:.*[^a-z])?your(?:[^a-z].*)?|[a-z].*(?:1234567890|abcdefghij).*)|(?:[A-Z]+(?:\d[A-Z]*)?_)+[A-Z]+(?:\d[A-Z]*)?"
+    r"|(?:.*[^A-Za-z])?[Yy]our[A-Z].*|YOUR[A-Z]+|[0-]{8,}"
 )
 _PHRASE = regex(r"[A-Za-z]+(?:[-_ ][A-Za-z]+)+")
 _UNNAMED = regex(
-    r"<[\w .:-]{2,60}>|(?<!\$)\{\{?[\w .-]{2,60}\}?\}|\[[A-Za-z][\w -]{2,40}\]"
-    r"|(?<![\w.$-])[A-Za-z][\w-]{6,60}(?![\w.-])"
+    r"<{1,2}[\w .:-]{2,60}>{1,2}|(?<!\$)\{\{?[\w .-]{2,60}\}?\}|\[{1,2}[A-Za-z][\w -]{2,40}\]{1,2}"
+    r"|(?<![\w.$-])(?<!\$\{)[A-Za-z][\w-]{6,60}(?![\w.-])"
 )
 _ASKS = regex(r"(?i)[<{\[].*|(?:.*[_-])?your[_-].*|.*[_-]here|(?:replace|change|insert|paste)[_-]?.*")
 _IN_WORD = regex(r"[\w-]")
@@ -61,11 +65,16 @@ _CREDENTIAL = regex(r"(?i)(?:.*[^a-z])?(?:token|key|apikey|secret|password|passw
 
 def _find(written: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
     """Return the credentials in a text from left to right. What only stands for one is a placeholder, as a whole."""
-    pieces = tuple(_by_name(written, name)) if is_named else ()
+    opened = written
+    for pattern in (REFERENCE, PROGRAMS):
+        opened = pattern.sub(lambda reference: GONE * len(reference[0]), opened)
+    pieces = tuple(_by_name(opened, name)) if is_named else ()
     seen = sightings(written, name) or pieces
-    asked = [one for one in (*seen, *_unnamed(written)) if _is_made_up(written[one.start : one.end], one)]
-    whole = pieces if asked and len(pieces) == 1 else [_whole_word(one, written) for one in asked]
-    return apart((*(replace(one, certainty="placeholder") for one in whole), *seen))
+    made_up = [one for one in (*seen, *_unnamed(opened)) if _is_made_up(written[one.start : one.end], one)]
+    asked = [one for one in made_up if opened[one.start] != GONE]  # a reference's default stays
+    whole = pieces if asked and len(pieces) == 1 else [_whole_word(one, opened) for one in asked]
+    stated = (one for one in seen if one not in made_up)
+    return apart((*(replace(one, certainty="placeholder") for one in whole), *stated))
 
 
 def _whole_word(found: Sighting, text: str) -> Sighting:
@@ -86,18 +95,16 @@ def _is_made_up(literal: str, found: Sighting) -> bool:
     return bool(is_phrase or _MADE_UP.fullmatch(literal))
 
 
-def _by_name(text: str, name: str) -> Iterator[Sighting]:
-    what = noun(name)
+def _by_name(opened: str, name: str) -> Iterator[Sighting]:
+    what = noun(name) or ("a key" if _KEY_NAME.fullmatch(name) else "")
     if what in ("", "a credential"):
         return
-    opened = text
-    for pattern in (REFERENCE, PROGRAMS):
-        opened = pattern.sub(lambda reference: GONE * len(reference[0]), opened)
     for piece in re.finditer(f"[^{GONE}]+", opened):
         scheme = _SCHEME.match(piece[0])
         begin = piece.start() + (scheme.end() if scheme else 0)
         literal = opened[begin : piece.end()].strip()
-        if literal and not _NOT_ONE.fullmatch(literal):
+        is_affix = piece[0] != opened and len(literal) < LEAST_WORD  # `k-${secret:x}`
+        if literal and not is_affix and not _NOT_ONE.fullmatch(literal):
             begin = opened.index(literal, begin)
             yield Sighting(begin, begin + len(literal), what, "likely")
 

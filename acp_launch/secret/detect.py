@@ -224,7 +224,8 @@ _BARE = {"token", "secret", "password", "passwd", "key", "apikey", "credentials"
 _FILLER = regex(r"[xX]{3,}|\*{3,}|[._-]*\.{3}|…|[-_xX*.…]{3,}")
 _FILLED = regex(r"x{4}|\*{3}|\.{3}|…|example|placeholder|your|1234567890|0123456789|abcdefghij", re.IGNORECASE)
 _BRACKETED = regex(
-    r"<[A-Za-z][\w .:-]{0,60}>|\[[A-Za-z][A-Za-z _-]{0,40}\]|\{\{[\w .-]{1,40}\}\}|\{[A-Za-z][\w .-]{0,40}\}"
+    r"<{1,2}[A-Za-z][\w .:-]{0,60}>{1,2}|\[{1,2}[A-Za-z][A-Za-z _-]{0,40}\]{1,2}"
+    r"|\{\{[\w .-]{1,40}\}\}|\{[A-Za-z][\w .-]{0,40}\}"
 )
 # What to do about it, in words alone: `your-search-api-key-here`, `REPLACE_WITH_NEO4J_PASSWORD`.
 _INSTRUCTION = regex(r"(?:[a-z]+ ){0,3}your .*|.* here|(?:change|replace|fill) (?:me|it|this|with|in) .*")
@@ -322,7 +323,8 @@ _ASSIGNING = regex(
     re.VERBOSE,
 )
 _ASSIGNED = regex(
-    r"(?:(?:bearer|basic|token)\s+)?(?:<[\w .:-]{1,60}>|\{[\w{}.-]{1,60}\}|\[[\w .-]{1,60}\]|[^\s\"'&;,}\]])+",
+    r"(?:(?:bearer|basic|token)\s+)?(?:<{1,2}[\w .:-]{1,60}>{1,2}|\{[\w{}.-]{1,60}\}|\[{1,2}[\w .-]{1,60}\]{1,2}"
+    r"|[^\s\"'&;,}\]])+",
     re.IGNORECASE,
 )
 _NAME_BEFORE = regex(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value

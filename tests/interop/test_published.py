@@ -174,7 +174,8 @@ your-brave-api-key-here YOUR_NEO4J_PASSWORD your_supabase_service_role_key_here 
 ntn_**** xxx xxxxxxxx changeme change-me-please REPLACE_ME REPLACE_WITH_YOUR_KEY sk-... sk-ant-api03-... AIzaSy...
 ghp_your_token_here ghp_xxxxxxxxxxxxxxxxxxxx xoxb-your-bot-token aidoc_pat_XXXX __API_KEY__ @@TOKEN@@ %TOKEN% $TOKEN
 optional-tavily-key your-32-char-key sk-1234567890abcdef ... TODO insert-your-key my-api-key pplx-your-key
-tvly-YOUR_API_KEY AKIAIOSFODNN7EXAMPLE wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY
+tvly-YOUR_API_KEY AKIAIOSFODNN7EXAMPLE wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY <<API_KEY>> [[API_KEY]] yourApiKey
+YourToken YOURAPIKEY ghp_YourPersonalAccessTokenHere sk-...yourkey 00000000-0000-0000-0000-000000000000
 """
 
 
@@ -188,7 +189,7 @@ def test_a_placeholder_is_asked_for_as_a_whole(value: str) -> None:
     assert secrets(remote) == {"s": ASKED}
 
 
-@pytest.mark.parametrize("value", ["GITHUB_TOKEN", "optional", "•••••••", "PASTE_THE_KEY"])
+@pytest.mark.parametrize("value", ["GITHUB_TOKEN", "optional", "<...>", "•••••••", "PASTE_THE_KEY"])
 def test_the_name_of_a_variable_is_no_credential_either(value: str) -> None:
     assert secrets(of("claude-desktop", env={"A_API_KEY": value})) == {"s": ASKED}
 
@@ -216,6 +217,42 @@ def test_a_placeholder_in_an_argument_is_asked_for_and_other_words_stay(text: st
     found = of("claude", args=[text])
     assert entries(found)["s"]["args"] == [becomes]
     assert {*secrets(found).values()} <= {ASKED}
+
+
+@pytest.mark.parametrize("name", ["FIGMA_KEY", "OPENAI_KEY", "X-Key", "figmaKey"])
+def test_a_variable_whose_name_ends_in_key_holds_one(name: str) -> None:
+    assert secrets(of("claude-desktop", env={name: "k7Qw92mZx4Tb"})) == {"s": "k7Qw92mZx4Tb"}
+    for value in ("********", "your key here", "xxxx-xxxx", "YourApiKey"):
+        assert secrets(of("claude-desktop", env={name: value})) == {"s": ASKED}
+
+
+@pytest.mark.parametrize("name", ["PRIMARY_KEY", "SORT_KEY", "PUBLIC_KEY", "CACHE_KEY", "IDEMPOTENCY_KEY"])
+def test_one_that_names_a_field_or_is_public_holds_none(name: str) -> None:
+    assert secrets(of("claude-desktop", env={name: "customer2id"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("tool", "written", "becomes"),
+    [
+        ("claude", "${YOUR_API_KEY}", "${env:YOUR_API_KEY}"),
+        ("claude", "${TOKEN_HERE:-your-default-key}", "${env:TOKEN_HERE:-your-default-key}"),
+        ("gemini", "$YOUR_API_KEY", "${env:YOUR_API_KEY}"),
+        ("cursor", "${env:YOUR_API_KEY}", "${env:YOUR_API_KEY}"),
+        ("opencode", "{env:YOUR_API_KEY}", "${env:YOUR_API_KEY}"),
+        ("claude-desktop", "${YOUR_API_KEY}", "$${YOUR_API_KEY}"),
+        ("vscode", "${REPLACE_TOKEN}", "$${REPLACE_TOKEN}"),
+    ],
+)
+def test_the_name_within_a_reference_is_no_placeholder(tool: str, written: str, becomes: str) -> None:
+    env, args = TOOLS[tool].keys.get("env", "env"), ["x", f"--token={written}", f"Bearer {written}"]
+    found = of(tool, **({"command": args} if tool == "opencode" else {"args": args[1:]}), **{env: {"A_KEY": written}})
+    shape = entries(found)["s"]
+    assert [shape["args"][0], shape["args"][1], shape["env"]["A_KEY"]] == [
+        f"--token={becomes}",
+        f"Bearer {becomes}",
+        becomes,
+    ]
+    assert [one.unfit for one in merge.mark_unfit(found.drafts)] == [""]
 
 
 @pytest.mark.parametrize(
