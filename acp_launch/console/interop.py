@@ -124,7 +124,7 @@ def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bo
 
 def _tell_of_new(step: Step) -> None:
     one = step.draft
-    if one.kind == "server" and one.original != step.name:
+    if one.kind == "server" and one.original != step.name == one.name:  # else the user chose the name
         note(f'"{one.original}" is imported as {step.name}: a name may contain letters, digits, _ . and -')
     for key, why in one.left:
         warn(f"{step.name}: {key} {why}; it is kept as a comment")

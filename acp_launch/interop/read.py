@@ -109,7 +109,12 @@ def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: 
 
 
 def _command(entry: ToolEntry, key: str, value: Any) -> None:
-    """Read a command: a list of words, or a text that may be a whole command line."""
+    """Read a command: a list of words, or a text that may be a whole command line. Zed had all of an entry in it."""
+    if isinstance(value, Mapping) and entry.tool.name == "zed":
+        for part, reader in (("path", _command), ("args", _args), ("env", _env)):
+            if value.get(part) is not None:
+                reader(entry, f"{key}.{part}", value[part])
+        return
     words = value if isinstance(value, list) else [value]
     if isinstance(value, str) and (entry.tool.name == "acpx" or not _PATH.match(value)):
         words = _split(value)
@@ -204,15 +209,20 @@ def _read_required(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def _timeout(entry: ToolEntry, key: str, value: Any, *, what: str, unit: float = 0) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    seconds = value * (unit or entry.tool.unit) if is_number else 0
-    if 1 <= seconds <= 24 * 3600:
+    """Read a limit. Some tools count in seconds, others in milliseconds, and entries are copied from tool to tool."""
+    unit = unit or entry.tool.unit
+    seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    is_ms = unit == 1 and seconds > 3600 and seconds % 1000 == 0
+    if 1 <= seconds <= 24 * 3600 and not is_ms:
         entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
-    elif 0 < seconds < 1:  # some tools count in seconds, and entries are copied from tool to tool
-        meant = f"; if seconds were meant, write timeouts: {{{what}: {Duration(value)}}}" if seconds < value else ""
-        entry.leave(key, f"is {seconds * 1000:g} ms, which every answer would miss{meant}")
+    elif seconds <= 0:
+        entry.leave(key, "is not a length of time")
     else:
-        entry.leave(key, "is longer than a day" if seconds > 0 else "is not a length of time")
+        other, length = ("milliseconds", value / 1000) if is_ms else ("seconds", value)
+        is_likely = is_ms or seconds < min(value, 1)
+        meant = f"; if {other} were meant, write timeouts: {{{what}: {Duration(length)}}}" if is_likely else ""
+        long = "is longer than a day" if seconds > 24 * 3600 else f"is {Duration(seconds)}, which no answer needs"
+        entry.leave(key, (f"is {seconds * 1000:g} ms, which every answer would miss" if seconds < 1 else long) + meant)
 
 
 def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:

@@ -307,7 +307,13 @@ def test_a_limit_has_the_unit_of_its_tool(tool: str, written: float, becomes: di
             "is 20 ms, which every answer would miss; if seconds were meant, write timeouts: {start: 20s}",
         ),
         ("codex", "tool_timeout_sec", 0.5, "is 500 ms, which every answer would miss"),
-        ("roo", "timeout", 600000, "is longer than a day"),
+        ("roo", "timeout", 600000, "is longer than a day; if milliseconds were meant, write timeouts: {call: 10m}"),
+        (
+            "cline",
+            "timeout",
+            60000,
+            "is 1000m, which no answer needs; if milliseconds were meant, write timeouts: {call: 1m}",
+        ),
         ("roo", "timeout", 0, "is not a length of time"),
         ("claude", "timeout", "60s", "is not a length of time"),
     ],
@@ -337,6 +343,13 @@ def test_a_command_line_becomes_a_program_and_its_arguments(tool: str, entry: An
     servers: Any = [{"name": "s", **entry}] if tool == "acpx" else {"s": entry}
     shape = entries(imported(tool, servers))["s"]
     assert [shape["command"], *shape.get("args", ())] == words
+
+
+def test_an_older_file_of_zed_has_a_program_and_its_arguments_under_command() -> None:
+    entry = {"command": {"path": "npx", "args": ["-y", "p"], "env": {"A_TOKEN": REAL}}, "settings": {}}
+    found = imported("zed", {"s": entry})
+    assert entries(found)["s"] == {"command": "npx", "args": ["-y", "p"], "env": {"A_TOKEN": "${secret:s}"}}
+    assert unfit(imported("zed", {"s": {"command": {"args": []}}})) == {"s": "its command is not in the file"}
 
 
 def test_a_command_line_of_an_agent_whose_quote_is_open_is_refused() -> None:
