@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path, PurePath
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Literal
 
 from acp_launch.batch.baseline import MAX_RULES_BYTES, Baseline
@@ -104,14 +105,7 @@ class Tree:
             if os.path.lexists(target) or real(target.parent) != real(self.at) / PurePath(name).parent:
                 what = f"the commit has {name}, so it is not copied"
                 raise StateError(what, fix="name only what git does not bring, or remove it from isolation.copy")
-            try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if source.is_dir() and not source.is_symlink():
-                    shutil.copytree(source, target, symlinks=True)
-                else:
-                    shutil.copy2(source, target, follow_symlinks=False)
-            except OSError as error:
-                raise StateError(f"cannot copy {source}: {error.strerror or error}") from None
+            _copy(source, target)
 
     def write_patch(self, file: Path, below: Path | None = None) -> Patch:
         """Write what differs from the commit, or from what `prepare` left; raises as `Baseline.write_patch`."""
@@ -250,6 +244,26 @@ def _clone(source: str, commit: str, at: Path, held: int) -> None:
     except StateError:  # no branch has it
         call_git("fetch", "--quiet", "origin", commit)
     call_git("checkout", "--quiet", "--detach", commit)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir() and not source.is_symlink():
+            shutil.copytree(source, target, symlinks=True, ignore=_of_processes)
+        else:
+            shutil.copy2(source, target, follow_symlinks=False)
+    except shutil.Error as errors:
+        file, _, why = errors.args[0][0]
+        raise StateError(f"cannot copy {file}: {why}") from None
+    except OSError as error:
+        raise StateError(f"cannot copy {source}: {error.strerror or error}") from None
+
+
+def _of_processes(directory: str, names: Sequence[str]) -> list[str]:
+    """Name the sockets, pipes and devices, which belong to processes; another copy of them is of no use."""
+    kinds = {name: os.lstat(Path(directory, name)).st_mode for name in names}
+    return [name for name, mode in kinds.items() if not (S_ISREG(mode) or S_ISDIR(mode) or S_ISLNK(mode))]
 
 
 def _fill_modules(checkout: Path, at: Path, links: Mapping[str, str], held: int) -> None:

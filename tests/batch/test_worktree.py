@@ -303,6 +303,7 @@ def test_files_of_the_checkout_are_copied_and_share_nothing(repo: Path, tmp_path
     (repo / "modules" / "deep" / "file.o").write_text("x\n")
     (repo / "modules" / "link").symlink_to("deep")
     (repo / "modules" / "out").symlink_to("/etc/passwd")
+    os.mkfifo(repo / "modules" / "pipe")  # of a process that runs here
     (repo / "new").mkdir()
     (repo / "new" / "tool").write_text("#!/bin/sh\n")
     (repo / "new" / "tool").chmod(0o755)
@@ -311,6 +312,7 @@ def test_files_of_the_checkout_are_copied_and_share_nothing(repo: Path, tmp_path
     assert (tree.at / "modules" / "link").readlink() == Path("deep")
     assert (tree.at / "modules" / "out").is_symlink()
     assert os.access(tree.at / "new" / "tool", os.X_OK)
+    assert not (tree.at / "modules" / "pipe").exists()
     for name in ("modules/deep/file.o", "new/tool"):
         assert (tree.at / name).stat().st_nlink == (repo / name).stat().st_nlink == 1
     assert patch_of(tree, tmp_path / "patch") == ""
@@ -327,7 +329,7 @@ def test_files_of_the_checkout_are_copied_and_share_nothing(repo: Path, tmp_path
         ("inner/x", "the commit has inner/x, so it is not copied"),
         (".acp-launch", "/.acp-launch holds "),
         ("none", "has no none"),
-        ("pipes", "cannot copy "),
+        ("pipe", "cannot copy "),
     ],
 )
 def test_what_cannot_be_copied_is_named(repo: Path, tmp_path: Path, name: str, why: str) -> None:
@@ -340,8 +342,7 @@ def test_what_cannot_be_copied_is_named(repo: Path, tmp_path: Path, name: str, w
     (repo / "away").symlink_to(tmp_path)
     (tmp_path / "file").write_text("x")
     (repo / "here").symlink_to("../file")
-    (repo / "pipes").mkdir()
-    os.mkfifo(repo / "pipes" / "pipe")
+    os.mkfifo(repo / "pipe")
     tree = Tree(str(repo), base, "worktree", repo / ".acp-launch" / "batches" / "a")
     with pytest.raises(StateError) as failure:
         tree.make(lambda: tree.copy([name]))
