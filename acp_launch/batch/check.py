@@ -20,7 +20,7 @@ from acp_launch.batch.store import ID, MAX_ID
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, described, misplaced, unknown_key
 from acp_launch.document.flow import needs_shell, words
 from acp_launch.document.nodes import Kind, Node, Place, Plain, Positions, Table, shorten, wrap, wrap_scalar
-from acp_launch.document.shape import Shape, shape_at, validate
+from acp_launch.document.shape import Shape, list_meant, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.errors import UsageError
 from acp_launch.problem import KeyPath, Problem, count, did_you_mean, dotted
@@ -253,7 +253,8 @@ def _read_tasks(root: Mapping[str, Plain], positions: Positions, read_file: Read
     try:
         if isinstance(listed, str):
             return _read_lines(*read_file(listed))
-        fault = misplaced(path, "a list, or the name of a file", listed)
+        meant = list_meant(tuple[BatchTask, ...], listed) if isinstance(listed, dict) else None
+        fault = misplaced(path, "a list, or the name of a file", listed, meant)
     except UsageError as error:
         fault = Fault(path, error.message, error.fix)
     absent = Fault(path, REQUIRED, "add: tasks: tasks.jsonl, or a list")

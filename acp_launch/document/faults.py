@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from acp_launch.document.flow import command_words, inline, words
 from acp_launch.document.nodes import Plain, found, number_text
-from acp_launch.document.shape import Shape, mapping_meant, shape_at
+from acp_launch.document.shape import Shape, hint_at, list_meant, mapping_meant, shape_at
 from acp_launch.problem import KeyPath, Problem, Severity, dotted, likeliest
 from acp_launch.regex import regex
 
@@ -81,12 +81,22 @@ def _repair(path: KeyPath, expected: str, value: Plain) -> str:
         return "write a value, or remove the key"
     if expected == "text" and isinstance(value, bool | int | float):
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else number_text(value)}"'
+    if expected == "text" and isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return _one_text(path, value)
     if expected.startswith("a list") and isinstance(value, str):
         is_command = str(path[-1]).endswith("command")
         return _write_out(path, command_words(value) if is_command else words(value))
     if expected.startswith("a mapping"):
         return _write_out(path, named_entries(value))
     return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "correct the value")
+
+
+def _one_text(path: KeyPath, listed: Sequence[Plain]) -> str:
+    if len(listed) == 1:
+        return _write_out(path, listed[0])
+    if path[-1] != "command":
+        return _SHAPED["text"]
+    return f"write command: {inline(listed[0], in_flow=True)}, args: {inline(listed[1:])}"
 
 
 def named_entries(value: Plain) -> dict[str, Plain]:
@@ -108,7 +118,8 @@ def named_entries(value: Plain) -> dict[str, Plain]:
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:
     """Describe a value that is not in a fixed list; `meant` is the choice to suggest, if it is known."""
     listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
-    nearest = meant or (likeliest(value, choices) if isinstance(value, str) else "")
+    said = value[0] if isinstance(value, list) and len(value) == 1 else value
+    nearest = meant or (likeliest(said, choices) if isinstance(said, str) else "")
     fix = f"write {nearest}" if nearest else f"write one of them: {choices[0]}"
     return Fault(path, f"expected {listed}, found {found(value)}", fix)
 
@@ -139,5 +150,7 @@ def described(error: "ErrorDetails", path: KeyPath, shape: type[Shape]) -> Fault
         return Fault(where, str(refused), refused.fix, offset=refused.offset)
     if kind == "literal_error":
         return choose(where, value, re.findall(r"'([^']*)'", context["expected"]))
-    meant = mapping_meant(shape_at(shape, inner), value) if kind in _SHAPES else None
+    meant: Plain = mapping_meant(shape_at(shape, inner), value) if kind in _SHAPES else None
+    if kind == "tuple_type" and isinstance(value, dict):
+        meant = list_meant(hint_at(shape, inner), value)
     return misplaced(where, _EXPECTED.get(kind, error["msg"]), value, meant)

@@ -145,8 +145,13 @@ def _hints(shape: type) -> dict[str, Any]:
 
 def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
     """Return the mapping for which a value most likely stands: with the first key that takes it, or the one that it
-    names; with the first key of all if there is neither."""
+    names; with the first key of all if there is neither. A list is a program and its arguments, or names keys."""
+    listed = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    if listed and listed == value and {"command", "args"} <= {*shape.__struct_fields__}:
+        return {"command": listed[0], **({"args": listed[1:]} if listed[1:] else {})}
     hints = {key: _hints(shape)[key] for key in shape.__struct_fields__}
+    if listed and listed == value and all(item in hints and _fits(hints[item], True) for item in listed):
+        return dict.fromkeys(listed, True)
     for key, hint in hints.items():
         for meant in (value, *_as_list(key, value)):
             if _fits(hint, meant):
@@ -155,6 +160,19 @@ def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
         inner = next(_shapes_in(hints[value]), None)
         return {value: mapping_meant(inner, "...") if inner and not _fits(hints[value], True) else True}
     return {shape.__struct_fields__[0]: value}
+
+
+def list_meant(hint: Any, value: Mapping[str, Plain]) -> list[Plain] | None:
+    """Return the list for which a mapping most likely stands: of it, of its entries, or of those by their id."""
+    apart = [{key: entry} for key, entry in value.items()]
+    called = [{"id": key, **entry} for key, entry in value.items() if isinstance(entry, dict)]
+    likely = (apart, [value], called) if next(_shapes_in(hint), None) else ([value],)
+    return next((listed for listed in likely if listed and _fits(hint, listed)), None)
+
+
+def hint_at(shape: type[Shape], path: KeyPath) -> Any:
+    """Return the type of the value at `path` below one of `shape`; `path` ends with a key."""
+    return _hints(shape_at(shape, path[:-1])).get(str(path[-1]))
 
 
 def _as_list(key: str, value: Plain) -> Iterator[list[str]]:

@@ -34,7 +34,7 @@ from acp_launch.document.nodes import (
     number_text,
     shorten,
 )
-from acp_launch.document.shape import Shape, build, shape_at, validate
+from acp_launch.document.shape import Shape, build, mapping_meant, shape_at, validate
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
@@ -193,7 +193,9 @@ def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
 
 
 def _server_meant(written: Plain) -> Plain:
-    """Return the server for which a text most likely stands: its url, or its command line."""
+    """Return the server for which a text or a list most likely stands: its url, or its command line."""
+    if isinstance(written, list):
+        return mapping_meant(StdioServer, written)
     if not isinstance(written, str):
         return written if isinstance(written, dict) else {"command": "..."}
     return {"type": "http", "url": written} if "://" in written.split()[0] else program_meant(written)

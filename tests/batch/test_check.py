@@ -96,6 +96,8 @@ def test_a_check_that_needs_a_shell_is_told_how_to_get_one(command: str) -> None
         ("limits: {accounts: {a: demo}}", "write a: {profiles: [demo]}"),
         ("matrix: {model: opus}", "write model: [opus]"),
         ("matrix: [model=opus]", "write matrix: {model: opus}"),
+        ("exclude: {profile: demo, model: x}", "write exclude: [{profile: demo, model: x}]"),
+        ("approve: [all]", "write all"),
     ],
 )
 def test_a_value_in_place_of_a_mapping_is_written_out_in_the_fix(short: str, fix: str) -> None:
@@ -262,6 +264,8 @@ ONE_PROBLEM = [
     ("tasks: []", 'tasks: the batch has no task | write at least one: {"id": "a", "prompt": "…"}'),
     ("{}", "tasks: this key is required | add: tasks: tasks.jsonl, or a list"),
     ("tasks: 3", "tasks: expected a list, or the name of a file, found the number 3"),
+    ("tasks: {id: a, prompt: x}", "found a mapping | write tasks: [{id: a, prompt: x}]"),
+    ("tasks: {a: {prompt: x}}", "found a mapping | write tasks: [{id: a, prompt: x}]"),
     ("tasks: [{id: .a, prompt: x}]", 'are allowed, then also "-" and "." | write a'),
     ("tasks: [{id: -x, prompt: x}]", '"-x" is not an id: letters, digits and "_" are allowed'),
     ("tasks: [{id: .., prompt: x}]", 'then also "-" and "." | write _'),

@@ -13,6 +13,8 @@ from acp_launch.problem import Problem
         ("text", 5, "expected text, found the number 5", 'quote it: "5"'),
         ("text", True, "expected text, found the truth value true", 'quote it: "true"'),
         ("text", [], "expected text, found a list", "write one text, in quotes if need be"),
+        ("text", ["a"], "expected text, found a list", "write k: a"),
+        ("text", ["a", "b"], "expected text, found a list", "write one text, in quotes if need be"),
         ("a list", "a b", 'expected a list, found the text "a b"', "write k: [a, b]"),
         ("a list", {}, "expected a list, found a mapping", "write each item on its own line after a dash: - ITEM"),
         ("a mapping", 1, "expected a mapping, found the number 1", "write k: {NAME: 1}"),
@@ -35,7 +37,13 @@ def test_a_value_of_the_wrong_type_is_told_with_the_likely_edit(
 
 
 @pytest.mark.parametrize(
-    ("value", "fix"), [("alow", "write allow"), ("zzz", "write one of them: ask"), (7, "write one of them: ask")]
+    ("value", "fix"),
+    [
+        ("alow", "write allow"),
+        (["deny"], "write deny"),
+        ("zzz", "write one of them: ask"),
+        (7, "write one of them: ask"),
+    ],
 )
 def test_a_value_outside_a_list_is_told_with_the_nearest(value: object, fix: str) -> None:
     assert choose(("k",), value, ("ask", "allow", "deny")).fix == fix

@@ -581,6 +581,10 @@ f.yaml:4:9: agent.args: expected a list, found the text "-y foo"
 
 agent args: [[a]]
 f.yaml:4:10: agent.args[0]: expected text, found a list
+    fix: write a
+
+agent args: [[a, b]]
+f.yaml:4:10: agent.args[0]: expected text, found a list
     fix: write one text, in quotes if need be
 
 agent args: {a: b}
@@ -805,6 +809,35 @@ f.yaml:3:23: session.config.a: expected text, true or false, found the number 5
 session config: {'': x}
 f.yaml:3:20: session.config."": the option's name is empty
     fix: write the id of a config option, or its category
+
+version: 1
+agent: {command: x}
+client: [fs, terminal]
+f.yaml:3:9: client: expected a mapping, found a list
+    fix: write client: {fs: true, terminal: true}
+
+version: 1
+agent: {command: x}
+permissions: {rules: {allow: {kind: read}, deny: {kind: edit}}}
+f.yaml:3:22: permissions.rules: expected a list, found a mapping
+    fix: write rules: [{allow: {kind: read}}, {deny: {kind: edit}}]
+
+version: 1
+agent: [npx, -y, coder]
+f.yaml:2:8: agent: expected a mapping, found a list
+    fix: write agent: {command: npx, args: [-y, coder]}
+
+server [npx, -y, notes]
+f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found a list
+    fix: write s: {command: npx, args: [-y, notes]}
+
+server {command: [npx, -y, notes]}
+f.yaml:4:16: mcp_servers.s.command: expected text, found a list
+    fix: write command: npx, args: [-y, notes]
+
+session mode: [plan]
+f.yaml:3:17: session.mode: expected text, found a list
+    fix: write mode: plan
 
 client fs: rw
 f.yaml:3:14: client.fs: expected true, false or read, found the text "rw"
