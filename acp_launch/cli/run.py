@@ -168,6 +168,7 @@ def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession",
         prompt,
         request=replace(prompt.request, opened=keeper.opened),
         over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
+        broken=lambda said: keeper.broken(text, said),
     )
     with run_context(request, started, screen.person(), screen.observer.note) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -409,7 +410,8 @@ class HostSession:
         if front in self.fronts and front.can_ask and is_free:
             self._drive(front)  # the user who has sent the prompt is asked about it
         self.stay = "open" if self.stay == "open" else "turn"
-        self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
+        broken = partial(self._keeper.broken, said)
+        self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0, broken=broken)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)

@@ -10,6 +10,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -232,15 +233,15 @@ class InteractiveTurn:
             raise first(failures) from None
 
     async def _run(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
-        interactive = self._interactive
+        interactive, prompt = self._interactive, acp.prompt_text(blocks or ())
+        broken = partial(current.held_session.note_broken, prompt)
 
         async def send() -> TurnEnd:
-            self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0)
+            self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0, broken=broken)
             return await self._turn.run(blocks)
 
         current.last = await after_login(send, current.connection, interactive.launch.context.log_in)
         current.turns += 1
-        prompt = acp.prompt_text(blocks or ())
         current.held_session.note_turn(current.last, prompt, current.first_prompt)
         await interactive.observer.drain()
 

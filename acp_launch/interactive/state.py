@@ -23,7 +23,7 @@ from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name, is_fresh
-from acp_launch.session.observer import TurnEnd
+from acp_launch.session.observer import Said, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
 from acp_launch.session.permission.policy import Policy
@@ -67,6 +67,11 @@ class HeldSession:
         """Note the end of a turn, as `SessionKeeper.ended`; `first` is the first prompt of this run."""
         if not self._is_hosted:
             self._keeper.ended(end.title, prompt, end.said, end.stop_reason, first)
+
+    def note_broken(self, prompt: str, said: Said) -> None:
+        """Note a turn without an end, as `SessionKeeper.broken`."""
+        if not self._is_hosted:
+            self._keeper.broken(prompt, said)
 
     def leave(self) -> None:
         """Release it for other processes."""

@@ -47,7 +47,7 @@ from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
-from acp_launch.session.observer import Observer, Services, SessionReady, TurnEnd
+from acp_launch.session.observer import Observer, Said, Services, SessionReady, TurnEnd
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:
@@ -234,11 +234,12 @@ class Launch:
             plan, secrets = context.plan, context.secrets
             yield await open_requested(plan, secrets, request, connection, client, self.servers, log_in)
 
-    def turn(self, session: OpenSession, *, is_first: bool) -> Turn:
-        """Make a turn of this session; the caller runs it."""
+    def turn(self, session: OpenSession, *, is_first: bool, broken: Callable[[Said], None] = lambda said: None) -> Turn:
+        """Make a turn of this session; the caller runs it. `broken` as for `Turn`."""
         over = self.servers.first_turn_over if is_first else lambda: None
         silence = self.plan.timeouts.silence
-        return Turn(session.connection, session.client, session.ready.session_id, silence=silence, over=over)
+        id, client = session.ready.session_id, session.client
+        return Turn(session.connection, client, id, silence=silence, over=over, broken=broken)
 
 
 @asynccontextmanager
@@ -365,6 +366,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, in a form that the agent supports
     timeout: float | None  # seconds for the whole run
     over: Callable[[TurnEnd], None] = lambda end: None  # stores how the turn ended
+    broken: Callable[[Said], None] = lambda said: None  # the same, without an end
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
@@ -417,7 +419,7 @@ async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connect
         await launch.servers.proven()
 
         async def tried() -> TurnEnd:
-            turn = launch.turn(session, is_first=True)
+            turn = launch.turn(session, is_first=True, broken=prompt.broken)
             with interrupts.turn(turn.cancel, partial(turn.cancel, LATE_GRACE)):
                 return await turn.run(blocks)
 

@@ -405,7 +405,9 @@ class EditorSession:
             self._editor.finish(request, answer.line)
             if self.servers is not None and is_first:
                 self.servers.first_turn_over()
-            if answer.fault is None and not self.is_hosted:
+            if answer.fault is not None and not self.is_hosted:
+                self._note(lambda: self._keeper.broken(said, client.said()))
+            elif not self.is_hosted:
                 reason = acp.text(acp.mapping(acp.decoded(answer.result)).get("stopReason"))
                 self._note(lambda: self._keeper.ended(client.title, said, client.said(), reason))
 

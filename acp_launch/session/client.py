@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch.errors import AgentRefused, LaunchError, WaitExpired
+from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, WaitExpired
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import (
     ELICITATION,
@@ -368,13 +368,15 @@ class Turn:
         *,
         silence: float,
         over: Callable[[], None] = lambda: None,
+        broken: Callable[[Said], None] = lambda said: None,
     ) -> None:
         """Prepare a turn. `silence` is the longest silence in seconds; while the user is asked, the agent is not
         silent.
 
-        `over` is called before the observer is told of the end, which is the last call about a turn.
+        `over` is called before the observer is told of the end, which is the last call about a turn; `broken` with
+        what was said if the turn has no end.
         """
-        self._over = over
+        self._over, self._broken = over, broken
         self._connection = connection
         self._client = client
         self._session_id = session_id
@@ -425,30 +427,38 @@ class Turn:
             WaitExpired: the agent was silent too long, or continued after being cancelled.
         """
         self._client.new_turn()
+        try:
+            return self._end(await self._answer(blocks))
+        except AuthRequired:
+            raise  # it is sent again after the login
+        except (LaunchError, asyncio.CancelledError):
+            self._broken(self._client.said())
+            raise
+
+    async def _answer(self, blocks: Sequence[object] | None) -> Raw:
         conversation, session_id = self._connection.conversation, self._session_id
         call = conversation.join(session_id) if blocks is None else conversation.prompt(session_id, blocks)
         try:
             async with self._patience:
                 self.is_running = True
                 self._connection.drained.add(self._extend)
-                result = await self._connection.call(
+                return await self._connection.call(
                     call, what="activity from the agent", limit=self._silence, knob=KNOB, since=self._alive
                 )
         except TimeoutError:
             if self._connection.held_back:
-                return self._end(CANCELLED)
+                return CANCELLED
             hung = WaitExpired(f"the agent did not stop within {self._grace:g} s of the cancellation, so it was ended")
             raise self._connection.blamed(hung) from None
         except AgentRefused:
             if self._grace is None:
                 raise
-            result = CANCELLED  # agents must not turn a cancellation into an error, and some do
+            return CANCELLED  # agents must not turn a cancellation into an error, and some do
         finally:
             self.is_running = False
             self._connection.drained.discard(self._extend)
             if self._next_look is not None:
                 self._next_look.cancel()
-        return self._end(result)
 
     def _alive(self) -> float:
         """Return the last sign of life. A cancelled turn has its own deadline, so its silence is not reported."""

@@ -553,15 +553,21 @@ class SessionKeeper:
         if self._key is not None:
             name = redactor.text(title) or ("" if self._has_title else _as_title(first or prompt))
             self._has_title = self._has_title or bool(name)
-            from acp_launch.session.history import SessionTurn
+            self._registry.touch(self._key, time.time(), name or None)
+            self._add(self._key, prompt, said, stop_reason)
 
-            now = time.time()
-            self._registry.touch(self._key, now, name or None)
-            answer, tools = redactor.text(said.answer), tuple(map(redactor.text, said.tools))
-            turn = SessionTurn(
-                time=now, prompt=redactor.text(prompt), answer=answer, tools=tools, stop_reason=stop_reason
-            )
-            self._registry.history.add(self._key, turn)
+    def broken(self, prompt: str, said: "Said") -> None:
+        """Store the words of a turn that has no end: its agent refused, died, or was ended."""
+        if self._key is not None:
+            self._add(self._key, prompt, said, "error")
+
+    def _add(self, key: Key, prompt: str, said: "Said", stop_reason: str) -> None:
+        from acp_launch.session.history import SessionTurn
+
+        answer, tools = redactor.text(said.answer), tuple(map(redactor.text, said.tools))
+        words = redactor.text(prompt)
+        turn = SessionTurn(time=time.time(), prompt=words, answer=answer, tools=tools, stop_reason=stop_reason)
+        self._registry.history.add(key, turn)
 
     def _fresh(self, ready: "SessionReady", now: float) -> Record:
         return Record(

@@ -210,6 +210,13 @@ def test_what_was_said_is_shown_without_the_agent(launch: Launcher) -> None:
     assert not list((launch.state / "turns").iterdir())
 
 
+def test_so_is_a_turn_in_which_the_agent_died(launch: Launcher) -> None:
+    assert launch("run", "demo", "count 3", "--session", "work").code == 0
+    assert launch("run", "demo", "crash", "--session", "work").code == 4
+    shown = launch("session", "history", "work").out.decode()
+    assert shown.endswith("> crash\nI am about to \n(error)\n\n")
+
+
 def test_of_an_earlier_session_nothing_is_kept(launch: Launcher) -> None:
     launch.profile("polite")
     kept(launch, old=1.0)
