@@ -29,9 +29,21 @@ MEANT: Mapping[tuple[str, str], str] = {
     ("run", "--mode"): "--set mode={}",
     **dict.fromkeys((("run", "--resume"), ("run", "-r")), "--continue, or --session NAME"),
     **dict.fromkeys((("run", "--print"), ("run", "-p")), "a run with a prompt prints its answer and ends"),
-    **dict.fromkeys((("run", "--yolo"), ("run", "--dangerously-skip-permissions")), "--approve all"),
+    **dict.fromkeys(
+        (("run", "--yolo"), ("run", "--dangerously-skip-permissions"), ("run", "--approve-all")), "--approve all"
+    ),
+    ("run", "--approve-reads"): "--approve reads",
+    ("run", "--deny-all"): "--approve none",
+    **dict.fromkeys((("run", "--format"), ("run", "--output-format")), "--output {}"),
+    ("run", "--json"): "--output json",
+    ("run", "--prompt"): "write the prompt after the profile: acp-launch run PROFILE {}",
+    ("run", "--dry-run"): "acp-launch plan PROFILE",
+    ("run", "--session-id"): "--session NAME, a name of: acp-launch session list",
+    ("run", "--no-wait"): "--detach",
+    ("up", "--detach"): "leave it out: up returns when the agent runs",
 }
 VERBS_MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("ask", "chat", "new", "prompt", "start"), "acp-launch run PROFILE [PROMPT...]"),
     **dict.fromkeys(("add", "add-server"), "acp-launch profile add-server PROFILE NAME [-- COMMAND ARGS...]"),
     **dict.fromkeys(
         ("rm", "remove", "delete"),
@@ -45,6 +57,27 @@ VERBS_MEANT: Mapping[str, str] = {
     "restart": "acp-launch reload PROFILE, or down and up",
     "tools": "acp-launch mcp tools PROFILE SERVER",
     "version": "acp-launch --version",
+    "batch list": "acp-launch batch status",
+    "batch resume": "acp-launch batch run --resume DIR",
+    "batch start": "acp-launch batch run FILE",
+    "mcp add": "acp-launch profile add-server PROFILE NAME [-- COMMAND ARGS...]",
+    "mcp rm": "acp-launch profile remove PROFILE mcp_servers.NAME",
+    "mcp restart": "acp-launch reload PROFILE",
+    "permission rm": "acp-launch permission forget PROFILE NUMBER",
+    "profile add": "acp-launch init NAME",
+    "profile list": "acp-launch list",
+    "profile show": "acp-launch show PROFILE",
+    "secret get": "no verb prints a secret; to see whether it is there: acp-launch secret check",
+    **dict.fromkeys(("session new", "session resume"), "acp-launch run PROFILE --session NAME"),
+}
+# In a group, words of other tools for one of its verbs, the likeliest first.
+WITHIN_MEANT: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("delete", "remove", "rm"), ("rm", "remove", "clean", "unset")),
+    **dict.fromkeys(("abort", "kill", "stop"), ("cancel",)),
+    **dict.fromkeys(("log", "logs", "messages"), ("history", "report")),
+    "add": ("set", "install"),
+    "ls": ("list", "show", "status"),
+    "mv": ("rename",),
 }
 # Verbs that can be read without typer.
 PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay", "batch item"}
@@ -143,7 +176,9 @@ def _explain_foreign(arguments: Sequence[str]) -> None:
         if fix := MEANT.get((name, option)):
             value = value or next(iter(arguments[index : index + 1]), "NAME")
             raise UsageError(f"{name} has no {option}", fix=fix.format(shlex.quote(value)))
-    if name in VERBS or name.startswith("-"):
+    if name in VERBS:
+        return _explain_within(name, arguments[1:])
+    if name.startswith("-"):
         return
     if fix := VERBS_MEANT.get(name):
         raise UsageError(f'there is no verb "{name}"', fix=fix)
@@ -154,6 +189,21 @@ def _explain_foreign(arguments: Sequence[str]) -> None:
     except LaunchError:
         return  # typer names the nearest verb
     raise UsageError(f'"{name}" is a profile, and the verb comes first', fix=ours("run", *arguments))
+
+
+def _explain_within(group: str, words: Sequence[str]) -> None:
+    word = words[0] if words else ""
+    if word not in WITHIN_MEANT and f"{group} {word}" not in VERBS_MEANT:
+        return
+    from acp_launch.cli.verb import load
+
+    known = getattr(load(group), "verbs", {word: ()})
+    for each in (word, {"remove": "rm", "delete": "rm"}.get(word, word)):
+        if word not in known and (fix := VERBS_MEANT.get(f"{group} {each}")):
+            raise UsageError(f'{group} has no verb "{word}"', fix=fix)
+    if word not in known and (verb := next((each for each in WITHIN_MEANT[word] if each in known), "")):
+        instead = (group, verb, *words[1:])
+        raise UsageError(f'{group} has no verb "{word}"', fix=ours(*instead))
 
 
 def _say_reading(file: str, seconds: float) -> None:

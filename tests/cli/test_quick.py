@@ -12,7 +12,7 @@ from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, MEANT, PLAIN, VERBS_MEANT, _run
 from acp_launch.cli.run import Run
 from acp_launch.cli.run_request import WAITS
-from acp_launch.cli.verb import SYNONYMS, VERBS, Option, Verb, load, parameters, plain, read_duration
+from acp_launch.cli.verb import SYNONYMS, VERBS, Group, Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
@@ -191,6 +191,14 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
         (["add-server", "p"], 'there is no verb "add-server"', "acp-launch profile add-server"),
         (["kill", "x"], 'there is no verb "kill"', "acp-launch session cancel NAME"),
         (["rm", "x"], 'there is no verb "rm"', "acp-launch session rm NAME, secret rm NAME"),
+        (["run", "demo", "--output-format", "json"], "run has no --output-format", "--output json"),
+        (["chat", "demo"], 'there is no verb "chat"', "acp-launch run PROFILE"),
+        (["mcp", "add", "x"], 'mcp has no verb "add"', "acp-launch profile add-server"),
+        (["mcp", "remove", "x"], 'mcp has no verb "remove"', "acp-launch profile remove PROFILE mcp_servers.NAME"),
+        (["session", "delete", "x y"], 'session has no verb "delete"', "acp-launch session rm 'x y'"),
+        (["session", "stop", "x"], 'session has no verb "stop"', "acp-launch session cancel x"),
+        (["secret", "add", "x"], 'secret has no verb "add"', "acp-launch secret set x"),
+        (["config", "ls"], 'config has no verb "ls"', "acp-launch config show"),
         (["demo", "add 2 3"], '"demo" is a profile, and the verb comes first', "acp-launch run demo 'add 2 3'"),
     ],
 )
@@ -210,6 +218,8 @@ def test_a_model_is_a_setting(written: list[str]) -> None:
 
 def test_what_leads_elsewhere_is_not_a_verb_or_an_option() -> None:
     assert not VERBS_MEANT.keys() & {*VERBS, *SYNONYMS}
+    groups = {name: load(name).verbs for name in VERBS if isinstance(load(name), Group)}
+    assert not {meant for meant in VERBS_MEANT if meant.partition(" ")[2] in groups.get(meant.partition(" ")[0], ())}
     known = {name for each in parameters(Run) if isinstance(each.note, Option) for name in each.note.names.split()}
     assert not {option for verb, option in MEANT if verb == "run"} & known
 
