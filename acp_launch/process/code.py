@@ -1,11 +1,13 @@
 """
-The code that a server is started from: its command, its script, and the package that these belong to.
+The code that a server is started from: its command, its script with the files that this imports or starts from beside
+it, and the package that these belong to.
 
 Package managers keep times of long ago (npm: 1985), so size and inode count as well. Files that a server may write
 while it runs, such as a database, are no code: an argument counts if it can be executed, or has an ending of code.
 """
 
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,9 +16,13 @@ from msgspec import Struct
 
 from acp_launch.regex import regex
 
-MAX_MODULES = 100  # of a package of Python
+MAX_MODULES = 100  # of a package of Python, or imported by a script
+MAX_SCRIPT_BYTES = 64 * 1024  # that are searched for what a script imports
 _ENDING = regex(r"\.(?:pyz?|[cm]?[jt]s|tsx|jar|dll|wasm|rb|pl|php|lua|(?:ba)?sh)")
 _BETWEEN = regex(r"[\s'\"();&|]+")  # within the line of a shell
+_IMPORT = regex(r"(?:^|;)[ \t]*(?:from[ \t]+([\w.]+)|import[ \t]+([\w., \t]+))", re.MULTILINE)  # of Python
+_REQUIRED = regex(r"['\"](\.{1,2}/[^'\"\n]{1,200})['\"]")  # by JavaScript
+_BESIDE = regex(r"(?:\$\{?\w+\}?)?/")  # how a word of a shell's script begins that has its directory
 
 
 class CodeFile(Struct, frozen=True):
@@ -48,6 +54,7 @@ def _places(words: Sequence[str], cwd: Path) -> Iterator[Path]:
             yield from _modules(cwd / word.replace(".", "/"))
         elif word == words[0] or _is_code(path):
             yield path
+            yield from _parts(path)
 
 
 def _is_code(path: Path) -> bool:
@@ -61,6 +68,49 @@ def _modules(module: Path) -> Iterator[Path]:
     """Yield the files of a module of Python in the server's directory."""
     yield module.with_name(f"{module.name}.py")
     yield from sorted(module.glob("*.py"))[:MAX_MODULES]
+
+
+def _parts(script: Path) -> Iterator[Path]:
+    """Yield the files beside a script that it imports or starts, and those that they do."""
+    open_, seen = [script], {script}
+    while open_ and len(seen) <= MAX_MODULES:
+        for part in _named(open_.pop()):
+            if part not in seen and os.path.isfile(part):  # noqa: PTH113 - Path.is_file raises for a name too long
+                seen.add(part)
+                open_.append(part)
+                yield part
+
+
+def _named(script: Path) -> Iterator[Path]:
+    """Yield the paths where what a script imports or starts may be."""
+    kind = _ENDING.fullmatch(script.suffix)
+    try:
+        with script.open(errors="replace") as file:
+            first = file.read(2)
+            text = file.read(MAX_SCRIPT_BYTES) if kind or first == "#!" else ""
+    except (OSError, ValueError):  # a directory, for one
+        return
+    language = script.suffix if kind else text.partition("\n")[0]
+    place = Path(os.path.realpath(script)).parent
+    if ".py" in language or "python" in language:
+        yield from _imported(place, text)
+    elif language.endswith("sh"):
+        words = [word for word in _BETWEEN.split(text) if word]
+        beside = (os.path.normpath(place / _BESIDE.sub("", word, count=1)) for word in words)
+        yield from (path for each in (*words, *beside) if _ENDING.fullmatch((path := Path(each)).suffix))
+    else:
+        for one in _REQUIRED.finditer(text):
+            required = os.path.normpath(place / one[1])
+            yield from (Path(required + more) for more in ("", script.suffix, f"/index{script.suffix}"))
+
+
+def _imported(place: Path, text: str) -> Iterator[Path]:
+    for one in _IMPORT.finditer(text):
+        for name in (one[1] or one[2]).split(","):
+            parts = "".join(name.split()[:1]).strip(".").split(".")
+            for length in range(1, len(parts) + 1):
+                module = place.joinpath(*parts[:length], "_")
+                yield from (module.parent.with_suffix(".py"), module.with_name("__init__.py"))
 
 
 def _package(place: Path) -> Iterator[Path]:

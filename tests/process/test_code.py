@@ -54,7 +54,31 @@ def module(place: Path) -> tuple[list[str], Path]:
     return [sys.executable, "-m", "pkg"], file(place / "pkg" / "tools.py")
 
 
-@pytest.mark.parametrize("make", [script, script_of_the_directory, script_in_a_shell, command, linked_command, module])
+def imported(place: Path) -> tuple[list[str], Path]:
+    """Also by what is imported."""
+    file(place / "lib" / "__init__.py", "from . import other\n")
+    changing = file(place / "lib" / "notes" / "store.py")
+    file(place / "tools.py", "def f():\n    from lib.notes.store import x\n")
+    return [sys.executable, str(file(place / "server.py", "import os, sys; import tools as t, json\n"))], changing
+
+
+def required(place: Path) -> tuple[list[str], Path]:
+    changing = file(place / "dist" / "lib" / "store.js")
+    file(place / "dist" / "tools.js", 'const s = require("./lib/store");\n')
+    return ["/bin/sh", str(file(place / "dist" / "index.js", "import { t } from './tools.js'\n"))], changing
+
+
+def wrapped(place: Path) -> tuple[list[str], Path]:
+    """In a script of the shell, which names another."""
+    starter = file(place / "bin" / "start", '#!/bin/sh\nexec python3 "$(dirname "$0")/../server.py" --stdio\n')
+    starter.chmod(0o755)
+    return [str(starter)], file(place / "server.py")
+
+
+DIRECT = [script, script_of_the_directory, script_in_a_shell, command, linked_command, module]
+
+
+@pytest.mark.parametrize("make", [*DIRECT, imported, required, wrapped])
 def test_another_file_is_noticed(tmp_path: Path, make: Callable[[Path], tuple[list[str], Path]]) -> None:
     argv, changing = make(tmp_path)
     code = read_code(argv, tmp_path)
