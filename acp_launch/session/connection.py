@@ -423,7 +423,8 @@ def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
         return AgentError(
             f"this is not an ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed
         )
-    mode = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
-    error.fix = node.advice(error.detail) or mode
+    has_own = any(line.strip().startswith("fix: ") for line in error.detail)  # a replay says what to do itself
+    mode = "" if has_own else ACP_MODE
+    error.fix = node.advice(error.detail) or "; ".join(filter(None, (mode, error.fix)))
     error.detail = (*printed, *error.detail)
     return error

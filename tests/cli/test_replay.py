@@ -109,9 +109,9 @@ def test_another_prompt_file_or_capability_is_a_difference(launch: Launcher, rec
         launch("run", "p", "read f", *RUN)
     )
     launch.extend(client={"fs": True})
-    assert "params.clientCapabilities.terminal: true in the trace, false now" in differing(
-        launch("run", "p", "read f", *RUN)
-    )
+    done = launch("run", "p", "read f", *RUN)
+    assert "params.clientCapabilities.terminal: true in the trace, false now" in differing(done)
+    assert done.event("error").get("fix", "") == ""  # the agent's own last words say what to do
     launch.extend(client={"fs": True, "terminal": True}, mcp_servers={})
     assert any(line.startswith("params.mcpServers: [{") for line in differing(launch("run", "p", "read f", *RUN)))
 
