@@ -115,6 +115,14 @@ ALIASES = {
     **dict.fromkeys((":resume", "/resume"), ":switch"),
     **{f"/{name}": f":{name}" for name in ("help", "model", "mode", "sessions")},
     **dict.fromkeys((":cost", ":status", ":usage", "/cost", "/usage"), ":context"),
+    **dict.fromkeys((":mcp", ":tools"), ":servers"),
+    ":save": ":export",
+}
+# What else users type after a colon, and what does it.
+MEANT = {
+    **dict.fromkeys(("abort", "cancel", "kill", "stop"), "Esc interrupts the turn"),
+    "compact": "a command of the agent begins with /",
+    "history": "in another shell: acp-launch session history NAME",
 }
 SHELL = "!"
 LISTED = 200  # columns of the values of an option in a list of all options
@@ -160,7 +168,8 @@ def find_command(text: str) -> tuple[ColonCommand, str]:
         raise UsageError(f"{SHELL} runs no command here", fix=fix)
     if command is None:
         near = likeliest(name, COMMANDS)
-        fix = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
+        usual = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
+        fix = MEANT.get(name.removeprefix(":"), usual)
         raise UsageError(f"unknown command {name}", fix=fix)
     return command, rest
 

@@ -13,7 +13,10 @@ _REPORT = regex(r"Node\.js v(\d+\.\d+\.\d+)")
 # A syntax error that the program throws itself, as JSON.parse does, has another first frame.
 _TOO_OLD = regex(
     r"SyntaxError: [^\n]*\n\s+at [^\n]*node:internal|ERR_UNKNOWN_BUILTIN_MODULE|ERR_REQUIRE_ESM|node: bad option"
-    r"|ReferenceError: (?:File|WebSocket|CustomEvent|navigator) is not defined|Promise\.withResolvers is not a function"
+    r"|ReferenceError: (?:File|WebSocket|CustomEvent|navigator) is not defined"
+    r"|Cannot find module 'node:|[Rr]equires Node(?:\.js)? (?:version )?(?:>|v?\d)"
+    r"|(?:Promise\.withResolvers|(?:Array|Iterator)\.from(?:Async)?|(?:Object|Map)\.groupBy|styleText|structuredClone"
+    r"|\.(?:toSorted|toReversed|toSpliced|findLast|isSubsetOf)) is not a function"
 )
 
 

@@ -59,6 +59,10 @@ SYNTAX = [
         ["Error [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite", "Node.js v20.20.2"],
         ["TypeError: Promise.withResolvers is not a function", "    at f (/x.js:1:2)", "Node.js v20.20.2"],
         ["ReferenceError: File is not defined", "Node.js v20.20.2"],
+        ["TypeError: Array.fromAsync is not a function", "Node.js v20.20.2"],
+        ["TypeError: list.toSorted is not a function", "Node.js v20.20.2"],
+        ["Error: Cannot find module 'node:sqlite'", "Node.js v20.20.2"],
+        ["ERROR: This version requires Node.js >=22.12", "Node.js v20.20.2"],
     ],
 )
 def test_a_program_that_its_node_does_not_understand_needs_a_newer_one(stderr: list[str]) -> None:
@@ -79,6 +83,8 @@ def test_a_node_without_a_version_in_its_words_is_named_without() -> None:
         ["SyntaxError: mine", "    at Object.<anonymous> (/x/d.js:1:7)", "Node.js v20.20.2"],
         ['  File "x.py", line 1', "SyntaxError: invalid syntax"],
         ["Error: no API key", "Node.js v20.20.2"],
+        ["TypeError: client.connect is not a function", "Node.js v20.20.2"],
+        ["Error: Cannot find module './dist/index.js'", "Node.js v20.20.2"],
     ],
 )
 def test_any_other_end_is_not_blamed_on_node(stderr: list[str]) -> None:
