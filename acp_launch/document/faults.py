@@ -81,22 +81,14 @@ def _repair(path: KeyPath, expected: str, value: Plain) -> str:
         return "write a value, or remove the key"
     if expected == "text" and isinstance(value, bool | int | float):
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else number_text(value)}"'
-    if expected == "text" and isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return _one_text(path, value)
+    if expected == "text" and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return _write_out(path, value[0])
     if expected.startswith("a list") and isinstance(value, str):
         is_command = str(path[-1]).endswith("command")
         return _write_out(path, command_words(value) if is_command else words(value))
     if expected.startswith("a mapping"):
         return _write_out(path, named_entries(value))
     return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "correct the value")
-
-
-def _one_text(path: KeyPath, listed: Sequence[Plain]) -> str:
-    if len(listed) == 1:
-        return _write_out(path, listed[0])
-    if path[-1] != "command":
-        return _SHAPED["text"]
-    return f"write command: {inline(listed[0], in_flow=True)}, args: {inline(listed[1:])}"
 
 
 def named_entries(value: Plain) -> dict[str, Plain]:

@@ -831,10 +831,6 @@ server [npx, -y, notes]
 f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found a list
     fix: write s: {command: npx, args: [-y, notes]}
 
-server {command: [npx, -y, notes]}
-f.yaml:4:16: mcp_servers.s.command: expected text, found a list
-    fix: write command: npx, args: [-y, notes]
-
 session mode: [plan]
 f.yaml:3:17: session.mode: expected text, found a list
     fix: write mode: plan
