@@ -142,7 +142,11 @@ def described(error: "ErrorDetails", path: KeyPath, shape: type[Shape]) -> Fault
         return Fault(where, str(refused), refused.fix, offset=refused.offset)
     if kind == "literal_error":
         return choose(where, value, re.findall(r"'([^']*)'", context["expected"]))
-    meant: Plain = mapping_meant(shape_at(shape, inner), value) if kind in _SHAPES else None
+    at = shape_at(shape, inner)
+    meant: Plain = mapping_meant(at, value) if kind in _SHAPES else None
+    if meant == {} and value is not None:
+        fix = f"write its keys below it: {', '.join(at.__struct_fields__)}"
+        return Fault(where, f"expected a mapping, found {found(value)}", fix)
     if kind == "tuple_type" and isinstance(value, dict):
         meant = list_meant(hint_at(shape, inner), value)
     return misplaced(where, _EXPECTED.get(kind, error["msg"]), value, meant)

@@ -145,7 +145,7 @@ def _hints(shape: type) -> dict[str, Any]:
 
 def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
     """Return the mapping for which a value most likely stands: with the first key that takes it, or the one that it
-    names; with the first key of all if there is neither. A list is a program and its arguments, or names keys."""
+    names; empty if there is neither. A list is a program and its arguments, or names keys."""
     listed = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if listed and listed == value and {"command", "args"} <= {*shape.__struct_fields__}:
         return {"command": listed[0], **({"args": listed[1:]} if listed[1:] else {})}
@@ -159,7 +159,7 @@ def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
     if isinstance(value, str) and value in hints:
         inner = next(_shapes_in(hints[value]), None)
         return {value: mapping_meant(inner, "...") if inner and not _fits(hints[value], True) else True}
-    return {shape.__struct_fields__[0]: value}
+    return {}
 
 
 def list_meant(hint: Any, value: Mapping[str, Plain]) -> list[Plain] | None:

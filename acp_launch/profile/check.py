@@ -195,7 +195,7 @@ def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
 def _server_meant(written: Plain) -> Plain:
     """Return the server for which a text or a list most likely stands: its url, or its command line."""
     if isinstance(written, list):
-        return mapping_meant(StdioServer, written)
+        return mapping_meant(StdioServer, written) or {"command": "..."}
     if not isinstance(written, str):
         return written if isinstance(written, dict) else {"command": "..."}
     return {"type": "http", "url": written} if "://" in written.split()[0] else program_meant(written)

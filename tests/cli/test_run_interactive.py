@@ -217,7 +217,7 @@ def test_after_a_capital_n_what_is_typed_is_the_next_prompt(tmp_path: Path) -> N
         terminal.types(f"note kept{ENTER}")
         terminal.until("[N] No, and type")
         terminal.types("N")
-        terminal.until("No, and type what to do instead\n")
+        terminal.until("Allow it? No, and type what to do instead")
         terminal.types(f"add 20 22{ENTER}")
         terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "the answer")
         assert "interrupted" in "\n".join(terminal.all)

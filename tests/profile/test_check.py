@@ -818,6 +818,12 @@ f.yaml:3:9: client: expected a mapping, found a list
 
 version: 1
 agent: {command: x}
+permissions: 5
+f.yaml:3:14: permissions: expected a mapping, found the number 5
+    fix: write its keys below it: default, rules, inherit, unattended
+
+version: 1
+agent: {command: x}
 permissions: {rules: {allow: {kind: read}, deny: {kind: edit}}}
 f.yaml:3:22: permissions.rules: expected a list, found a mapping
     fix: write rules: [{allow: {kind: read}}, {deny: {kind: edit}}]
