@@ -134,7 +134,7 @@ class Baseline:
         return b"\n".join(move(directory, line.removesuffix(b"\r")) for line in lines)
 
     def seal(self, template: Path, *, is_changed: bool) -> None:
-        """Let the agent begin. If the files were changed since they were checked out, the changes are no patch's."""
+        """Let the agent begin. If the files were changed since they were checked out, no patch holds the changes."""
         base, modules = self._base, [name for name in self._links if os.path.lexists(self.at / name / ".git")]
         for number, name in enumerate(modules):
             at = self.at / name

@@ -190,7 +190,7 @@ async def seat(
             async with listening(place, accept, refused) as path:
                 yield Seat(path, token)
         finally:
-            await _cancelled(*tasks)
+            await _cancel_all(*tasks)
 
 
 @asynccontextmanager
@@ -231,7 +231,7 @@ async def listening(
             except OSError:  # it is tried again at the next look
                 continue
             try:
-                await _cancelled(serving)
+                await _cancel_all(serving)
             finally:
                 old.close()
             serving = asyncio.create_task(serve())
@@ -240,8 +240,8 @@ async def listening(
     try:
         yield path
     finally:
-        await _cancelled(watching)
-        await _cancelled(serving)
+        await _cancel_all(watching)
+        await _cancel_all(serving)
         listener.close()
         path.unlink(missing_ok=True)
 
@@ -259,7 +259,7 @@ def _bind(path: Path) -> socket.socket:
     return listener
 
 
-async def _cancelled(*tasks: "asyncio.Task[None]") -> None:
+async def _cancel_all(*tasks: "asyncio.Task[None]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

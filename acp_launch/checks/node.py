@@ -44,7 +44,7 @@ def check() -> Check:
 def find_mismatch(package: str) -> NodeMismatch | None:
     """Compare node with what the newest version of a package wants, by npm's registry or, without it, as far as known.
 
-    None if they fit, and if there is no node.
+    None if they fit, and without node.
     """
     version = _ask("node", "--version")
     known = {agent.install.rpartition(" ")[2]: agent.node for agent in AGENTS.values()}

@@ -242,7 +242,7 @@ async def _reach(state: Path) -> socket.socket:
                     raise AgentError(f"the server host could not be started: {why}")
             if now() > begun + LONGEST:
                 if is_ours and not _is_installed():
-                    raise _upgraded("acp-launch was removed")
+                    raise _explain_upgrade("acp-launch was removed")
                 note = find_server_host(state)
                 what = f"cannot be reached (pid {note.pid})" if note else f"did not start within {LONGEST:g} s"
                 raise AgentError(f"the server host {what}", fix=ours("down", "--servers", "--force") if note else "")
@@ -289,11 +289,11 @@ def _is_installed() -> bool:
         return False
     found = regex(r'__version__ = "(.+)"').search(text)
     if found and found[1] != acp_launch.__version__:
-        raise _upgraded(f"acp-launch was upgraded from {acp_launch.__version__} to {found[1]}")
+        raise _explain_upgrade(f"acp-launch was upgraded from {acp_launch.__version__} to {found[1]}")
     return found is not None and os.access(sys.executable, os.X_OK)
 
 
-def _upgraded(how: str) -> Upgraded:
+def _explain_upgrade(how: str) -> Upgraded:
     what = f"cannot be started: {how} while this launch runs"
     return Upgraded(what, fix="start the launch again for its shared servers")
 

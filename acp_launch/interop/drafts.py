@@ -70,7 +70,7 @@ def _find(written: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
         opened = pattern.sub(lambda reference: GONE * len(reference[0]), opened)
     pieces = tuple(_by_name(opened, name)) if is_named else ()
     seen = sightings(written, name) or pieces
-    made_up = [one for one in (*seen, *_unnamed(opened)) if _is_made_up(written[one.start : one.end], one)]
+    made_up = [one for one in (*seen, *_find_unnamed(opened)) if _is_made_up(written[one.start : one.end], one)]
     asked = [one for one in made_up if opened[one.start] != GONE]  # a reference's default stays
     whole = pieces if asked and len(pieces) == 1 else [_whole_word(one, opened) for one in asked]
     stated = (one for one in seen if one not in made_up)
@@ -109,7 +109,7 @@ def _by_name(opened: str, name: str) -> Iterator[Sighting]:
             yield Sighting(begin, begin + len(literal), what, "likely")
 
 
-def _unnamed(text: str) -> Iterator[Sighting]:
+def _find_unnamed(text: str) -> Iterator[Sighting]:
     """Yield texts that ask for a credential wherever they stand: `<github-token>`, `YOUR_API_KEY`."""
     for found in _UNNAMED.finditer(text):
         literal = found[0]

@@ -3,7 +3,7 @@ The code that a server is started from: its command, its script with the files t
 it, and the package that these belong to.
 
 Package managers keep times of long ago (npm: 1985), so size and inode count as well. Files that a server may write
-while it runs, such as a database, are no code: an argument counts if it can be executed, or has an ending of code.
+while it runs, such as a database, are not code: an argument counts if it can be executed, or has an ending of code.
 """
 
 import os
@@ -74,14 +74,14 @@ def _parts(script: Path) -> Iterator[Path]:
     """Yield the files beside a script that it imports or starts, and those that they do."""
     open_, seen = [script], {script}
     while open_ and len(seen) <= MAX_MODULES:
-        for part in _named(open_.pop()):
+        for part in _list_named(open_.pop()):
             if part not in seen and os.path.isfile(part):  # noqa: PTH113 - Path.is_file raises for a name too long
                 seen.add(part)
                 open_.append(part)
                 yield part
 
 
-def _named(script: Path) -> Iterator[Path]:
+def _list_named(script: Path) -> Iterator[Path]:
     """Yield the paths where what a script imports or starts may be."""
     kind = _ENDING.fullmatch(script.suffix)
     try:
@@ -93,7 +93,7 @@ def _named(script: Path) -> Iterator[Path]:
     language = script.suffix if kind else text.partition("\n")[0]
     place = Path(os.path.realpath(script)).parent
     if ".py" in language or "python" in language:
-        yield from _imported(place, text)
+        yield from _list_imported(place, text)
     elif language.endswith("sh"):
         words = [word for word in _BETWEEN.split(text) if word]
         beside = (os.path.normpath(place / _BESIDE.sub("", word, count=1)) for word in words)
@@ -104,7 +104,7 @@ def _named(script: Path) -> Iterator[Path]:
             yield from (Path(required + more) for more in ("", script.suffix, f"/index{script.suffix}"))
 
 
-def _imported(place: Path, text: str) -> Iterator[Path]:
+def _list_imported(place: Path, text: str) -> Iterator[Path]:
     for one in _IMPORT.finditer(text):
         for name in (one[1] or one[2]).split(","):
             parts = "".join(name.split()[:1]).strip(".").split(".")

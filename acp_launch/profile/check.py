@@ -52,7 +52,7 @@ from acp_launch.profile.layers import (
     without_rules,
 )
 from acp_launch.profile.model import HttpServer, Match, McpServer, Profile, SseServer, StdioServer
-from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, program_meant, unexpanded
+from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, check_expansions, program_meant
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def check(document: Document) -> tuple[Profile | None, tuple[Problem, ...]]:
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
     profile = _profile(root, faults)
-    faults += unexpanded(profile) if profile else ()
+    faults += check_expansions(profile) if profile else ()
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_problems(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
     return None if errors(problems) else profile, tuple(problems)

@@ -288,7 +288,7 @@ _VALUE = regex(r"(?:\A|=)(?:\$(?P<name>[A-Z_][A-Z0-9_]+)|~(?=/|\Z)|\$\(|`)")
 _SHELL = regex(r"(?:.*/)?(?:ba|da|z|fi)?sh")
 
 
-def unexpanded(profile: Profile) -> Iterator[Fault]:
+def check_expansions(profile: Profile) -> Iterator[Fault]:
     """Warn about each text that names a variable, the home or a command's output, as a shell would."""
     for path, text in templates(profile):
         owner = profile.mcp_servers[str(path[1])] if path[0] == "mcp_servers" else profile.agent

@@ -81,7 +81,7 @@ class Passphrase:
         self._name, said = "the passphrase", ""
         for tries in range(1, MAX_TRIES + 1):
             try:
-                self._material = self._chosen(said) if sealed is None else self._recalled(sealed, said)
+                self._material = self._chosen(said) if sealed is None else self._unlock_known(sealed, said)
                 return
             except StoreFault as fault:
                 if fault.state != "denied" or tries == MAX_TRIES:
@@ -114,7 +114,7 @@ class Passphrase:
             raise self._locked()
         return self._material
 
-    def _recalled(self, sealed: Sealed, said: str) -> bytes:
+    def _unlock_known(self, sealed: Sealed, said: str) -> bytes:
         kdf = self._kdf(sealed)
         answer = self._answer(f"{said}Passphrase of {self._path}: ")
         if not opens(self._derive(kdf, answer), sealed):
