@@ -89,9 +89,12 @@ class History:
         return self._folder / f"{make_digest(*key)}.ndjson"
 
     def _remove_oldest(self) -> None:
-        files = sorted(self._folder.glob("*.ndjson"), key=lambda file: file.stat().st_mtime)
-        for file in files[: max(0, len(files) - MAX_FILES)]:
-            remove(file, below=self._folder)
+        """Remove a tenth more than there are too many, so that few runs look at each file."""
+        files = [*self._folder.glob("*.ndjson")]
+        if (excess := len(files) - MAX_FILES) > 0:
+            files.sort(key=lambda file: file.stat().st_mtime)
+            for file in files[: excess + MAX_FILES // 10]:
+                remove(file, below=self._folder)
 
 
 def _fit(text: str, most: int) -> str:

@@ -66,6 +66,16 @@ def test_the_oldest_histories_go_when_there_are_many(tmp_path: Path, monkeypatch
     assert kept.turns((*KEY, "2")) == [turn(2)]
 
 
+def test_a_tenth_more_goes_so_that_the_next_runs_look_at_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_FILES", 20)
+    kept = History(tmp_path)
+    for number in range(21):
+        kept.add((*KEY, str(number)), turn(number))
+    assert len(list((tmp_path / "turns").iterdir())) == 18
+
+
 def test_a_line_that_was_cut_off_hides_no_other(tmp_path: Path) -> None:
     kept = History(tmp_path)
     kept.add(KEY, turn(1))
