@@ -18,7 +18,10 @@ from acp_launch.regex import regex
 
 MAX_MODULES = 100  # of a package of Python, or imported by a script
 MAX_SCRIPT_BYTES = 64 * 1024  # that are searched for what a script imports
-_ENDING = regex(r"\.(?:pyz?|[cm]?[jt]s|tsx|jar|dll|wasm|rb|pl|php|lua|(?:ba)?sh)")
+_JAVASCRIPT = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx")
+_ENDINGS = frozenset(
+    (".py", ".pyz", ".jar", ".dll", ".wasm", ".rb", ".pl", ".php", ".lua", ".sh", ".bash", *_JAVASCRIPT)
+)
 _BETWEEN = regex(r"[\s'\"();&|]+")  # within the line of a shell
 _IMPORT = regex(r"(?:^|;)[ \t]*(?:from[ \t]+([\w.]+)|import[ \t]+([\w., \t]+))", re.MULTILINE)  # of Python
 _REQUIRED = regex(r"['\"](\.{1,2}/[^'\"\n]{1,200})['\"]")  # by JavaScript
@@ -59,7 +62,7 @@ def _places(words: Sequence[str], cwd: Path) -> Iterator[Path]:
 
 def _is_code(path: Path) -> bool:
     try:
-        return path.is_file() and bool(_ENDING.fullmatch(path.suffix) or os.access(path, os.X_OK))
+        return path.is_file() and (path.suffix in _ENDINGS or os.access(path, os.X_OK))
     except (OSError, ValueError):  # too long for a name, or with a NUL
         return False
 
@@ -83,21 +86,21 @@ def _parts(script: Path) -> Iterator[Path]:
 
 def _list_named(script: Path) -> Iterator[Path]:
     """Yield the paths where what a script imports or starts may be."""
-    kind = _ENDING.fullmatch(script.suffix)
+    is_named = script.suffix in _ENDINGS
     try:
         with script.open(errors="replace") as file:
             first = file.read(2)
-            text = file.read(MAX_SCRIPT_BYTES) if kind or first == "#!" else ""
+            text = file.read(MAX_SCRIPT_BYTES) if is_named or first == "#!" else ""
     except (OSError, ValueError):  # a directory, for one
         return
-    language = script.suffix if kind else text.partition("\n")[0]
+    language = script.suffix if is_named else text.partition("\n")[0]
     place = Path(os.path.realpath(script)).parent
     if ".py" in language or "python" in language:
         yield from _list_imported(place, text)
     elif language.endswith("sh"):
         words = [word for word in _BETWEEN.split(text) if word]
         beside = (os.path.normpath(place / _BESIDE.sub("", word, count=1)) for word in words)
-        yield from (path for each in (*words, *beside) if _ENDING.fullmatch((path := Path(each)).suffix))
+        yield from (path for each in (*words, *beside) if (path := Path(each)).suffix in _ENDINGS)
     else:
         for one in _REQUIRED.finditer(text):
             required = os.path.normpath(place / one[1])
