@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from acp_launch.regex import regex
 
@@ -34,7 +34,10 @@ def written(value: object) -> bytes:
 def _encode_ascii(value: object) -> bytes:
     import json
 
-    if isinstance(value, dict):  # members of a message may be Raw
+    if isinstance(value, Struct) and (tag_field := value.__struct_config__.tag_field):
+        named = {each.encode_name: getattr(value, each.name) for each in msgspec.structs.fields(value)}
+        value = {tag_field: value.__struct_config__.tag, **named}
+    if isinstance(value, dict):  # members of a message or an event may be Raw
         members = (json.dumps(key).encode() + b":" + written(member) for key, member in value.items())
         return b"{" + b",".join(members) + b"}"
     return json.dumps(value, separators=(",", ":"), default=_plain).encode()

@@ -18,8 +18,6 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import How
 from acp_launch.protocol.written import replace_halves, written
 
-_encode = msgspec.json.Encoder().encode
-
 
 class TimedEvent(Struct, frozen=True, tag_field="type", rename="camel"):
     """`time` is in UTC, as "2026-11-27T08:30:00.250Z"."""
@@ -247,11 +245,7 @@ def describe_server(standing: Standing) -> ServerState:
 
 def encode(event: AnyEvent) -> bytes:
     """Encode an event as one line without its end. Invisible characters in it are as they were."""
-    try:
-        return bytes(_encode(event))
-    except UnicodeEncodeError:  # half of a character, for which `written` has to see each member
-        members = {field.encode_name: getattr(event, field.name) for field in msgspec.structs.fields(event)}
-        return written({"type": event.__struct_config__.tag, **members})
+    return written(event)
 
 
 def decode(line: bytes) -> AnyEvent | None:
