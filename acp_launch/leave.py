@@ -14,6 +14,7 @@ a traceback. Imports little, because signals are handled before the first heavy 
 
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from acp_launch.errors import UsageError
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ LAST = stretch(3.0)  # seconds for an exit at once; the guards take a fraction o
 LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
 RESEND_SECONDS = 0.05  # until the main thread has handled the end of the lifeline
 STUCK = stretch(0.5)  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
+LIFELINE = "give it a pipe that ends with the caller, in a shell: --lifeline 3 3< PIPE"
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 # Takes a signal at any moment, and has `acknowledge` called later; False when it cannot take it.
@@ -59,6 +62,25 @@ def listen() -> None:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle_signal)
     sys.unraisablehook = _unraisable
+
+
+def check_lifeline(descriptor: int) -> None:
+    """Check the descriptor of `--lifeline`, before anything is opened under its number.
+
+    Raises:
+        UsageError: it is not open, or not a pipe or socket to read from.
+    """
+    import fcntl
+
+    try:
+        mode = os.fstat(descriptor).st_mode
+        access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+    except (OSError, OverflowError):
+        raise UsageError(f"--lifeline: descriptor {descriptor} is not open", fix=LIFELINE) from None
+    is_ours = descriptor in (1, 2) or access == os.O_WRONLY
+    if is_ours or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        what = f"descriptor {descriptor} is not a pipe or socket to read from"
+        raise UsageError(f"--lifeline: {what}", fix=LIFELINE)
 
 
 def watch_lifeline(descriptor: int) -> None:

@@ -18,8 +18,9 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 
 # A row may import the rows below it and its own package.
 ROWS = [
-    {"batch"},  # many runs; found by its name in the table of verbs
     {"cli", "__main__"},
+    {"batch"},  # many runs
+    {"app"},  # what assembles a launch, for every front
     {"interactive"},
     {"serve"},  # a profile as an agent for editors
     {"host"},  # a launch that outlives its terminal
@@ -317,18 +318,18 @@ def test_a_run_of_an_agent_that_is_not_confined_knows_nothing_of_places() -> Non
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
     "plan/shared": "what the server host gets over its socket: its redactor must know the secrets",
-    "cli/execute": "the environment of a command that was asked for by name",
+    "app/execute": "the environment of a command that was asked for by name",
     "oauth/flow": "headers of the profile for a request to the server itself",
     "oauth/grant": "the item of the store that holds the tokens",
-    "cli/credentials": "the header that carries the token of a login, and the token in it",
+    "app/credentials": "the header that carries the token of a login, and the token in it",
     "mcp/remote": "the headers of each request that prove to a server who its user is",
     "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
-    "cli/credentials",  # the address of a server, without its secrets
-    "cli/mcplogin",  # the address of a server to log in to
-    "cli/start",
+    "app/credentials",  # the address of a server, without its secrets
+    "app/mcplogin",  # the address of a server to log in to
+    "app/start",
     "bridge/offer",
     "mcp/remote",
     "process/program",
@@ -351,7 +352,7 @@ def test_a_secret_becomes_text_in_few_places_only() -> None:
     """Its use sites are a child's environment and an HTTP header."""
     modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES}
     exposing = {name for name, path in modules.items() if calls(path, "expose") and place(path) not in KEEPERS}
-    assert exposing == {*EXPOSED, "cli/secretvalue"}  # the last one: what a person has just typed
+    assert exposing == {*EXPOSED, "app/secretvalue"}  # the last one: what a person has just typed
     assert {name for name, path in modules.items() if calls(path, "reveal")} == REVEALED
 
 

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.start import record_and_guard
 from acp_launch.batch.model import CheckCommand, CheckResult
-from acp_launch.cli.start import record_and_guard
-from acp_launch.cli.verb import load_settings
 from acp_launch.errors import AgentError, StateError
 from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.plan.environment import inherited

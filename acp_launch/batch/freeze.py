@@ -16,13 +16,13 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import ready, require_claim, resolve_trusted, resolved_from
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell
 from acp_launch.batch.trust import claim_file, find_writable, is_kept, judge_file, keep_directory, list_rows, list_said
 from acp_launch.batch.worktree import refuse_copy
-from acp_launch.cli.planning import ready, require_claim, resolve_trusted, resolved_from
-from acp_launch.cli.verb import load_settings
 from acp_launch.console import problems as screen
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, tell

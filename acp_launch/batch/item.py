@@ -25,6 +25,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acp_launch import __version__, leave
+from acp_launch.app.exits import end_in_code
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.screen import Screen
+from acp_launch.app.spec import RunSpec
 from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier
@@ -43,10 +47,6 @@ from acp_launch.batch.store import (
 )
 from acp_launch.batch.trees import make_tree
 from acp_launch.batch.trust import find_writable, require_directory
-from acp_launch.cli.main import end_in_code
-from acp_launch.cli.run import carry_out
-from acp_launch.cli.run_request import RunRequest, Screen
-from acp_launch.cli.verb import load_settings
 from acp_launch.console.problems import show_error
 from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
@@ -55,7 +55,7 @@ from acp_launch.problem import about, ours
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Ready
+    from acp_launch.app.planning import Ready
     from acp_launch.settings.model import Settings
 
 NOT_PASSED = 9
@@ -77,7 +77,9 @@ def run_item(
         StateError: the directory cannot be read or written; then there is no record.
         NotTrusted: the batch was not made for this user, and `trust`, which is `--trust`, does not let it pass.
     """
-    RunRequest(words=("", ""), lifeline=lifeline).watch_lifeline()
+    if lifeline is not None:
+        leave.check_lifeline(lifeline)
+        leave.watch_lifeline(lifeline)
     batch = open_batch(directory)
     item = _choose(batch, id, index)
     require_directory(batch, load_settings(), is_waved=trust)
@@ -200,32 +202,31 @@ class _Attempt:
         """Carry out the run, and return its exit code. A session that cannot be continued is begun anew."""
         retry, number = self._batch.retry, self.record.attempt
         goes_on = retry is not None and retry.session == "continue"
-        request = self._make_request(cwd, goes_on=goes_on)
-        code = self._run_once(request)
+        spec = self._make_spec(cwd, goes_on=goes_on)
+        code = self._run_once(spec)
         if goes_on and number > 1 and code == SessionError.exit_code and self.record.session is None:
             tell(f"{self._item.id}, attempt {number}: its session cannot be continued, so it begins a new one")
-            code = self._run_once(request._replace(new=True))
+            code = self._run_once(replace(spec, is_new=True))
         return code
 
-    def _make_request(self, cwd: Path, *, goes_on: bool) -> RunRequest:
+    def _make_spec(self, cwd: Path, *, goes_on: bool) -> RunSpec:
         batch, item = self._batch, self._item
         digest = make_digest(batch.name, batch.created, item.id)[:8]
-        return RunRequest(
-            words=(batch.profiles[item.profile].called, item.prompt),
+        return RunSpec(
+            profile=batch.profiles[item.profile].called,
             session=f"batch.{item.id[:NAME]}.{digest}" + ("" if goes_on else f".{self.record.attempt}"),
-            new=not goes_on,
-            no_replay=True,
+            is_new=not goes_on,
+            replay=False,
             cwd=cwd,
-            output="json",
             approve=batch.approve,
-            timeouts=() if batch.limits.timeout is None else (("", batch.limits.timeout),),
-            sets=tuple(f"{option}={value}" for option, value in item.matrix.items()),
+            timeout=batch.limits.timeout,
+            options=tuple(f"{option}={value}" for option, value in item.matrix.items()),
         )
 
-    def _run_once(self, request: RunRequest) -> int:
+    def _run_once(self, spec: RunSpec) -> int:
         streams = [self._directory.append(self._where / name) for name in (EVENTS, STDERR)]
-        plan = partial(_plan, self.record.profile_digest, self._directory.root)
-        run = _RunProcess(request, plan, streams, self._told)
+        work = partial(_run, spec, self._item.prompt, self.record.profile_digest, self._directory.root)
+        run = _RunProcess(work, streams, self._told)
         code = run.wait(self._directory.is_cancelled)
         leave.set_listener(lambda number: False)
         with self._directory.open(self._where / EVENTS) as events:
@@ -321,22 +322,33 @@ def _blame(error: LaunchError) -> ErrorFacts:
     return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
-def _plan(digest: str, root: Path, pipe: int, request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:
+    """Run the prompt, and return the exit code."""
+    from acp_launch.app.planning import prepare_launch
+    from acp_launch.app.run import run_launch
+
+    screen = Screen("json")
+    with screen.report_failures():
+        settings = load_settings()
+        prepare_launch()
+        ready = _plan(digest, root, pipe, spec, settings, screen)
+        return run_launch(spec, settings, screen, ready, lambda: prompt)
+
+
+def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings", screen: Screen) -> "Ready":
     """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted.
 
     `root` is the directory of the batch. What `batch item` has to know goes to the pipe.
     """
     tell_forms(pipe)
-    from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+    from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.profile.trust import digest_content
 
-    loaded = loaded_profile(request.words[0], settings)
+    loaded = loaded_profile(spec.profile, settings)
     if (now := digest_content(loaded)) != digest:
         what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
-    resolved = resolve_trusted(
-        loaded, settings, cwd=request.cwd, session=request.session, typed=request.cwd, trust=True
-    )
+    resolved = resolve_trusted(loaded, settings, cwd=spec.cwd, session=spec.session, typed=spec.cwd, trust=True)
     planned = ready(resolved, settings, waiting=screen.show_wait)
     if (place := planned.plan.place) is not None:
         if writable := find_writable(place, root):
@@ -349,8 +361,8 @@ def _plan(digest: str, root: Path, pipe: int, request: RunRequest, settings: "Se
 class _RunProcess:
     """The process of a run. The signals that come from now on are its own: as a user's first and second Ctrl-C."""
 
-    def __init__(self, request: RunRequest, plan: "Callable[..., Ready]", streams: Sequence[int], told: Told) -> None:
-        """`streams` get stdout and stderr; they are closed here. `plan` takes a pipe before its other arguments."""
+    def __init__(self, work: Callable[[int], int], streams: Sequence[int], told: Told) -> None:
+        """`streams` get stdout and stderr; they are closed here. `work` takes a pipe, and returns the exit code."""
         self._told = told
         self._news, tell = os.pipe()  # not inheritable, as all that follow
         os.set_blocking(self._news, False)
@@ -363,7 +375,7 @@ class _RunProcess:
             if not self._pid:
                 os.close(self._lifeline)
                 os.close(self._news)
-                _become_run(partial(carry_out, request._replace(lifeline=theirs), partial(plan, tell)), streams, mask)
+                _become_run(partial(work, tell), theirs, streams, mask)
             leave.set_listener(self._send)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -398,7 +410,7 @@ class _RunProcess:
         return True
 
 
-def _become_run(work: Callable[[], int], streams: Sequence[int], mask: Iterable[int]) -> NoReturn:
+def _become_run(work: Callable[[], int], lifeline: int, streams: Sequence[int], mask: Iterable[int]) -> NoReturn:
     """Be the process of the run, and end as any `run` does."""
 
     def run() -> int:
@@ -410,6 +422,7 @@ def _become_run(work: Callable[[], int], streams: Sequence[int], mask: Iterable[
         for stream, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *streams)):
             os.dup2(descriptor, stream)
             os.close(descriptor)
+        leave.watch_lifeline(lifeline)
         return work()
 
     os._exit(leave.finish_with(partial(end_in_code, run)))

@@ -69,7 +69,7 @@ class Told:
         self._place = bytes(message.place) or self._place
         if message.forms:
             if not self._forms:
-                from acp_launch.cli.stores import protect_secrets
+                from acp_launch.app.stores import protect_secrets
 
                 protect_secrets()
             redactor.hide(message.forms)

@@ -29,7 +29,6 @@ from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items,
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, explain_faults, open_batch
 from acp_launch.batch.trees import find_trees, remove_left, tell_kept
-from acp_launch.cli.verb import answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, harmless, harmless_line, tell
 from acp_launch.errors import UsageError, first
@@ -152,8 +151,8 @@ def _read_engine(engine: str | None) -> str | None:
     """Return what `_make_engine` needs."""
     if engine is None:
         return None
+    from acp_launch.app.lookup import load_settings
     from acp_launch.batch.cluster import read_address
-    from acp_launch.cli.verb import load_settings
 
     return read_address(engine, may_be_insecure=load_settings().batch.insecure_scheduler)
 
@@ -178,8 +177,8 @@ def _require_trust(directory: BatchDirectory, options: RunOptions) -> bool:
     Raises:
         NotTrusted: as it says.
     """
+    from acp_launch.app.lookup import load_settings
     from acp_launch.batch.trust import is_kept, require_directory
-    from acp_launch.cli.verb import load_settings
 
     settings = load_settings()
     if options.resume is None:
@@ -531,7 +530,10 @@ def show_status(path: Path, *, as_json: bool) -> int:
     ]
     losses = [f"{count(lost, 'attempt')} ended without a record"] if lost else []
     lines = [f"{name}: {show_counts(count_items(outcomes, due))}", *losses, *map(str, running), *tell_kept(directory)]
-    answer(told, harmless("\n".join(lines)), as_json=as_json)
+    if as_json:
+        stdout.put_json(told)
+    else:
+        stdout.line(harmless("\n".join(lines)))
     if due and not running and not as_json:
         tell(f"go on: {ours('batch', 'run', '--resume', str(path))}", style=DIM)
     return 0

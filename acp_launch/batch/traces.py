@@ -21,9 +21,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from acp_launch import __version__
+from acp_launch.app.stores import saying_waiting
 from acp_launch.batch.model import Batch, Record
 from acp_launch.batch.store import EVENTS, BatchDirectory
-from acp_launch.cli.stores import saying_waiting
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.private import make_digest
 from acp_launch.settings import address

@@ -109,9 +109,9 @@ def tell_kept(directory: BatchDirectory) -> Iterator[str]:
 @explain_faults()
 def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
     """Remove the trees that are kept, after a question; return the exit code."""
+    from acp_launch.app.lookup import load_settings
+    from acp_launch.app.planning import require_agreement
     from acp_launch.batch.trust import require_directory
-    from acp_launch.cli.planning import require_agreement
-    from acp_launch.cli.verb import load_settings
 
     directory = open_batch(path)
     require_directory(directory, load_settings(), is_waved=trust)  # it names the repositories that git is asked about

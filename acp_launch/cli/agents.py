@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer, load_settings, usable_profiles
+from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
@@ -115,7 +116,7 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
     Raises:
         UsageError: the user does not agree, or cannot be asked.
     """
-    from acp_launch.cli.planning import require_agreement
+    from acp_launch.app.planning import require_agreement
     from acp_launch.profile.load import inspect_all
 
     for found, loaded, _ in inspect_all(usable_profiles(settings), cache=settings.cache):
@@ -149,7 +150,7 @@ def _address(settings: "Settings") -> str:
 
 def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
-    from acp_launch.cli.stores import saying_waiting
+    from acp_launch.app.stores import saying_waiting
     from acp_launch.console.sessions import ago
     from acp_launch.registry.index import LIMIT, latest
 
@@ -182,7 +183,7 @@ def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
-    from acp_launch.cli.stores import saying_waiting
+    from acp_launch.app.stores import saying_waiting
     from acp_launch.registry.install import DOWNLOAD, binary_of, install
     from acp_launch.registry.installed import home, read
 

@@ -13,6 +13,8 @@ from typing import Literal
 import typer
 from msgspec import Struct
 
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
 from acp_launch.cli import profiles
 from acp_launch.cli.import_request import ImportRequest, InitRequest
 from acp_launch.cli.importing import (
@@ -22,8 +24,6 @@ from acp_launch.cli.importing import (
     own_profiles,
     read_drafts,
 )
-from acp_launch.cli.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
-from acp_launch.cli.verb import load_settings
 from acp_launch.console import interop, problems
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import note, warn

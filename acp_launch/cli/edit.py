@@ -9,7 +9,8 @@ is refused. `edit` opens the file in the user's editor.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from acp_launch.cli.verb import Argument, Group, Option, ProfileName, find_profile, load_settings
+from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.cli.verb import Argument, Group, Option, ProfileName
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 
@@ -30,7 +31,7 @@ DryRun = Annotated[bool, Option("--dry-run -n", "Show what would change without 
 
 def edit(profile: ProfileName) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.cli.correct import edit_text
+    from acp_launch.app.correct import edit_text
     from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import Revision, problems
     from acp_launch.profile.load import read

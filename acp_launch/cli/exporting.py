@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
+from acp_launch.app.planning import loaded_profile, require, require_agreement
 from acp_launch.cli.import_request import ExportRequest
 from acp_launch.cli.importing import read_drafts
-from acp_launch.cli.planning import loaded_profile, require, require_agreement
 from acp_launch.console import stdout
 from acp_launch.console.interop import join_names, note, show_change, warn
 from acp_launch.errors import UsageError

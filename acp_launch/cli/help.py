@@ -160,7 +160,7 @@ def _show(text: str) -> None:
     import shlex
     import tempfile
 
-    from acp_launch.cli.execute import replaced_by
+    from acp_launch.app.execute import replaced_by
 
     pager = os.environ.get("PAGER", "less -R")
     if _is_terminal() and pager.strip() and sys.platform != "win32":

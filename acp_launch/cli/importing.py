@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.app.newprofile import ProfileFiles, named_agent
+from acp_launch.app.stores import Vault
 from acp_launch.cli.import_request import ImportRequest
-from acp_launch.cli.newprofile import ProfileFiles, named_agent
-from acp_launch.cli.stores import Vault
-from acp_launch.cli.verb import load_settings, usable_profiles
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings

@@ -60,8 +60,8 @@ def _from_the_list(*, as_json: bool) -> int:
 
         list_sources(as_json=as_json)
         return 0
+    from acp_launch.app.planning import agrees
     from acp_launch.cli.drafting import import_by_questions
-    from acp_launch.cli.planning import agrees
     from acp_launch.cli.run import Run
 
     name = import_by_questions()

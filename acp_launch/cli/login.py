@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Option, TraceFile, Trust, load_settings
+from acp_launch.app.lookup import load_settings
+from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Ready
+    from acp_launch.app.planning import Ready
     from acp_launch.launch.loop import Interrupts
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
@@ -31,7 +32,7 @@ def login(
         raise UsageError("--list takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json needs --list")
-    from acp_launch.cli.planning import agent_plan
+    from acp_launch.app.planning import agent_plan
 
     planned = agent_plan(profile, trust=trust)
     if list_:
@@ -44,8 +45,8 @@ def login(
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
-    from acp_launch.cli.operation import with_agent
-    from acp_launch.cli.planning import agent_plan
+    from acp_launch.app.operation import with_agent
+    from acp_launch.app.planning import agent_plan
     from acp_launch.session.login import log_out, name_of
 
     planned = agent_plan(profile, trust=trust)
@@ -59,7 +60,7 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
 
 
 def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
-    from acp_launch.cli.operation import with_agent
+    from acp_launch.app.operation import with_agent
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
     from acp_launch.process.foreground import available
@@ -91,8 +92,8 @@ def _logged_in(planned: "Ready", wanted: str | None, trace: Path | None) -> tupl
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.operation import verb_processes
-    from acp_launch.cli.start import login_context, spawn_agent
+    from acp_launch.app.operation import verb_processes
+    from acp_launch.app.start import login_context, spawn_agent
     from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices

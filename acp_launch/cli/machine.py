@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust, load_settings
+from acp_launch.app.lookup import load_settings
+from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
 from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
@@ -48,9 +49,9 @@ def doctor(
     trace: TraceFile = None,
 ) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
+    from acp_launch.app.checkup import Checkup
+    from acp_launch.app.stores import protect_secrets
     from acp_launch.checks.check import exit_code
-    from acp_launch.cli.checkup import Checkup
-    from acp_launch.cli.stores import protect_secrets
     from acp_launch.console import doctor as screen
 
     protect_secrets()
@@ -84,7 +85,7 @@ def _list_shared(state: "Path") -> "Sequence[SharedRow]":
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
-    from acp_launch.cli.attach import hosted_sessions
+    from acp_launch.app.attach import hosted_sessions
     from acp_launch.console.processes import SessionRow
     from acp_launch.session.hold import list_held
     from acp_launch.session.store import open_registry

@@ -1,18 +1,16 @@
-"""The entry point of the command line, and the only place that turns an exception into a message and an exit code."""
+"""The entry point of the command line."""
 
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from acp_launch import leave
-from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.app.exits import end_in_code, stdout_is_full
+from acp_launch.errors import LaunchError, UsageError
 from acp_launch.problem import ours
-from acp_launch.waits import reading, stretch
+from acp_launch.waits import reading
 
-SIGPIPE = 141
-LAST_WORDS = stretch(0.5)  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
 # Options and verbs of earlier versions by the verb before them, and what to do instead.
 REMOVED: Mapping[tuple[str, str], str] = {
@@ -86,53 +84,8 @@ PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "re
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; gives the exit code (docs/scripting.md)."""
     if _missing_streams():
-        return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
+        return stdout_is_full(OSError(errno.EBADF, "it is closed"))
     return end_in_code(partial(_run, arguments))
-
-
-def end_in_code(work: Callable[[], int]) -> int:
-    """Do the work of this process; an exception becomes a message and an exit code."""
-    try:
-        with leave.undoing():
-            code = work()
-        sys.stdout.flush()  # here, where a closed reader still changes the exit code
-        return code
-    except LaunchError as error:
-        from acp_launch.console.problems import show_error
-
-        if isinstance(error, Stopped):
-            leave.within(LAST_WORDS, error.exit_code)
-        show_error(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        _stdout_is_gone()  # a reader that has stopped reading must not delay the exit
-        return leave.code()
-    except BrokenPipeError:
-        _stdout_is_gone()
-        return SIGPIPE
-    except (OSError, RuntimeError, BaseExceptionGroup) as error:
-        return _report(error)
-    finally:
-        if guard := sys.modules.get("acp_launch.process.guard"):
-            guard.dismiss_guards()  # those that were forked for a launch that did not start
-
-
-def _report(error: BaseException) -> int:
-    """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
-    from acp_launch.console.problems import show_error
-    from acp_launch.errors import first
-    from acp_launch.process.spawn import exhausted
-
-    cause = first(error) if isinstance(error, BaseExceptionGroup) else error
-    if failure := exhausted(cause):
-        show_error(failure)
-        return failure.exit_code
-    if isinstance(error, FileNotFoundError) and error.filename is None and (gone := _find_directory_gone()):
-        show_error(gone)
-        return gone.exit_code
-    if isinstance(error, OSError) and error.filename is None:
-        return _stdout_is_full(error)  # only a descriptor we were given has no name
-    raise error
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -141,14 +94,13 @@ def _run(arguments: Sequence[str]) -> int:
         from acp_launch.cli.overview import show
 
         return show()
-    from acp_launch.cli.verb import SYNONYMS, carry_out, import_without, load, plain
+    from acp_launch.cli.verb import SYNONYMS, carry_out, load, plain
 
     arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
     name, rest = arguments[0], arguments[1:]
     if tuple(arguments[:2]) == ("batch", "item"):
         name, rest = "batch item", arguments[2:]
     if not HELP & set(arguments) and name in PLAIN:
-        import_without("msgspec", "typing_extensions")
         verb = load(name)
         if (values := plain(verb, rest)) is not None:
             return carry_out(verb, values)
@@ -182,7 +134,7 @@ def _explain_foreign(arguments: Sequence[str]) -> None:
         return
     if fix := VERBS_MEANT.get(name):
         raise UsageError(f'there is no verb "{name}"', fix=fix)
-    from acp_launch.cli.verb import find_profile
+    from acp_launch.app.lookup import find_profile
 
     try:
         find_profile(name)
@@ -242,28 +194,3 @@ def _missing_streams() -> bool:
             stream = os.fdopen(descriptor, mode, closefd=False)
             setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
     return stdout_is_closed
-
-
-def _find_directory_gone() -> LaunchError | None:
-    """Return the error of a current directory that was removed, from which a path was to begin."""
-    from acp_launch.profile.discover import here
-
-    try:
-        here()
-    except LaunchError as gone:
-        return gone
-    return None
-
-
-def _stdout_is_full(error: OSError) -> int:
-    from acp_launch.console.problems import show_error
-
-    _stdout_is_gone()
-    failure = LaunchError(f"cannot write to stdout: {error.strerror}")
-    show_error(failure)
-    return failure.exit_code
-
-
-def _stdout_is_gone() -> None:
-    """Point stdout at /dev/null, so that the interpreter's flush at exit cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

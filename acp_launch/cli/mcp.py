@@ -9,18 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import (
-    Argument,
-    Directory,
-    Group,
-    Json,
-    Option,
-    ProfileName,
-    TraceFile,
-    Trust,
-    load_settings,
-    read_duration,
-)
+from acp_launch.app.lookup import load_settings
+from acp_launch.cli.verb import Argument, Directory, Group, Json, Option, ProfileName, TraceFile, Trust, read_duration
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
@@ -29,7 +19,7 @@ from acp_launch.problem import did_you_mean, ours
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.cli.probe import Probe, StartedServer
+    from acp_launch.app.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
     from acp_launch.mcp.client import Limit
 
@@ -48,7 +38,7 @@ Verbose = Annotated[bool, Option("--verbose -v", "Show the server's stderr and i
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
-    from acp_launch.cli.planning import loaded_profile
+    from acp_launch.app.planning import loaded_profile
     from acp_launch.console import servers
     from acp_launch.profile.model import RemoteServer
 
@@ -57,7 +47,7 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
     declared = loaded.profile.mcp_servers
     logins = {}
     if any(isinstance(server, RemoteServer) for server in declared.values()):
-        from acp_launch.cli.mcplogin import states
+        from acp_launch.app.mcplogin import states
 
         logins = {each.name: each for each in states(loaded, settings)}
     servers.show_list(declared, logins, as_json=as_json)
@@ -76,7 +66,7 @@ def inspect(
     trace: TraceFile = None,
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
-    from acp_launch.cli.probe import probe, with_server
+    from acp_launch.app.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
     from acp_launch.mcp.message import roots_result
@@ -110,7 +100,7 @@ def tools(
     trace: TraceFile = None,
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
-    from acp_launch.cli.probe import probe, with_server
+    from acp_launch.app.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp import client
 
@@ -142,7 +132,7 @@ def call(
     trace: TraceFile = None,
 ) -> int:
     """Call a tool and print its result."""
-    from acp_launch.cli.probe import probe, with_server
+    from acp_launch.app.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp import client
     from acp_launch.mcp.arguments import fit_arguments
@@ -179,7 +169,7 @@ def login(
     trust: Trust = False,
 ) -> int:
     """Log in to a remote server (OAuth), in the browser."""
-    from acp_launch.cli.mcplogin import log_in
+    from acp_launch.app.mcplogin import log_in
 
     return log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=timeout)
 
@@ -192,7 +182,7 @@ def logout(
     trust: Trust = False,
 ) -> None:
     """Log out of a remote server: revoke its tokens, and delete them."""
-    from acp_launch.cli.mcplogin import log_out
+    from acp_launch.app.mcplogin import log_out
 
     log_out(profile, name, every=every, trust=trust)
 
@@ -205,7 +195,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the logins to remote servers, without contacting any."""
-    from acp_launch.cli.mcplogin import status as show
+    from acp_launch.app.mcplogin import status as show
 
     show(profile, name, every=every, as_json=as_json)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.cli.verb import load_settings, usable_profiles
+from acp_launch.app.lookup import load_settings, usable_profiles
 from acp_launch.errors import LaunchError
 from acp_launch.problem import Problem, count, errors, ours
 

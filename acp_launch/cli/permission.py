@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.verb import (
-    Approve,
-    Argument,
-    Group,
-    Json,
-    OnlyProfile,
-    Option,
-    ProfileName,
-    answer,
-    find_profile,
-    load_settings,
-)
+from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName, answer
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import UsageError
 
@@ -43,8 +33,8 @@ def test(
     as_json: Json = False,
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
-    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
-    from acp_launch.cli.run_request import rules_of
+    from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
+    from acp_launch.app.start import rules_of
     from acp_launch.console import permissions
     from acp_launch.session.permission.policy import consider, judge
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName, find_profile, load_settings
+from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
 
@@ -57,7 +58,7 @@ def validate(
 def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
     """Yield how a profile of a project differs from the project's lock file, if it is to be `locked`."""
     if loaded and locked and loaded.found.origin in ("path", "project"):
-        from acp_launch.cli.planning import lock_differences, resolved_from
+        from acp_launch.app.planning import lock_differences, resolved_from
 
         yield from lock_differences(loaded, resolved_from(loaded))
 
@@ -70,7 +71,7 @@ def plan(
     secrets: Secrets = False,
 ) -> int:
     """Show what would start and where each value comes from. Secrets stay references."""
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.app.planning import loaded_profile, resolved_from
     from acp_launch.console import plans, problems
 
     settings = load_settings()
@@ -132,7 +133,7 @@ def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]"
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
     if plan is None or (not settings.headers_command and not any(server.oauth for server in remotes)):
         return {}
-    from acp_launch.cli.mcplogin import login_states
+    from acp_launch.app.mcplogin import login_states
 
     return login_states(plan, settings)
 
@@ -203,7 +204,7 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
     """Look up the secrets; return the outcome of each, and a problem for each that was not found."""
     if not needs:
         return {}, ()
-    from acp_launch.cli.stores import outcomes
+    from acp_launch.app.stores import outcomes
     from acp_launch.console.ask.terminal import possible
     from acp_launch.plan.model import unmet
 

@@ -9,29 +9,26 @@ terminal the list is printed with the command to type, and the exit code is 2.
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from acp_launch.cli.run_request import RunRequest, Screen, exit_code
-from acp_launch.cli.verb import Argument, Option, Plain, import_without, load_settings, usable_profiles
+from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.app.screen import Screen
+from acp_launch.cli.run_request import RunRequest
+from acp_launch.cli.verb import Argument, Option, Plain
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Ready
-    from acp_launch.cli.start import ChosenSession, Launched
+    from acp_launch.app.planning import Ready
     from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
     from acp_launch.host.wire import SessionStatus
     from acp_launch.interactive.picker import PickList
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
-
-    Planner = Callable[[RunRequest, Settings, Screen], Ready]
 
 
 class Run(RunRequest):
@@ -92,90 +89,38 @@ def _list_open(found: "Sequence[tuple[HostNote, SessionStatus]]") -> "PickList":
     return PickList(title="Sessions of hosts", headings=headings, rows=rows, ends=[1], starts=[4])
 
 
-def carry_out(request: RunRequest, plan: "Planner | None" = None) -> int:
-    """Carry out the request and return the exit code; with a `plan` of its own never in a host."""
+def carry_out(request: RunRequest) -> int:
+    """Carry out the request and return the exit code."""
     if request.plain:
         os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
     screen = Screen(request.output, has_links=not request.plain)
     with screen.report_failures():
-        return _carry_out(request, screen, plan)
+        return _carry_out(request, screen)
 
 
-def _carry_out(request: RunRequest, screen: Screen, plan: "Planner | None") -> int:
+def _carry_out(request: RunRequest, screen: Screen) -> int:
     request.watch_lifeline()
     from acp_launch.host.place import any_host
 
     settings = load_settings()
     request.check()
-    if plan is None and request.may_be_hosted and (request.wants_host or any_host(settings.state)):
-        from acp_launch.cli.attach import run_in_host
+    read_prompt = None if request.is_interactive else request.read_prompt
+    if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
+        from acp_launch.app.attach import run_in_host
 
-        if (code := run_in_host(request, settings, screen)) is not None:
+        if (code := run_in_host(request.spec, settings, screen, read_prompt)) is not None:
             return code
-    from acp_launch.cli.planning import prepare_launch
+    from acp_launch.app.planning import prepare_launch
+    from acp_launch.app.run import run_launch
 
     prepare_launch()
-    return _launch(request, settings, screen, plan or _plan)
-
-
-def _launch(request: RunRequest, settings: "Settings", screen: Screen, make_plan: "Planner") -> int:
-    """Carry out the run with an agent of its own."""
-    from msgspec.structs import replace
-
-    from acp_launch.cli.start import launch_agent
-
     if request.agent is None and (request.latest or not request.words):
         request = _complete(request, settings)
-    ready = make_plan(request, settings, screen)
-    plan = replace(ready.plan, timeouts=replace(ready.plan.timeouts, **request.limits))
-    text = "" if request.is_interactive else request.read_prompt()
-    with ExitStack() as stack:
-        held = stack.enter_context(ExitStack())
-        chosen = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
-        with launch_agent(settings, ready._replace(plan=plan), request.trace) as started:
-            _import_asyncio(started.plan)  # while the agent starts
-            import asyncio
-
-            if not request.is_interactive:
-                return _run_turn(request, started, chosen, text, screen)
-            from acp_launch.cli.interactive_run import run_interactive
-
-            return asyncio.run(run_interactive(request, started, chosen, held))
-
-
-def _import_asyncio(plan: "LaunchPlan") -> None:
-    """Import asyncio; without OpenSSL, which takes 5 ms and 4 MiB, if no server is remote."""
-    from acp_launch.plan.model import RemotePlan
-
-    if not any(isinstance(server, RemotePlan) for server in plan.servers):
-        import_without("asyncio", "ssl")
-
-
-def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
-    import asyncio
-
-    from msgspec.structs import replace
-
-    from acp_launch.cli.start import run_context
-    from acp_launch.launch.run import run_prompt
-    from acp_launch.session.store import SessionKeeper
-
-    plan, (registry, name, record) = started.plan, chosen
-    screen.roots = (plan.cwd, *plan.additional_directories)
-    keeper = SessionKeeper(registry, plan, record, text)
-    prompt = request.prompt(plan, name, record, text)
-    prompt = replace(
-        prompt,
-        request=replace(prompt.request, opened=keeper.opened),
-        over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
-        broken=lambda said: keeper.broken(text, said),
-    )
-    with run_context(request, started, screen.person(), screen.observer.note) as context:
-        return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
+    return run_launch(request.spec, settings, screen, _plan(request, settings, screen), read_prompt)
 
 
 def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    from acp_launch.cli.planning import adhoc_plan, loaded_profile, log_in_now, ready, resolve_trusted
+    from acp_launch.app.planning import adhoc_plan, loaded_profile, log_in_now, ready, resolve_trusted
 
     if request.agent is not None:
         return adhoc_plan(request.agent, cwd=request.cwd, session=request.session, is_confined=request.confined)
@@ -195,36 +140,6 @@ def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
         if not log_in_now(error.servers, request.words[0], trust=request.trust):
             raise
     return ready(resolved, settings, waiting=screen.show_wait)
-
-
-def session_of(
-    plan: "LaunchPlan",
-    settings: "Settings",
-    stack: ExitStack,
-    held: ExitStack,
-    *,
-    latest: bool = False,
-    is_new: bool = False,
-) -> "ChosenSession":
-    """Choose the session, and hold it.
-
-    `stack` keeps the store open, and `held` holds the session. The store is opened for a new session too, so that its
-    faults are reported before anything starts.
-
-    Raises:
-        SessionError: cannot open the store, another process is in the session, or it is of another directory.
-    """
-    from acp_launch.cli.start import ChosenSession
-    from acp_launch.session import store as choice
-    from acp_launch.session.hold import fresh_name, hold
-    from acp_launch.session.store import open_registry
-
-    registry = stack.enter_context(open_registry(settings.state))
-    name = choice.latest_name(registry, plan) if latest else plan.session or fresh_name()
-    held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
-    if is_new or not (latest or plan.session):
-        return ChosenSession(registry, name, None)
-    return ChosenSession(registry, name, choice.continued(registry, plan, name, latest=latest))
 
 
 # The profile and the session of a run that does not name them.

@@ -1,17 +1,16 @@
-"""The request of `run`, its prompt, and its output. The output is made when there is something to show."""
+"""The arguments and options of `run`, and its prompt."""
 
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch import leave
 from acp_launch.cli.verb import (
     Approve,
     Argument,
+    Lifeline,
     Locked,
     Option,
     Output,
@@ -23,32 +22,14 @@ from acp_launch.cli.verb import (
 )
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
-from acp_launch.problem import ours
-from acp_launch.waits import stretch
+from acp_launch.errors import UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.console.ask.terminal import StillClock
-    from acp_launch.console.stream.redacted import RunOutput
-    from acp_launch.launch.context import Elicit
-    from acp_launch.launch.run import Prompt
-    from acp_launch.plan.model import LaunchPlan
-    from acp_launch.problem import KeyPath
-    from acp_launch.protocol.acp import Capabilities
-    from acp_launch.session.elicitation import Elicitation
-    from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion, TurnEnd
-    from acp_launch.session.opening import Setting
-    from acp_launch.session.permission.policy import Policy
-    from acp_launch.session.permission.remembered import AnswerStore
-    from acp_launch.session.store import Record
-    from acp_launch.settings.model import Settings
+    from acp_launch.app.spec import RunSpec
 
-ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
 NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
 WAYS = "give it after the profile, with --file FILE, or on stdin"
-LIFELINE = "give it a pipe that ends with the caller, in a shell: --lifeline 3 3< PIPE"
-LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
 Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
 
@@ -63,17 +44,6 @@ def read_limit(text: str) -> Limit:
         fix = f"give a DURATION for the whole run, or {NAMED}"
         raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
     return wait, read_duration(length)
-
-
-def read_descriptor(text: str) -> int:
-    """Parse the value of `--lifeline`.
-
-    Raises:
-        UsageError: it is not a number.
-    """
-    if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f'--lifeline: expected the number of a descriptor, found "{text}"', fix=LIFELINE)
-    return int(text)
 
 
 class RunRequest(NamedTuple):
@@ -108,10 +78,7 @@ class RunRequest(NamedTuple):
     keep: Annotated[
         Duration | None, Option("--keep", "How long a host stays up after its last use.", "DURATION", read_keep)
     ] = None
-    lifeline: Annotated[
-        int | None,
-        Option("--lifeline", "End as by SIGTERM at the end of file of this descriptor.", "FD", read_descriptor),
-    ] = None
+    lifeline: Lifeline = None
     attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
@@ -129,14 +96,32 @@ class RunRequest(NamedTuple):
         return dict(self.timeouts).get("")
 
     @property
-    def settings(self) -> tuple[str, ...]:
-        """All that is set of the agent's options."""
-        return (*self.sets, *([] if self.model is None else [f"model={self.model}"]))
+    def spec(self) -> "RunSpec":
+        """What runs, without the prompt and the output."""
+        from acp_launch.app.spec import RunSpec
 
-    @property
-    def limits(self) -> dict[str, Duration]:
-        """The limits of named waits."""
-        return {wait: length for wait, length in self.timeouts if wait}
+        return RunSpec(
+            profile=self.words[0] if self.agent is None and self.words else "",
+            agent=self.agent,
+            is_confined=self.confined,
+            session=self.session,
+            latest=self.latest,
+            is_new=self.new,
+            replay=not self.no_replay,
+            cwd=self.cwd,
+            approve=self.approve,
+            timeout=self.timeout,
+            limits={wait: length for wait, length in self.timeouts if wait},
+            options=(*self.sets, *([] if self.model is None else [f"model={self.model}"])),
+            attach=self.attach,
+            trust=self.trust,
+            locked=self.locked,
+            is_verbose=self.verbose,
+            trace=self.trace,
+            has_links=not self.plain,
+            detach=self.detach,
+            keep=self.keep,
+        )
 
     @property
     def prompt_words(self) -> tuple[str, ...]:
@@ -162,23 +147,13 @@ class RunRequest(NamedTuple):
         """Let the end of file of `--lifeline` end this process. Call it before anything is opened under its number.
 
         Raises:
-            UsageError: it is not open, not a pipe or socket to read from, or the prompt is read from it.
+            UsageError: as `leave.check_lifeline`; or the prompt is read from it.
         """
         if self.lifeline is None:
             return
-        import fcntl
-
-        try:
-            mode = os.fstat(self.lifeline).st_mode
-            access = fcntl.fcntl(self.lifeline, fcntl.F_GETFL) & os.O_ACCMODE
-        except (OSError, OverflowError):
-            raise UsageError(f"--lifeline: descriptor {self.lifeline} is not open", fix=LIFELINE) from None
-        is_ours = self.lifeline in (1, 2) or access == os.O_WRONLY
-        if is_ours or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            what = f"descriptor {self.lifeline} is not a pipe or socket to read from"
-            raise UsageError(f"--lifeline: {what}", fix=LIFELINE)
+        leave.check_lifeline(self.lifeline)
         if self.lifeline == 0 and (str(self.file) == "-" or not (self.prompt_words or self.file)):
-            raise UsageError("--lifeline 0 cannot be combined with a prompt on stdin", fix=LIFELINE)
+            raise UsageError("--lifeline 0 cannot be combined with a prompt on stdin", fix=leave.LIFELINE)
         leave.watch_lifeline(self.lifeline)
 
     def check(self) -> None:
@@ -244,47 +219,6 @@ class RunRequest(NamedTuple):
                 examine(file, [Path.cwd()])
         return text
 
-    def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
-        """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
-        from acp_launch.launch.run import Prompt, SessionRequest
-
-        wishes = settings_of(plan, self.settings)
-        session = SessionRequest(name=name, continued=record, replay=not self.no_replay, wishes=wishes)
-        return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
-
-    def _blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
-        """Return what makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
-
-        def make(able: "Capabilities") -> "list[dict[str, Any]]":
-            said: dict[str, Any] = {"type": "text", "text": text}
-            if not self.attach:
-                return [said]
-            from acp_launch.session.attachments import attach
-
-            roots = (plan.cwd, *plan.additional_directories)
-            return [said, *(attach(path, able, roots=roots) for path in self.attach)]
-
-        return make
-
-    def asker(self, person: "Person", plan: "LaunchPlan") -> "Ask":
-        """Return what asks the user about a tool call."""
-
-        async def ask(question: "ToolQuestion") -> "Answer":
-            from shlex import quote  # most runs ask nothing
-
-            from acp_launch.console.ask.permission import permission_asker
-            from acp_launch.profile.discover import project_of
-
-            if self.agent is None:
-                listing = ours("permission", "list", self.words[0])
-            else:
-                is_here = plan.project == project_of(Path.cwd())
-                listing = ours("permission", "list", "--", plan.profile)
-                listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
-            return await permission_asker(person, listing, str(plan.cwd))(question)
-
-        return ask
-
 
 def _read_file(file: Path) -> bytes:
     from acp_launch.session.safepath import Denied, open_named
@@ -319,142 +253,3 @@ def _waits_on_stdin() -> bool:
     with suppress(OSError):
         fcntl.ioctl(0, termios.FIONREAD, waiting)
     return waiting[0] > 0 and not sys.stdin.isatty()
-
-
-def elicitor(person: "Person") -> "Elicit":
-    """Return what makes the forms and links of an agent."""
-
-    def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
-        from acp_launch.console.ask.forms import Forms
-        from acp_launch.console.ask.links import Links
-        from acp_launch.session.elicitation import Elicitation
-
-        fill, visit = Forms(person, agent).fill, Links(person, agent).visit
-        return Elicitation(agent, fill=fill, visit=visit, note=note)
-
-    return make
-
-
-def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]":
-    """Collect the mode and options of the profile and of `--set`."""
-    from acp_launch.session.opening import wishes
-
-    def place(path: "KeyPath") -> str:
-        origin = plan.origins[path]
-        return f"{origin} {origin.path}"
-
-    return wishes(plan.mode, plan.config, sets, place=place)
-
-
-def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> "Policy":
-    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import load
-
-    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
-
-
-def shelf_of(plan: "LaunchPlan", settings: "Settings") -> "AnswerStore":
-    from acp_launch.session.permission.remembered import AnswerStore
-
-    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-
-
-def exit_code(end: "TurnEnd") -> int:
-    """Return the exit code for a turn's end."""
-    if end.denied:
-        return DENIED
-    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT
-
-
-class Screen:
-    """The output of a run, and the user at its terminal."""
-
-    def __init__(self, output: str, *, has_links: bool = True) -> None:
-        """`output` is text, json or quiet."""
-        self._output = output
-        self._has_links = has_links
-        self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
-        self._observer: RunOutput | None = None
-        self._clock: StillClock | None = None  # of what is drawn
-
-    @property
-    def observer(self) -> "RunOutput":
-        if self._observer is None:
-            from acp_launch.secret.redact import redactor
-
-            self._observer = self._make()
-            if not redactor.is_empty:
-                from acp_launch.console.stream.redacted import RedactedOutput
-
-                self._observer = RedactedOutput(self._observer)
-        return self._observer
-
-    def _make(self) -> "RunOutput":
-        if self._output == "text" and sys.stdout.isatty():
-            from acp_launch.console.ask.terminal import StillClock
-            from acp_launch.console.draw.live import Live
-
-            self._clock = StillClock()
-            return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
-        from acp_launch.console.stream.outlet import Outlet
-
-        if self._output == "json":
-            from acp_launch.console.stream.ndjson import Ndjson
-
-            return Ndjson(Outlet())
-        from acp_launch.console.stream.text import Plain, Quiet
-
-        return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
-
-    def person(self) -> "Person | None":
-        """Return the user at the terminal; None if there is no terminal to ask on."""
-        if sys.stdin is None or not sys.stdin.isatty():
-            return None
-        from acp_launch.console.ask.terminal import TerminalQuestions, possible
-
-        if not possible():
-            return None
-        return TerminalQuestions(self.observer.pause, self._clock)
-
-    def show_wait(self, what: str, waited: float, limit: float) -> None:
-        """Report a wait that happens before the run has an observer."""
-        if self._output != "json":
-            from acp_launch.cli.stores import say_waiting
-
-            say_waiting(what, waited, limit)
-            return
-        import asyncio
-
-        observer = self._make()  # not the run's own, which needs to know the secrets it must mask
-        observer.waiting(what, waited, limit)
-        asyncio.run(observer.drain())
-
-    @contextmanager
-    def report_failures(self) -> Iterator[None]:
-        """Report a failure in the block, or the signal that ended it, and raise it again."""
-        try:
-            yield
-        except LaunchError as error:
-            self._show_failure(error)
-            raise
-        except KeyboardInterrupt:
-            stopped = Stopped("stopped", signal_number=leave.code() - 128)
-            self._show_failure(stopped)
-            raise stopped from None
-
-    def _show_failure(self, error: LaunchError) -> None:
-        """Finish the output so far, and report the failure to a script."""
-        if self._observer is None and self._output != "json":
-            return
-        import asyncio
-
-        from acp_launch.console.stream.outlet import OutputClosed
-
-        if isinstance(error, Stopped | RunExpired):
-            leave.within(LAST_WORDS, error.exit_code)
-        self.observer.failed(error)
-        try:
-            asyncio.run(self.observer.drain())
-        except OutputClosed:
-            return  # the reader is gone

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.verb import Argument, Group, Json, Option, load_settings
+from acp_launch.app.lookup import load_settings
+from acp_launch.cli.verb import Argument, Group, Json, Option
 from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.stores import Vault
 
 app = Group("Secrets: set, list, check, rm, rename, copy-to-env.")
 
@@ -32,8 +33,8 @@ def set_(
     from_env: Annotated[str | None, Option("--from-env", "Read the value from a variable.", "VAR")] = None,
 ) -> None:
     """Store a secret. The value is read from a hidden prompt or from stdin."""
-    from acp_launch.cli import secretvalue
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app import secretvalue
+    from acp_launch.app.stores import Vault
 
     secretvalue.refuse_words(context.args)
     secretvalue.check_name(name)
@@ -43,7 +44,7 @@ def set_(
 @app.verb("list")
 def list_(as_json: Json = False) -> int:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
-    from acp_launch.cli.secretvalue import uses
+    from acp_launch.app.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.secret.value import variable
 
@@ -65,8 +66,8 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Check that the secrets of profiles can be found, and where."""
-    from acp_launch.cli.secretvalue import uses
-    from acp_launch.cli.stores import outcomes
+    from acp_launch.app.secretvalue import uses
+    from acp_launch.app.stores import outcomes
     from acp_launch.console import secrets
 
     vault = _vault()
@@ -84,7 +85,7 @@ def check(
 @app.verb()
 def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names.")]) -> None:
     """Remove secrets from the store."""
-    from acp_launch.cli.secretvalue import check_name
+    from acp_launch.app.secretvalue import check_name
 
     vault = _vault()
     wanted = tuple(dict.fromkeys(map(check_name, names)))
@@ -98,7 +99,7 @@ def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names
 @app.verb()
 def rename(old: Name, new: Annotated[str, Argument("NEW", "Its new name.")]) -> None:
     """Rename a secret, and list the references in profiles that you must change."""
-    from acp_launch.cli.secretvalue import check_name
+    from acp_launch.app.secretvalue import check_name
 
     if check_name(old) == check_name(new):
         raise UsageError("the two names are the same")
@@ -124,9 +125,9 @@ def copy_to_env(
     variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
 ) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    from acp_launch.cli import execute
-    from acp_launch.cli.secretvalue import VARIABLE, check_name
-    from acp_launch.cli.stores import outcomes
+    from acp_launch.app import execute
+    from acp_launch.app.secretvalue import VARIABLE, check_name
+    from acp_launch.app.stores import outcomes
     from acp_launch.console.ask.terminal import possible
     from acp_launch.plan.model import next_command
     from acp_launch.secret import value
@@ -150,7 +151,7 @@ def _remove(vault: "Vault", name: str) -> None:
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
-    from acp_launch.cli.secretvalue import uses
+    from acp_launch.app.secretvalue import uses
 
     for profile, need in uses(vault.settings).all:
         if need.name in names:
@@ -161,6 +162,6 @@ def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
 
 
 def _vault() -> "Vault":
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.stores import Vault
 
     return Vault(load_settings())

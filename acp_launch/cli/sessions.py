@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from acp_launch.app.lookup import check_session_name, load_settings
 from acp_launch.cli.verb import (
     Argument,
     Group,
@@ -21,8 +22,6 @@ from acp_launch.cli.verb import (
     Trust,
     Yes,
     answer,
-    check_session_name,
-    load_settings,
     read_duration,
 )
 from acp_launch.console.stderr import DIM, say, tell
@@ -33,8 +32,8 @@ from acp_launch.problem import count, did_you_mean, ours
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from acp_launch.cli.planning import Ready
-    from acp_launch.cli.run_request import Screen
+    from acp_launch.app.planning import Ready
+    from acp_launch.app.screen import Screen
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.session.connection import Connection
@@ -87,7 +86,7 @@ def list_(
     trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
-    from acp_launch.cli.attach import hosted_sessions
+    from acp_launch.app.attach import hosted_sessions
     from acp_launch.cli.run import list_sessions
     from acp_launch.console import sessions, stdout
     from acp_launch.session.store import hint_at_move
@@ -315,7 +314,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
     import asyncio
 
-    from acp_launch.cli.run_request import Screen, exit_code
+    from acp_launch.app.screen import Screen, exit_code
     from acp_launch.console.stderr import share
     from acp_launch.host.door import read_status
     from acp_launch.host.place import find
@@ -443,7 +442,7 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
-    from acp_launch.cli.planning import agrees
+    from acp_launch.app.planning import agrees
 
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
@@ -475,14 +474,14 @@ def _with_agent(
 ) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
-    from acp_launch.cli.operation import with_agent
+    from acp_launch.app.operation import with_agent
     from acp_launch.errors import AuthRequired
 
     async def advised(connection: "Connection") -> T:
         try:
             return await story(connection)
         except AuthRequired as wanted:
-            from acp_launch.cli.start import logging_in
+            from acp_launch.app.start import logging_in
 
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
@@ -503,7 +502,7 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
-    from acp_launch.cli.planning import agent_plan
+    from acp_launch.app.planning import agent_plan
     from acp_launch.console import sessions
     from acp_launch.session.opening import list_sessions
 
@@ -526,7 +525,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
 def _plan_of(record: "Record", *, trust: bool) -> "Ready":
     """Plan a launch of a session's agent as it is configured now."""
-    from acp_launch.cli.planning import agent_plan
+    from acp_launch.app.planning import agent_plan
     from acp_launch.plan.resolve import ADHOC
 
     if record.profile.startswith(ADHOC):

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.cli.verb import Argument, Json, Option, Yes, answer, load_settings
+from acp_launch.app.lookup import load_settings
+from acp_launch.cli.verb import Argument, Json, Option, Yes, answer
 from acp_launch.console.stderr import harmless, tell
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
@@ -54,7 +55,7 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
 
 
 def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, list_rows, loaded_profile, show_claim
+    from acp_launch.app.planning import agrees, list_rows, loaded_profile, show_claim
     from acp_launch.profile.trust import claim_profile, keep, trust_state
 
     is_path = os.sep in named or Path(named).suffix != ""
@@ -111,7 +112,7 @@ def lock(
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
-    from acp_launch.cli.planning import loaded_profile, require_plan, resolved_from
+    from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
     from acp_launch.console import stdout
     from acp_launch.interop.merge import refuse_escaping_link
     from acp_launch.plan.locked import inexact, used
@@ -168,7 +169,7 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
 
 def _ask_manager(argv: list[str], cwd: Path | None = None) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
-    from acp_launch.cli.stores import run_at_home
+    from acp_launch.app.stores import run_at_home
     from acp_launch.process.guard import start_guards
 
     start_guards()

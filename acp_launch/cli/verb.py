@@ -16,14 +16,11 @@ parameters from the same declaration. A value is a flag (`bool`), a text, a path
 those for several values. The module imports little, because help is made from it.
 """
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -37,10 +34,7 @@ from typing import (
 
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    from acp_launch.profile.discover import Found
-    from acp_launch.settings.model import Settings
+from acp_launch.leave import LIFELINE
 
 # The headings of `acp-launch --help`, by what users do, and where each verb, or group of verbs, is; by default in this
 # package. Verbs under MORE are only named.
@@ -51,7 +45,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "up": "up.up",
         "attach": "run.attach",
         "down": "up.down",
-        "batch": "acp_launch.batch.verbs.app",
+        "batch": "batch.app",
         "serve": "serve.Serve",
     },
     "Set up": {
@@ -114,20 +108,8 @@ def load(name: str) -> Any:
     """Import the verb of this name, a group, or a verb of one: `batch item`; a start pays for no other."""
     first, _, within = name.partition(" ")
     module, _, attribute = VERBS[first].rpartition(".")
-    found = getattr(import_module(module if "." in module else f"acp_launch.cli.{module}"), attribute)
+    found = getattr(import_module(f"acp_launch.cli.{module}"), attribute)
     return found.verbs[within][0] if within else found
-
-
-def import_without(name: str, absent: str) -> None:
-    """Import a module as if another one were not installed: it takes long to import, and nothing of it is needed."""
-    kept = sys.modules.get(absent)
-    sys.modules[absent] = None  # type: ignore[assignment]
-    try:
-        import_module(name)
-    finally:
-        del sys.modules[absent]
-        if kept is not None:
-            sys.modules[absent] = kept
 
 
 class Argument(NamedTuple):
@@ -162,6 +144,17 @@ def read_keep(text: str) -> Duration:
     return read_duration(text, "--keep")
 
 
+def read_descriptor(text: str) -> int:
+    """Parse the value of `--lifeline`.
+
+    Raises:
+        UsageError: it is not a number.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f'--lifeline: expected the number of a descriptor, found "{text}"', fix=LIFELINE)
+    return int(text)
+
+
 # Arguments and options of several verbs.
 Approve = Literal["all", "reads", "none"]
 Output = Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")]
@@ -169,6 +162,9 @@ ProfileName = Annotated[str, Argument("PROFILE", "A profile's name, or the path 
 OnlyProfile = Annotated[str | None, Argument("[PROFILE]", "Only this profile's.")]
 Directory = Annotated[Path | None, Option("--cwd", "The session's directory.", "DIR")]
 Json = Annotated[bool, Option("--json", "Print JSON on stdout.")]
+Lifeline = Annotated[
+    int | None, Option("--lifeline", "End as by SIGTERM at the end of file of this descriptor.", "FD", read_descriptor)
+]
 Locked = Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")]
 Plain = Annotated[bool, Option("--plain", "Use no colours, no animation and no links, as with NO_COLOR.")]
 TraceFile = Annotated[
@@ -176,49 +172,6 @@ TraceFile = Annotated[
 ]
 Trust = Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")]
 Yes = Annotated[bool, Option("--yes -y", "Do not ask.")]
-
-
-def silence(*descriptors: int) -> None:
-    """Let these descriptors lead nowhere."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for each in descriptors:
-        os.dup2(null, each)
-    os.close(null)
-
-
-def check_session_name(session: str | None) -> str | None:
-    """Check a session's name from the command line.
-
-    Raises:
-        UsageError: it is not a valid name.
-    """
-    from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
-
-    if session is not None and (fault := session_name_fault(session)):
-        raise UsageError(fault, fix=SESSION_NAME_FIX)
-    return session
-
-
-def at_home(directory: Path | None) -> Path | None:
-    """Expand `~` in a directory, because shells leave it in `--cwd=~/x`: they expand it only at a word's beginning."""
-    try:
-        return directory.expanduser() if directory else None
-    except RuntimeError:
-        raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
-
-
-def load_settings() -> "Settings":
-    """Load the user's settings; `--help` imports none of that."""
-    from acp_launch.settings.load import load
-
-    return load()
-
-
-def find_profile(name: str, settings: "Settings | None" = None) -> "Found":
-    """Find a profile by its name or path from here; raise UsageError if there is none."""
-    from acp_launch.profile.discover import find, here
-
-    return find(name, start=here(), settings=settings or load_settings())
 
 
 Verb = Callable[..., Any]
@@ -247,13 +200,6 @@ class Group:
         """Let this be carried out if only the group is named; else it is called as well, and knows from its context."""
         self.choice = verb
         return verb
-
-
-def usable_profiles(settings: "Settings") -> "list[Found]":
-    """List the profiles that can be named from here."""
-    from acp_launch.profile.discover import discover, here
-
-    return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]
 
 
 def answer(data: object, text: str, otherwise: str = "", *, as_json: bool) -> None:

@@ -301,4 +301,4 @@ def _explain_upgrade(how: str) -> Upgraded:
 def _start() -> str:
     """Start the host, which nothing of this launch ends; return why it could not be started."""
     env = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
-    return detached.start([sys.executable, "-P", "-m", "acp_launch.cli.serverhost"], env)
+    return detached.start([sys.executable, "-P", "-m", "acp_launch.app.serverhost"], env)

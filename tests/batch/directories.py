@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from acp_launch.app.lookup import load_settings
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item, Limits, Outcome, Record, Retry
 from acp_launch.batch.store import BATCH, BatchDirectory, encode, open_batch
 from acp_launch.batch.trust import keep_directory
-from acp_launch.cli.verb import load_settings
 
 
 def make_batch(directory: Path, /, ids: Sequence[str] = ("a.demo",), **given: Any) -> BatchDirectory:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import resolved_from
+from acp_launch.app.stores import open_store
 from acp_launch.batch import freeze as freezing
 from acp_launch.batch.freeze import freeze, plan_batch, read_claim
 from acp_launch.batch.store import open_batch
-from acp_launch.cli.planning import resolved_from
-from acp_launch.cli.stores import open_store
-from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, StateError, UsageError
 from acp_launch.profile.discover import Found

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import loaded_profile
 from acp_launch.batch.figures import explain
 from acp_launch.batch.model import (
     CheckCommand,
@@ -28,8 +30,6 @@ from acp_launch.batch.model import (
     SetupCommand,
 )
 from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, BatchDirectory, open_batch
-from acp_launch.cli.planning import loaded_profile
-from acp_launch.cli.verb import load_settings
 from acp_launch.document.scalars import Duration
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
+from acp_launch.app import stores
 from acp_launch.batch import traces
 from acp_launch.batch.model import Cost
 from acp_launch.batch.report import make_report
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.traces import TracesError, send_traces
-from acp_launch.cli import stores
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.plan.installation import add_extra
 from acp_launch.waits import format_time, stretch

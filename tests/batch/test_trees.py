@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from acp_launch.app import planning
 from acp_launch.batch import submit
 from acp_launch.batch.figures import summarize
 from acp_launch.batch.model import Isolation, Item, Outcome, Patch
 from acp_launch.batch.page import make_page
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.trees import clean_batch, find_trees, make_tree, remove_left, remove_trees
-from acp_launch.cli import planning
 from acp_launch.errors import NotTrusted, StateError, UsageError
 from tests.batch.directories import RETRY, add_record, make_batch, make_record
 from tests.batch.repositories import commit, git

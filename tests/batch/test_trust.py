@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from acp_launch.app.lookup import load_settings
 from acp_launch.batch.figures import summarize
 from acp_launch.batch.freeze import read_claim
 from acp_launch.batch.model import FrozenProfile, Isolation, Item
 from acp_launch.batch.page import make_page
 from acp_launch.batch.store import open_batch
 from acp_launch.batch.trees import make_tree
-from acp_launch.cli.verb import load_settings
 from acp_launch.errors import LaunchError, StateError, UsageError
 from tests.batch.directories import add_record, make_batch, make_record
 from tests.batch.test_freeze import git, make_repository

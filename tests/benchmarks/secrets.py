@@ -40,7 +40,7 @@ def ours() -> Callable[[], int]:
     settings = Settings(config=nowhere, state=nowhere, cache=nowhere)
 
     def look() -> int:
-        from acp_launch.cli.stores import outcomes
+        from acp_launch.app.stores import outcomes
 
         return sum(outcome.state == "found" for outcome in outcomes(NAMES, settings).values())
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.cli import credentials as module
-from acp_launch.cli.credentials import RECORD, LoginCredentials, ServerLogin, secret_of
+from acp_launch.app import credentials as module
+from acp_launch.app.credentials import RECORD, LoginCredentials, ServerLogin, secret_of
 from acp_launch.mcp.http.wire import Challenge, NoToken
 from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Login, Logins

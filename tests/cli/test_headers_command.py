@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from msgspec import Struct
 
-from acp_launch.cli.credentials import REST, PrintedHeaders, read_headers
+from acp_launch.app.credentials import REST, PrintedHeaders, read_headers
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
 from acp_launch.mcp.http.wire import Headers, NoToken

@@ -338,7 +338,7 @@ def test_what_was_written_is_taken_back_when_the_rest_cannot_be(
             raise UsageError("no space left", fix="make some")
         replace_file(file, text, instead_of=instead_of)
 
-    monkeypatch.setattr("acp_launch.cli.newprofile.replace_file", full)
+    monkeypatch.setattr("acp_launch.app.newprofile.replace_file", full)
     assert typed("--agent", "demo") == (2, "", "acp-launch: no space left\n    fix: make some\n")
     assert not (project / ".acp-launch").exists()
 

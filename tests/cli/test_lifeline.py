@@ -17,8 +17,10 @@ from typing import BinaryIO
 import psutil
 import pytest
 
-from acp_launch.cli.run_request import LIFELINE, RunRequest, read_descriptor
+from acp_launch.cli.run_request import RunRequest
+from acp_launch.cli.verb import read_descriptor
 from acp_launch.errors import UsageError
+from acp_launch.leave import LIFELINE
 from tests.cli.hosted import brought_up, up
 from tests.cli.launcher import MARK, ROOT, Json, Launcher, alive, command, kill_all, left_by_guards
 from tests.patience import PATIENCE

@@ -163,7 +163,7 @@ def test_the_last_of_two_limits_counts_and_the_whole_run_is_one_of_them() -> Non
     limits = ["--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"]
     wish = Run(**read_plainly("run", ["x", *limits]) or {})
     assert wish.timeout == 3
-    assert wish.limits == {"silence": Duration(7)}
+    assert wish.spec.limits == {"silence": Duration(7)}
 
 
 def test_the_waits_that_can_be_named_are_those_of_a_profile() -> None:
@@ -213,7 +213,7 @@ def test_what_users_of_other_tools_type_leads_to_what_they_mean(arguments: list[
 def test_a_model_is_a_setting(written: list[str]) -> None:
     values = plain(Run, ["demo", "--set", "mode=plan", *written, "hi"])
     assert values is not None
-    assert Run(**values).settings == ("mode=plan", "model=my model")
+    assert Run(**values).spec.options == ("mode=plan", "model=my model")
 
 
 def test_what_leads_elsewhere_is_not_a_verb_or_an_option() -> None:

@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from acp_launch.cli.planning import loaded_profile
+from acp_launch.app.planning import loaded_profile
 from acp_launch.errors import NotTrusted, StateError
 from acp_launch.host.door import call
 from acp_launch.host.place import HostNote, content_of

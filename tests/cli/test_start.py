@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.cli.start import open_env, stderr_log
+from acp_launch.app.start import open_env, stderr_log
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load

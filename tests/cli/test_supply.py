@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli.secretvalue import ask_value
+from acp_launch.app.secretvalue import ask_value
 from acp_launch.mark import marked
 from acp_launch.plan.model import Need, Origin
 from tests.cli.launcher import AGENTS, Launcher

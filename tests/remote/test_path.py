@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import pytest
 
 import acp_launch
+from acp_launch.app.credentials import LoginCredentials, ServerLogin
 from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
-from acp_launch.cli.credentials import LoginCredentials, ServerLogin
 from acp_launch.oauth.grant import Logins
 from acp_launch.plan.model import RemotePlan
 from acp_launch.protocol import jsonrpc

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import acp_launch
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import loaded_profile
 from acp_launch.batch.model import FrozenProfile, Item
 from acp_launch.batch.store import ANSWER, EVENTS
-from acp_launch.cli.planning import loaded_profile
-from acp_launch.cli.verb import load_settings
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import make_batch
 from tests.cli.hosted import up

@@ -177,7 +177,7 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
     sources = {each.key: each.source for each in origins(settings.config / FILE)}
     if sources[STORE] != DEFAULT or not possible():
         return None
-    from acp_launch.cli.config import choose
+    from acp_launch.app.config import choose
     from acp_launch.console.stderr import tell
 
     if not ask_yes_or_no(NO_KEYRING):

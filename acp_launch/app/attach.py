@@ -6,13 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, rules_of
-from acp_launch.cli.verb import at_home, check_session_name, find_profile, import_without
+from acp_launch.app.lookup import at_home, check_session_name, find_profile
+from acp_launch.app.screen import Screen, elicitor, exit_code
+from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.up import Begun
+    from collections.abc import Callable
+
+    from acp_launch.app.up import Begun
     from acp_launch.errors import AuthRequired
     from acp_launch.host.place import Content, FrontPlan, HostNote
     from acp_launch.host.wire import SessionStatus
@@ -28,12 +31,14 @@ if TYPE_CHECKING:
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
+    ReadPrompt = Callable[[], str]
 
 KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 
 
-def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
-    """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
+def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None") -> int | None:
+    """Carry out the run with the host of its profile, and return the exit code; None if there is none for it. Without
+    `read_prompt` it is interactive.
 
     If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
 
@@ -42,15 +47,15 @@ def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> in
     """
     from acp_launch.host.place import find
 
-    found = find_profile(request.words[0], settings)
+    found = find_profile(request.profile, settings)
     note = find(settings.state, str(found.project), found.name)
     check_session_name(request.session)
-    if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
-        return _run(request, plan, settings, screen, note)
-    return _run_by_content(request, found, settings, screen)
+    if note is not None and read_prompt is not None and (plan := _plan_of(note, found, request)) is not None:
+        return _run(request, plan, settings, screen, note, read_prompt)
+    return _run_by_content(request, found, settings, screen, read_prompt)
 
 
-def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPlan | None":
+def _plan_of(note: "HostNote", found: "Found", request: RunSpec) -> "LaunchPlan | None":
     """Return the plan of a host for one of its fronts, without servers: they are the host's.
 
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
@@ -80,7 +85,7 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
 
 
-def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd: Path) -> "LaunchPlan":
+def _launch_plan(plan: "FrontPlan", found: "Found", request: RunSpec, *, cwd: Path) -> "LaunchPlan":
     from acp_launch.document.scalars import Duration
     from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
     from acp_launch.problem import dotted
@@ -112,7 +117,9 @@ def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd:
     )
 
 
-def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", screen: Screen) -> int | None:
+def _run_by_content(
+    request: RunSpec, found: "Found", settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None"
+) -> int | None:
     """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.profile.load import load
 
@@ -129,7 +136,7 @@ def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", s
     note = usable_host(note, loaded, plan, is_needed=request.detach)
     if note is None:
         return None
-    return _run(request, plan, settings, screen, note)
+    return _run(request, plan, settings, screen, note, read_prompt)
 
 
 def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
@@ -143,7 +150,7 @@ def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) 
     """Return the plan of a front, without servers: they are the host's. None if the profile cannot run here."""
     from msgspec.structs import replace
 
-    from acp_launch.cli.planning import resolved_from
+    from acp_launch.app.planning import resolved_from
 
     without = replace(loaded, profile=replace(loaded.profile, mcp_servers={}))
     return resolved_from(without, cwd=cwd, session=session).plan
@@ -168,16 +175,16 @@ def usable_host(
     return None
 
 
-def _brought_up(request: RunRequest) -> "Begun":
+def _brought_up(request: RunSpec) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
-    from acp_launch.cli.up import UpRequest, start
+    from acp_launch.app.up import start
     from acp_launch.waits import seconds
 
     keep = request.keep or KEPT
-    begun = start(UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
+    begun = start(RunSpec(profile=request.profile, cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:
         share()
-        tell(f"{request.words[0]} is up now, until {seconds(keep)} after its last use", style=DIM)
+        tell(f"{request.profile} is up now, until {seconds(keep)} after its last use", style=DIM)
     return begun
 
 
@@ -200,19 +207,24 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
         say(harmless(f"    {line}", keep=""), style=DIM)
 
 
-def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: Screen, note: "HostNote") -> int | None:
+def _run(
+    request: RunSpec,
+    plan: "LaunchPlan",
+    settings: "Settings",
+    screen: Screen,
+    note: "HostNote",
+    read_prompt: "ReadPrompt | None",
+) -> int | None:
     from msgspec.structs import replace
 
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
-    if not request.is_interactive:
-        import_without("asyncio", "ssl")  # the only line is that to the host
     import asyncio
 
-    if request.is_interactive:
+    if read_prompt is None:
         return asyncio.run(_attach_terminal(request, plan, settings, note))
 
-    text = request.read_prompt()
+    text = read_prompt()
     name, record = _session_of(request, plan, settings)
     screen.roots = (plan.cwd, *plan.additional_directories)
     prompt = request.prompt(plan, name, record, text)
@@ -225,7 +237,7 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
 
 
 async def _prompt_host(
-    request: RunRequest,
+    request: RunSpec,
     plan: "LaunchPlan",
     settings: "Settings",
     screen: Screen,
@@ -247,7 +259,7 @@ async def _prompt_host(
         can_ask=person is not None,
         approve=request.approve,
         watches=request.detach,
-        afresh=request.new,
+        afresh=request.is_new,
         alone=True,
         once=not plan.session and is_fresh(prompt.request.name),
     )
@@ -261,11 +273,11 @@ async def _prompt_host(
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
-def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
+def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
     """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here."""
     from acp_launch.session.hold import fresh_name
 
-    if not request.latest and (request.new or not plan.session):
+    if not request.latest and (request.is_new or not plan.session):
         return plan.session or fresh_name(), None
     from acp_launch.session import store
 
@@ -274,11 +286,12 @@ def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -
         return name, store.continued(registry, plan, name, latest=request.latest)
 
 
-async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
+async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.interactive_run import SessionTerminal
+    from acp_launch.app.interactive_run import SessionTerminal
+    from acp_launch.app.start import rules_of
     from acp_launch.host.front import HostEntry
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
@@ -288,7 +301,7 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
 
     name, record = _session_of(request, plan, settings)
     terminal = SessionTerminal(request, plan, settings)
-    anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
+    anew = [name] if request.is_new else []  # once: after a loss of the agent it is loaded
 
     def entrance(session: str) -> Entrance:
         afresh = bool(anew) and anew.pop() == session
@@ -308,7 +321,7 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
 
 
 def _front_context(
-    request: RunRequest,
+    request: RunSpec,
     plan: "LaunchPlan",
     settings: "Settings",
     person: "Person | None",
@@ -331,16 +344,14 @@ def _front_context(
     )
 
 
-def _logging_in(
-    request: RunRequest, settings: "Settings", person: "Person | None", in_front: "InFront | None"
-) -> "LogIn":
+def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None", in_front: "InFront | None") -> "LogIn":
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
     async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.planning import Ready, loaded_profile
-        from acp_launch.cli.start import logging_in
+        from acp_launch.app.planning import Ready, loaded_profile
+        from acp_launch.app.start import logging_in
 
-        plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
+        plan = resolved_for_front(loaded_profile(request.profile, settings), request.cwd, request.session)
         if plan is None:
             raise wanted
         await logging_in(Ready(plan), person, None, in_front)(connection, wanted, is_second=is_second)

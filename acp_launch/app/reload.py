@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
-from acp_launch.cli.start import Launched, with_workdirs
+from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
@@ -25,7 +25,7 @@ from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Ready
+    from acp_launch.app.planning import Ready
     from acp_launch.host.wire import Reloaded
     from acp_launch.launch.run import Launch
     from acp_launch.mcp.http.wire import Credentials
@@ -171,7 +171,7 @@ class Reloading:
 
     def _read(self, digest: str) -> _Reread:
         """Read the profile; in a thread, as a store may be slow."""
-        from acp_launch.cli.planning import Ready, loaded_profile, require_plan, resolved_from
+        from acp_launch.app.planning import Ready, loaded_profile, require_plan, resolved_from
         from acp_launch.profile.trust import trust_state
 
         settings, called = self._settings, self._ready.plan.called
@@ -192,7 +192,7 @@ class Reloading:
         return _Reread(content, Ready(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
-        from acp_launch.cli.stores import open_store, outcomes
+        from acp_launch.app.stores import open_store, outcomes
         from acp_launch.errors import MachineError
         from acp_launch.plan.model import unfit, unmet
         from acp_launch.secret.lookup import secrets
@@ -216,8 +216,8 @@ class Reloading:
         """Return the names of optional servers that lack a login, and the credentials of the others."""
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
-        from acp_launch.cli.credentials import Wallet, server_logins
-        from acp_launch.cli.stores import open_unasked
+        from acp_launch.app.credentials import Wallet, server_logins
+        from acp_launch.app.stores import open_unasked
 
         settings = self._settings
         logins = server_logins(fresh, settings)

@@ -1,4 +1,4 @@
-"""The process of the server host, which `host.shared` starts: `python -P -m acp_launch.cli.serverhost`."""
+"""The process of the server host, which `host.shared` starts: `python -P -m acp_launch.app.serverhost`."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ LOOK = 0.02  # seconds between two looks whether it has
 
 def main() -> int:
     """Be the server host, until no launch uses it; return the exit code. Another one that lives is left alone."""
-    from acp_launch.cli.planning import prepare_launch
+    from acp_launch.app.planning import prepare_launch
 
     prepare_launch()
     from acp_launch import __version__
@@ -33,7 +33,7 @@ def main() -> int:
     while True:
         with hold_place(server_host_state(settings.state), "", __version__) as write:
             if write is not None:
-                from acp_launch.cli.start import record_and_guard
+                from acp_launch.app.start import record_and_guard
                 from acp_launch.launch.loop import run_supervised
 
                 with record_and_guard(settings, "host", "shared servers", Path("/")) as guard, _log_failure(settings):

@@ -20,21 +20,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch import leave
+from acp_launch.app.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
+from acp_launch.app.lookup import at_home, load_settings
+from acp_launch.app.operation import VerbProcesses, verb_processes
+from acp_launch.app.planning import Ready, list_rows, loaded_profile, resolved_from
+from acp_launch.app.probe import StartedServer, meet_server
+from acp_launch.app.run import session_of
+from acp_launch.app.spec import settings_of
+from acp_launch.app.start import logging_in, server_logs, with_seat
+from acp_launch.app.stores import open_store, outcomes, say_waiting
 from acp_launch.bridge import offer
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers, confined, machine
 from acp_launch.checks import profile as profile_checks
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
-from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
-from acp_launch.cli.operation import VerbProcesses, verb_processes
-from acp_launch.cli.planning import Ready, list_rows, loaded_profile, resolved_from
-from acp_launch.cli.probe import StartedServer, meet_server
-from acp_launch.cli.run import session_of
-from acp_launch.cli.run_request import settings_of
-from acp_launch.cli.start import logging_in, server_logs, with_seat
-from acp_launch.cli.stores import open_store, outcomes, say_waiting
-from acp_launch.cli.verb import at_home, load_settings
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.servers import ServerMessages
 from acp_launch.console.stderr import DIM, tell

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from acp_launch.cli.verb import at_home, check_session_name, find_profile, load_settings
+from acp_launch.app.lookup import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
@@ -29,7 +29,7 @@ from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.credentials import Lack, ServerLogin
+    from acp_launch.app.credentials import Lack, ServerLogin
     from acp_launch.console.trust import ReportRow
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
@@ -98,7 +98,7 @@ def ready(
     if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
-    from acp_launch.cli.stores import offer_sealed_file, open_store, outcomes
+    from acp_launch.app.stores import offer_sealed_file, open_store, outcomes
 
     start_guards()
     opening = cache(partial(open_store, settings, asks=asks_passphrase))  # once: so its question comes once
@@ -117,7 +117,7 @@ def ready(
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return Ready(plan, values, _later(others, plan, settings, values))
-    from acp_launch.cli.credentials import Wallet, list_lacking, print_headers
+    from acp_launch.app.credentials import Wallet, list_lacking, print_headers
 
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
     credentials = wallet.credentials(logins, found)
@@ -129,7 +129,7 @@ def ready(
 def _logins(resolved: Resolved, settings: Settings) -> "Sequence[ServerLogin]":
     if resolved.plan is None or not any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
         return ()
-    from acp_launch.cli.credentials import server_logins
+    from acp_launch.app.credentials import server_logins
 
     return server_logins(resolved.plan.servers, settings)
 
@@ -147,8 +147,8 @@ def _later(
     """
     if not others:
         return {}
-    from acp_launch.cli.credentials import Wallet
-    from acp_launch.cli.stores import open_unasked, protect_secrets
+    from acp_launch.app.credentials import Wallet
+    from acp_launch.app.stores import open_unasked, protect_secrets
 
     protect_secrets()
     opening = opening or cache(partial(open_unasked, settings))
@@ -400,8 +400,8 @@ def _ask_for_secrets(
         return answers
     if not has_terminal():
         return answers
-    from acp_launch.cli.secretvalue import ask_value, check_name, put
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.secretvalue import ask_value, check_name, put
+    from acp_launch.app.stores import Vault
 
     try:
         names = [check_name(name) for name in unset]
@@ -454,8 +454,8 @@ def _fit_npm(argv: Sequence[str]) -> tuple[Sequence[str], Path | None]:
     Raises:
         MachineError: the package wants another Node.js; npm would install an old version of it, or one that dies.
     """
+    from acp_launch.app.stores import say_waiting
     from acp_launch.checks import node
-    from acp_launch.cli.stores import say_waiting
     from acp_launch.secret.isolate import bounded
 
     def ask() -> tuple[node.NodeMismatch | None, Path | None]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
-from acp_launch.cli.planning import find_server, loaded_profile, ready, require, resolved_from
+from acp_launch.app.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
+from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
     AuthRequired,
@@ -42,8 +42,8 @@ from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.cli.operation import VerbProcesses
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.operation import VerbProcesses
+    from acp_launch.app.stores import Vault
     from acp_launch.oauth.exchange import ClientSecret
     from acp_launch.oauth.flow import Waiting
 
@@ -82,8 +82,8 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
     """
-    from acp_launch.cli.operation import verb_processes
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.operation import verb_processes
+    from acp_launch.app.stores import Vault
     from acp_launch.console import logins
     from acp_launch.process.spawn import require_platform
 
@@ -143,7 +143,7 @@ def _log_in_to(
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
     """Log out: the server revokes the tokens, if it can, and acp-launch deletes them."""
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.stores import Vault
     from acp_launch.console import logins
 
     settings, _, targets = plan_targets(profile, name, every=every, trust=trust)
@@ -321,7 +321,7 @@ async def _log_in(
     target: LoginTarget, profile: str, before: Grant | None, limit: float, *, browser: bool
 ) -> tuple[Grant, Login]:
     """Log in with the command that opens a page, with a code for another machine, or on a terminal, within seconds."""
-    from acp_launch.cli.stores import say_waiting
+    from acp_launch.app.stores import say_waiting
     from acp_launch.console import logins
     from acp_launch.console.ask.terminal import possible
     from acp_launch.oauth.exchange import Refused
@@ -422,7 +422,7 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
     Raises:
         StateError: another process holds it for longer than a renewal takes, or it cannot be made.
     """
-    from acp_launch.cli.stores import saying_waiting
+    from acp_launch.app.stores import saying_waiting
     from acp_launch.oauth.keeper import patience
 
     lock, limit = records.lock(item), patience(settings.secrets.timeout)

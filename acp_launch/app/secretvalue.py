@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.cli.verb import find_profile, usable_profiles
+from acp_launch.app.lookup import find_profile, usable_profiles
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
@@ -26,7 +26,7 @@ from acp_launch.secret.value import MAX_VALUE, Secret, is_login, size, variable
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.stores import Vault
+    from acp_launch.app.stores import Vault
 
 LONGEST_NAME = 200  # characters
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read

@@ -5,6 +5,7 @@ A launch: its processes, from their start to their end whatever happens to acp-l
 """
 
 import codecs
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.run_request import RunRequest, elicitor, rules_of, shelf_of
+from acp_launch.app.screen import elicitor
+from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
@@ -29,8 +31,8 @@ from acp_launch.process.tree import end_now
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.app.planning import Ready
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.cli.planning import Ready
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
     from acp_launch.session.login import InFront, LoginContext
     from acp_launch.session.observer import Ask, Holds, Person, Way
     from acp_launch.session.permission.gate import Decision, Gate
-    from acp_launch.session.permission.policy import Approve, Remembered
+    from acp_launch.session.permission.policy import Approve, Policy, Remembered
+    from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
@@ -287,7 +290,7 @@ def launch_agent(
 
 @contextmanager
 def run_context(
-    request: RunRequest,
+    request: RunSpec,
     started: Launched,
     person: "Person | None",
     note: Callable[[str], None],
@@ -300,13 +303,13 @@ def run_context(
     from acp_launch.console.ask.terminal import AgentStderr
 
     plan = started.plan
-    with stderr_log(started.settings, plan, echo=request.verbose) as log_file:
+    with stderr_log(started.settings, plan, echo=request.is_verbose) as log_file:
         aloud = AgentStderr(log_file, sys.stderr)
         with context_of(
             started,
             note,
-            log=log_file if request.verbose else aloud,
-            log_in=logging_in(started.ready, person, None if request.verbose else aloud, in_front),
+            log=log_file if request.is_verbose else aloud,
+            log_in=logging_in(started.ready, person, None if request.is_verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
@@ -317,10 +320,10 @@ def run_context(
 
 
 async def _offer_login(
-    request: RunRequest, started: Launched, person: "Person", in_front: "InFront | None", server: str
+    request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
 ) -> bool:
     """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
-    from acp_launch.cli.planning import login_program
+    from acp_launch.app.planning import login_program
     from acp_launch.process.foreground import available
     from acp_launch.session.observer import Choice
 
@@ -462,6 +465,20 @@ def _in_front(person: "Person | None") -> "InFront":
             return await foreground(program)
 
     return run
+
+
+def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> "Policy":
+    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
+    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.remembered import load
+
+    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
+
+
+def shelf_of(plan: "LaunchPlan", settings: "Settings") -> "AnswerStore":
+    from acp_launch.session.permission.remembered import AnswerStore
+
+    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
 
 
 class PermissionRecord:

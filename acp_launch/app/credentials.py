@@ -376,7 +376,7 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
     def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
-        from acp_launch.cli.stores import run_at_home_in_loop
+        from acp_launch.app.stores import run_at_home_in_loop
 
         records, made = Logins(self.settings.state), dict[str, Credentials]()
         commands, limit = self.settings.headers_command, self.settings.secrets.timeout
@@ -417,7 +417,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
         return []
     import asyncio
 
-    from acp_launch.cli.stores import protect_secrets, say_waiting
+    from acp_launch.app.stores import protect_secrets, say_waiting
     from acp_launch.launch.loop import hear_guards
     from acp_launch.process.guard import start_guards
 

@@ -3,8 +3,8 @@
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from acp_launch.cli.run_request import RunRequest, settings_of
-from acp_launch.cli.verb import check_session_name
+from acp_launch.app.lookup import check_session_name
+from acp_launch.app.spec import RunSpec, settings_of
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output
@@ -20,7 +20,7 @@ from acp_launch.session.hold import hold, is_fresh
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.cli.start import ChosenSession, Launched
+    from acp_launch.app.start import ChosenSession, Launched
     from acp_launch.process.tree import Exit
     from acp_launch.session.permission.policy import Policy
     from acp_launch.settings.model import Settings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class SessionTerminal:
     """The terminal of an interactive session, and the user at it."""
 
-    def __init__(self, request: RunRequest, plan: LaunchPlan, settings: "Settings") -> None:
+    def __init__(self, request: RunSpec, plan: LaunchPlan, settings: "Settings") -> None:
         self._request, self._plan, self._settings = request, plan, settings
         self._roots = (plan.cwd, *plan.additional_directories)
         clock = StillClock()
@@ -37,7 +37,7 @@ class SessionTerminal:
         readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
         history = settings.state / "history" / f"{readable}-{make_digest(str(plan.project))}"
         self.front = choose_front(history, settings.attention, profile=plan.profile, clock=clock)
-        self.output = session_output(self.front.canvas, clock, self._roots, has_links=not request.plain)
+        self.output = session_output(self.front.canvas, clock, self._roots, has_links=request.has_links)
         self.observer = RedactedOutput(self.output)
         self.person = self.front.person
 
@@ -56,8 +56,8 @@ class SessionTerminal:
             output=self.output,
             held_sessions=held_sessions,
             held_session=first,
-            replay=not self._request.no_replay,
-            wishes=settings_of(self._plan, self._request.settings),
+            replay=self._request.replay,
+            wishes=settings_of(self._plan, self._request.options),
             blocks=self._blocks,
             here=here(),
             log_in=self._log_in,
@@ -73,7 +73,7 @@ class SessionTerminal:
 
     async def _log_in(self, server: str) -> bool:
         """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
-        from acp_launch.cli.planning import login_program
+        from acp_launch.app.planning import login_program
 
         ended = await self.in_front(login_program(self._plan.called, server, trust=self._request.trust))
         return ended.status == 0
@@ -82,14 +82,14 @@ class SessionTerminal:
         """Return the command that comes back to the session `name`, as the user can type it here."""
         request, plan = self._request, self._plan
         command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
-        command = (*command, *(("--confined",) if request.confined else ()))
+        command = (*command, *(("--confined",) if request.is_confined else ()))
         cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
         return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
-async def run_interactive(request: RunRequest, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
+async def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
-    from acp_launch.cli.start import run_context
+    from acp_launch.app.start import run_context
     from acp_launch.launch.run import conversation
 
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen

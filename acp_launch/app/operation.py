@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from acp_launch.cli.start import agent_log, agent_process, both, guard, server_logs, with_workdir
-from acp_launch.cli.verb import load_settings
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.start import agent_log, agent_process, both, guard, server_logs, with_workdir
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
@@ -32,7 +32,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Ready
+    from acp_launch.app.planning import Ready
     from acp_launch.trace import Trace
 
 T = TypeVar("T")

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from acp_launch.cli.run_request import read_descriptor
-from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, Yes, import_without
+from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, Yes, read_descriptor
 
 app = Group("Run many tasks over many profiles.")
 
@@ -52,8 +51,6 @@ def run(
     trust: Trust = False,
 ) -> int:
     """Run a batch, or go on with one."""
-    if engine is None:  # Dask needs it
-        import_without("asyncio", "ssl")
     from acp_launch.batch.submit import RunOptions, run_batch
 
     return run_batch(RunOptions(file, resume, out, jobs, engine, only, again, failures, cost, dry_run, output, trust))

@@ -1,0 +1,135 @@
+"""The output of a run, and the user at its terminal. The output is made when there is something to show."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_launch import leave
+from acp_launch.errors import LaunchError, RunExpired, Stopped
+from acp_launch.waits import stretch
+
+if TYPE_CHECKING:
+    from acp_launch.console.ask.terminal import StillClock
+    from acp_launch.console.stream.redacted import RunOutput
+    from acp_launch.launch.context import Elicit
+    from acp_launch.session.elicitation import Elicitation
+    from acp_launch.session.observer import Person, TurnEnd
+
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
+LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
+
+
+def exit_code(end: "TurnEnd") -> int:
+    """Return the exit code for a turn's end."""
+    if end.denied:
+        return DENIED
+    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT
+
+
+def elicitor(person: "Person") -> "Elicit":
+    """Return what makes the forms and links of an agent."""
+
+    def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
+        from acp_launch.console.ask.forms import Forms
+        from acp_launch.console.ask.links import Links
+        from acp_launch.session.elicitation import Elicitation
+
+        fill, visit = Forms(person, agent).fill, Links(person, agent).visit
+        return Elicitation(agent, fill=fill, visit=visit, note=note)
+
+    return make
+
+
+class Screen:
+    """The output of a run, and the user at its terminal."""
+
+    def __init__(self, output: str, *, has_links: bool = True) -> None:
+        """`output` is text, json or quiet."""
+        self._output = output
+        self._has_links = has_links
+        self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
+        self._observer: RunOutput | None = None
+        self._clock: StillClock | None = None  # of what is drawn
+
+    @property
+    def observer(self) -> "RunOutput":
+        if self._observer is None:
+            from acp_launch.secret.redact import redactor
+
+            self._observer = self._make()
+            if not redactor.is_empty:
+                from acp_launch.console.stream.redacted import RedactedOutput
+
+                self._observer = RedactedOutput(self._observer)
+        return self._observer
+
+    def _make(self) -> "RunOutput":
+        if self._output == "text" and sys.stdout.isatty():
+            from acp_launch.console.ask.terminal import StillClock
+            from acp_launch.console.draw.live import Live
+
+            self._clock = StillClock()
+            return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
+        from acp_launch.console.stream.outlet import Outlet
+
+        if self._output == "json":
+            from acp_launch.console.stream.ndjson import Ndjson
+
+            return Ndjson(Outlet())
+        from acp_launch.console.stream.text import Plain, Quiet
+
+        return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
+
+    def person(self) -> "Person | None":
+        """Return the user at the terminal; None if there is no terminal to ask on."""
+        if sys.stdin is None or not sys.stdin.isatty():
+            return None
+        from acp_launch.console.ask.terminal import TerminalQuestions, possible
+
+        if not possible():
+            return None
+        return TerminalQuestions(self.observer.pause, self._clock)
+
+    def show_wait(self, what: str, waited: float, limit: float) -> None:
+        """Report a wait that happens before the run has an observer."""
+        if self._output != "json":
+            from acp_launch.app.stores import say_waiting
+
+            say_waiting(what, waited, limit)
+            return
+        import asyncio
+
+        observer = self._make()  # not the run's own, which needs to know the secrets it must mask
+        observer.waiting(what, waited, limit)
+        asyncio.run(observer.drain())
+
+    @contextmanager
+    def report_failures(self) -> Iterator[None]:
+        """Report a failure in the block, or the signal that ended it, and raise it again."""
+        try:
+            yield
+        except LaunchError as error:
+            self._show_failure(error)
+            raise
+        except KeyboardInterrupt:
+            stopped = Stopped("stopped", signal_number=leave.code() - 128)
+            self._show_failure(stopped)
+            raise stopped from None
+
+    def _show_failure(self, error: LaunchError) -> None:
+        """Finish the output so far, and report the failure to a script."""
+        if self._observer is None and self._output != "json":
+            return
+        import asyncio
+
+        from acp_launch.console.stream.outlet import OutputClosed
+
+        if isinstance(error, Stopped | RunExpired):
+            leave.within(LAST_WORDS, error.exit_code)
+        self.observer.failed(error)
+        try:
+            asyncio.run(self.observer.drain())
+        except OutputClosed:
+            return  # the reader is gone

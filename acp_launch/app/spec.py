@@ -1,0 +1,106 @@
+"""What is launched, whichever front asks for it: `run`, `up`, `serve`, a batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
+
+from acp_launch.document.scalars import Duration
+from acp_launch.problem import ours
+
+if TYPE_CHECKING:
+    from acp_launch.launch.run import Prompt
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.problem import KeyPath
+    from acp_launch.protocol.acp import Capabilities
+    from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion
+    from acp_launch.session.opening import Setting
+    from acp_launch.session.store import Record
+
+
+class RunSpec(Struct, frozen=True, kw_only=True):
+    """Which agent runs, in which session, and what is allowed. `options` are of the agent, as "model=opus".
+
+    `timeout` is in seconds, for all of it; `limits` are of named waits. With `latest` the session is the one that was
+    used last; with `is_new` the one of this name begins anew. `keep` and `detach` are about a host.
+    """
+
+    profile: str = ""  # its name or file; empty with `agent`
+    agent: str | None = None  # a command line, without a profile
+    is_confined: bool = False  # the agent of such a command line
+    session: str | None = None
+    latest: bool = False
+    is_new: bool = False
+    replay: bool = True  # whether the history is shown
+    cwd: Path | None = None
+    approve: Literal["all", "reads", "none"] | None = None
+    timeout: float | None = None
+    limits: Mapping[str, Duration] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    attach: Sequence[Path] = ()
+    trust: bool = False
+    locked: bool = False
+    is_verbose: bool = False  # shows the agent's stderr as it comes
+    trace: Path | None = None
+    has_links: bool = True
+    detach: bool = False
+    keep: float | None = None
+    outlives: bool = True  # a turn in a host goes on without the terminal that drives it
+
+    @property
+    def wants_host(self) -> bool:
+        """Whether a host is brought up if there is none."""
+        return self.detach or self.keep is not None
+
+    def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
+        """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
+        from acp_launch.launch.run import Prompt, SessionRequest
+
+        wishes = settings_of(plan, self.options)
+        session = SessionRequest(name=name, continued=record, replay=self.replay, wishes=wishes)
+        return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
+
+    def _blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+        """Return what makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
+
+        def make(able: "Capabilities") -> "list[dict[str, Any]]":
+            said: dict[str, Any] = {"type": "text", "text": text}
+            if not self.attach:
+                return [said]
+            from acp_launch.session.attachments import attach
+
+            roots = (plan.cwd, *plan.additional_directories)
+            return [said, *(attach(path, able, roots=roots) for path in self.attach)]
+
+        return make
+
+    def asker(self, person: "Person", plan: "LaunchPlan") -> "Ask":
+        """Return what asks the user about a tool call."""
+
+        async def ask(question: "ToolQuestion") -> "Answer":
+            from shlex import quote  # most runs ask nothing
+
+            from acp_launch.console.ask.permission import permission_asker
+            from acp_launch.profile.discover import project_of
+
+            if self.agent is None:
+                listing = ours("permission", "list", self.profile)
+            else:
+                is_here = plan.project == project_of(Path.cwd())
+                listing = ours("permission", "list", "--", plan.profile)
+                listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
+            return await permission_asker(person, listing, str(plan.cwd))(question)
+
+        return ask
+
+
+def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]":
+    """Collect the mode and options of the profile and of `--set`."""
+    from acp_launch.session.opening import wishes
+
+    def place(path: "KeyPath") -> str:
+        origin = plan.origins[path]
+        return f"{origin} {origin.path}"
+
+    return wishes(plan.mode, plan.config, sets, place=place)
