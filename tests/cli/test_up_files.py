@@ -194,4 +194,4 @@ def test_a_front_imports_nothing_that_makes_a_launch(
     ours = {name.removeprefix("acp_launch.") for name in found if name.startswith("acp_launch.")}
     assert {name for name in ours - NEEDED if name.startswith(tuple(f"{each}." for each in UNNEEDED))} == set()
     assert len(ours) <= MOST
-    assert (HEAVY & found) - (imported() - {"ssl"}) == besides
+    assert (HEAVY & found) - imported() == besides
