@@ -1,8 +1,8 @@
-"""The typer application with all verbs. `--help` imports none of the code that carries them out."""
+"""The typer application with all verbs. `--help` imports no verb."""
 
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -33,10 +33,7 @@ class Commands(TyperGroup):
     """A group of commands. Its `--help` wraps a long sentence where typer would cut it."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = {}
-        for name in self.list_commands(ctx):
-            first, stop, _ = str(self.get_command(ctx, name).help or "").partition("\n")[0].partition(". ")
-            rows[name] = first + stop.strip()  # the first sentence
+        rows = self.rows(ctx)
         width = max(map(len, rows))
         for heading, names in self.headings(rows):
             with formatter.section(heading):
@@ -54,9 +51,19 @@ class Commands(TyperGroup):
             offer(command, f"{ctx.command_path} {cmd_name}".partition(" ")[2])
         return command
 
+    def rows(self, ctx: Any) -> Mapping[str, str]:
+        """Return the first sentence of the help of each command."""
+        helps = {name: str(self.get_command(ctx, name).help or "") for name in self.list_commands(ctx)}
+        return {name: first_sentence(text) for name, text in helps.items()}
+
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
         """Yield each heading with the names of its commands."""
         yield "Commands", names
+
+
+def first_sentence(text: str) -> str:
+    first, stop, _ = text.partition("\n")[0].partition(". ")
+    return first + stop.strip()
 
 
 class AllCommands(Commands):
@@ -79,6 +86,10 @@ class AllCommands(Commands):
                 alone.command(cmd_name)(_command(verb))
             self.commands[cmd_name] = get_group(alone).commands[cmd_name]
         return super().get_command(ctx, cmd_name)
+
+    def rows(self, ctx: Any) -> Mapping[str, str]:
+        """Return what the table of verbs says: their modules are not imported for it."""
+        return {name: sentence for verbs in HEADINGS.values() for name, (_, sentence) in verbs.items()}
 
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
         yield from HEADINGS.items()

@@ -36,52 +36,65 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.leave import LIFELINE
 
-# The headings of `acp-launch --help`, by what users do, and where each verb, or group of verbs, is; by default in this
-# package. Verbs under MORE are only named.
+# The headings of `acp-launch --help`, by what users do; where each verb, or group of verbs, is in this package; and the
+# first sentence of its help, so that `--help` imports none. Verbs under MORE are only named.
 MORE = "More"
-HEADINGS: Mapping[str, Mapping[str, str]] = {
+HEADINGS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run": {
-        "run": "run.Run",
-        "up": "up.up",
-        "attach": "run.attach",
-        "down": "up.down",
-        "batch": "batch.app",
-        "serve": "serve.Serve",
+        "run": ("run.Run", "Run a prompt, or start an interactive session."),
+        "up": (
+            "up.up",
+            "Start agent and servers in the background; `run` uses them from then on, without waiting for a start.",
+        ),
+        "attach": ("run.attach", "Attach this terminal to a session of a host, also in the middle of a turn."),
+        "down": (
+            "up.down",
+            "End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later.",
+        ),
+        "batch": ("batch.app", "Run many tasks over many profiles."),
+        "serve": ("serve.Serve", "Serve a profile to an editor: an ACP agent on stdin and stdout."),
     },
     "Set up": {
-        "init": "imports.Init",
-        "import": "imports.Import",
-        "edit": "edit.edit",
-        "login": "login.login",
-        "secret": "secrets.app",
-        "mcp": "mcp.app",
-        "trust": "trust.trust",
-        "doctor": "machine.doctor",
+        "init": ("imports.Init", "Create a profile."),
+        "import": ("imports.Import", "Import MCP servers and agents from other tools."),
+        "edit": ("edit.edit", "Edit a profile's file in $VISUAL or $EDITOR."),
+        "login": ("login.login", "Log in to a profile's agent."),
+        "secret": ("secrets.app", "Secrets: set, list, check, rm, rename, copy-to-env."),
+        "mcp": ("mcp.app", "The MCP servers of a profile: list, inspect, tools, call, login, logout, status."),
+        "trust": ("trust.trust", "Trust a project's profile, or a batch, until it changes."),
+        "doctor": ("machine.doctor", "Check this machine and a profile: its agent, servers and secrets."),
     },
     "Look": {
-        "list": "profiles.list_",
-        "validate": "profiles.validate",
-        "plan": "profiles.plan",
-        "session": "sessions.app",
-        "ps": "machine.ps",
-        "logs": "machine.logs",
-        "help": "help.help_",
+        "list": ("profiles.list_", "List the profiles available here, shadowed and broken ones too."),
+        "validate": (
+            "profiles.validate",
+            "Check profiles: report every problem with its line, and every credential written in a file. ",
+        ),
+        "plan": ("profiles.plan", "Show what would start and where each value comes from."),
+        "session": (
+            "sessions.app",
+            "Choose a session to resume; list, show, history, wait, cancel, rename, move, export, import, "
+            "close, rm, prune.",
+        ),
+        "ps": ("machine.ps", "Show your running launches: sessions, directory, processes."),
+        "logs": ("machine.logs", "Show the stderr of the agent and the MCP servers of the latest launch."),
+        "help": ("help.help_", "Show the documentation: the topics, a page, or where a word occurs."),
     },
     MORE: {
-        "agents": "agents.app",
-        "completion": "completion.completion",
-        "config": "config.app",
-        "export": "imports.Export",
-        "lock": "trust.lock",
-        "logout": "login.logout",
-        "permission": "permission.app",
-        "profile": "edit.app",
-        "reap": "machine.reap",
-        "reload": "up.reload",
-        "replay": "replay.Replay",
-        "schema": "profiles.schema",
-        "show": "profiles.show",
-        "trace": "machine.trace",
+        "agents": ("agents.app", ""),
+        "completion": ("completion.completion", ""),
+        "config": ("config.app", ""),
+        "export": ("imports.Export", ""),
+        "lock": ("trust.lock", ""),
+        "logout": ("login.logout", ""),
+        "permission": ("permission.app", ""),
+        "profile": ("edit.app", ""),
+        "reap": ("machine.reap", ""),
+        "reload": ("up.reload", ""),
+        "replay": ("replay.Replay", ""),
+        "schema": ("profiles.schema", ""),
+        "show": ("profiles.show", ""),
+        "trace": ("machine.trace", ""),
     },
 }
 # What users of other tools type for a verb.
@@ -101,7 +114,7 @@ SYNONYMS: Mapping[str, str] = {
     "stop": "down",
     "traces": "trace",
 }
-VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name, place in verbs.items()}
+VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name, (place, _) in verbs.items()}
 
 
 def load(name: str) -> Any:
