@@ -15,6 +15,7 @@ import stat
 import sys
 import time
 from _operator import _compare_digest
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, FileIO
@@ -407,8 +408,6 @@ def _make_in(home: Path, prefix: str, *, is_state: bool) -> Path:
 
 def _try_socket(made: Path) -> None:
     """Connect to a socket there, which some file systems of containers and networks do not allow."""
-    from _socket import AF_UNIX, SOCK_STREAM, socket
-
     listener, knocking, path = socket(AF_UNIX, SOCK_STREAM), socket(AF_UNIX, SOCK_STREAM), str(made / SOCKET)
     try:
         listener.bind(path)

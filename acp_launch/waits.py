@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from acp_launch.errors import WaitExpired
+
 if TYPE_CHECKING:
     from asyncio import Future
 
@@ -72,8 +74,6 @@ async def awaited(
         WaitExpired: the deadline passed; the future is left as it is.
     """
     import asyncio
-
-    from acp_launch.errors import WaitExpired
 
     loop = asyncio.get_running_loop()
     begun = loop.time()

@@ -1,16 +1,24 @@
 """A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from acp_launch.app.lookup import at_home, check_session_name, find_profile
 from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
-from acp_launch.problem import ours
+from acp_launch.document.scalars import Duration
+from acp_launch.errors import StateError
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
+from acp_launch.problem import dotted, ours
+from acp_launch.profile.discover import here, read, shown
+from acp_launch.profile.model import Timeouts
+from acp_launch.waits import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +69,6 @@ def _plan_of(note: "HostNote", found: "Found", request: RunSpec) -> "LaunchPlan 
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
     directories.
     """
-    from acp_launch.profile.discover import here
-
     plan = note.plan
     if plan is None or not note.socket or plan.file != str(found.file):
         return None
@@ -79,19 +85,12 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     if any(map(os.path.lexists, plan.vacant)):
         return False
     from acp_launch.host.place import digest
-    from acp_launch.profile.discover import read
 
     texts = {file: read(Path(file))[0] for file in plan.files}
     return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
 
 
 def _launch_plan(plan: "FrontPlan", found: "Found", request: RunSpec, *, cwd: Path) -> "LaunchPlan":
-    from acp_launch.document.scalars import Duration
-    from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
-    from acp_launch.problem import dotted
-    from acp_launch.profile.discover import shown
-    from acp_launch.profile.model import Timeouts
-
     typed = Origin(found.called)
     command, *rest = plan.agent
     args = tuple(Value((argument,), typed) for argument in rest)
@@ -148,8 +147,6 @@ def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
 
 def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) -> "LaunchPlan | None":
     """Return the plan of a front, without servers: they are the host's. None if the profile cannot run here."""
-    from msgspec.structs import replace
-
     from acp_launch.app.planning import resolved_from
 
     without = replace(loaded, profile=replace(loaded.profile, mcp_servers={}))
@@ -178,7 +175,6 @@ def usable_host(
 def _brought_up(request: RunSpec) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
     from acp_launch.app.up import start
-    from acp_launch.waits import seconds
 
     keep = request.keep or KEPT
     begun = start(RunSpec(profile=request.profile, cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
@@ -189,7 +185,6 @@ def _brought_up(request: RunSpec) -> "Begun":
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
-    from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 
     is_elsewhere = note.cwd != str(plan.cwd)
@@ -215,8 +210,6 @@ def _run(
     note: "HostNote",
     read_prompt: "ReadPrompt | None",
 ) -> int | None:
-    from msgspec.structs import replace
-
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     import asyncio
@@ -288,8 +281,6 @@ def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "
 
 async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
-    from contextlib import nullcontext
-
     from acp_launch.app.interactive_run import SessionTerminal
     from acp_launch.app.start import rules_of
     from acp_launch.host.front import HostEntry
@@ -362,9 +353,6 @@ def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None",
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
     """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
     asks or idle. A host that does not answer is told of."""
-    from msgspec.structs import replace
-
-    from acp_launch.errors import StateError
     from acp_launch.host.door import read_status
     from acp_launch.host.place import any_host, hosts
 

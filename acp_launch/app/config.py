@@ -1,11 +1,17 @@
 """The user's settings file: reads, changes and checks it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_launch.document.nodes import SETTINGS
+from acp_launch.document.yaml import parse
 from acp_launch.errors import SettingsError, UsageError
+from acp_launch.private import create, make_private
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.settings.load import FILE, directory, file_text, present
+from acp_launch.settings.origin import keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,17 +38,12 @@ def set_value(value: str) -> Callable[[str, tuple[str, ...]], str]:
 
 
 def says_something(text: str) -> bool:
-    from acp_launch.document.nodes import SETTINGS
-    from acp_launch.document.yaml import parse
-
     document, problems = parse(text, "", SETTINGS)
     return bool(document.root if document else problems)
 
 
 def _first_setting(text: str, where: tuple[str, ...], value: object) -> str:
     """Add the first setting to a file without any."""
-    import json
-
     parents = "".join(f"{'  ' * depth}{step}:\n" for depth, step in enumerate(where[:-1]))
     indent = "  " * (len(where) - 1)
     return f"{text.rstrip()}\n{parents}{indent}{where[-1]}: {json.dumps(value)}\n".lstrip("\n")
@@ -59,7 +60,6 @@ def change_settings(
     """
     from acp_launch.console.interop import note
     from acp_launch.profile.edit import CannotEdit
-    from acp_launch.settings.origin import keys
 
     file, where = settings_file(), tuple(key.split("."))
     if where not in keys():
@@ -83,14 +83,11 @@ def change_settings(
 
 def find_problems(file: Path, text: str) -> "Sequence[Problem]":
     from acp_launch.settings.check import choices
-    from acp_launch.settings.load import present
 
     return choices(text, str(file), present())[1]
 
 
 def settings_file() -> Path:
-    from acp_launch.settings.load import FILE, directory
-
     return directory("CONFIG") / FILE
 
 
@@ -100,8 +97,6 @@ def read_settings(file: Path) -> str | None:
     Raises:
         SettingsError: it cannot be read, or others could change it.
     """
-    from acp_launch.settings.load import file_text
-
     text, problems = file_text(file)
     if problems:
         raise SettingsError(problems)
@@ -110,7 +105,6 @@ def read_settings(file: Path) -> str | None:
 
 def write_settings(file: Path, text: str, before: str | None) -> None:
     from acp_launch.interop.merge import replace_file
-    from acp_launch.private import create, make_private
 
     if before is not None:
         replace_file(file, text, instead_of=before)

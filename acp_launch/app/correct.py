@@ -1,10 +1,15 @@
 """A file in the user's own editor, checked when it is saved: `edit PROFILE` and `config edit`."""
 
+import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_launch.console import problems
+from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
+from acp_launch.problem import errors
 
 if TYPE_CHECKING:
     from acp_launch.problem import Problem
@@ -24,13 +29,8 @@ def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
         UsageError: there is no terminal or no editor, or the editor failed.
     """
     import asyncio
-    import os
-    import shlex
 
-    from acp_launch.console import problems
-    from acp_launch.console.stderr import say
     from acp_launch.interactive.editor import command, edit_content
-    from acp_launch.problem import errors
     from acp_launch.process.foreground import available
 
     if not available():

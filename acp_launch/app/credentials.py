@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from acp_launch.app.stores import protect_secrets, run_at_home_in_loop, say_waiting
 from acp_launch.errors import LaunchError, StateError
 from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
 from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decode_grant
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
+from acp_launch.process.guard import start_guards
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.command import Captured, failure, sentence
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store
+from acp_launch.settings.address import nearest
 from acp_launch.settings.model import HeadersCommand, Settings
 from acp_launch.waits import awaited
 
@@ -108,7 +111,6 @@ def printer_of(server: RemotePlan, settings: Settings) -> str:
     """Return the address of the entry whose command prints headers for a server, empty if none does."""
     if not settings.headers_command:
         return ""
-    from acp_launch.settings.address import nearest
 
     unknown = {reference.name: Secret("-") for reference in server.url.secrets}  # no part of an address in the settings
     return nearest(settings.headers_command, server.url.reveal(unknown)) or ""
@@ -376,8 +378,6 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
     def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
-        from acp_launch.app.stores import run_at_home_in_loop
-
         records, made = Logins(self.settings.state), dict[str, Credentials]()
         commands, limit = self.settings.headers_command, self.settings.secrets.timeout
         printers = {login.printer for login in logins if login.printer}
@@ -417,9 +417,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
         return []
     import asyncio
 
-    from acp_launch.app.stores import protect_secrets, say_waiting
     from acp_launch.launch.loop import hear_guards
-    from acp_launch.process.guard import start_guards
 
     failed = dict[str, NoToken]()
 

@@ -1,6 +1,7 @@
 """Replacement of this process by another program that gets secrets in its environment."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +23,6 @@ def replaced_by(command: Sequence[str], secrets: Mapping[str, Secret], environ: 
     env = {**inherited(environ, "all"), **{name: secret.expose() for name, secret in secrets.items()}}
     try:
         if sys.platform == "win32":
-            import subprocess
-
             return subprocess.run(list(command), env=env, check=False).returncode
         sys.stdout.flush()
         sys.stderr.flush()

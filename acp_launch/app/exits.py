@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from acp_launch import leave
-from acp_launch.errors import LaunchError, Stopped
+from acp_launch.errors import LaunchError, Stopped, first
 from acp_launch.waits import stretch
 
 SIGPIPE = 141
@@ -42,7 +42,6 @@ def end_in_code(work: Callable[[], int]) -> int:
 def _report(error: BaseException) -> int:
     """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
     from acp_launch.console.problems import show_error
-    from acp_launch.errors import first
     from acp_launch.process.spawn import exhausted
 
     cause = first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -10,6 +10,7 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.session import choose_front, run_session
 from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
+from acp_launch.launch.run import conversation
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_digest
 from acp_launch.problem import ours
@@ -90,7 +91,6 @@ class SessionTerminal:
 async def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
     from acp_launch.app.start import run_context
-    from acp_launch.launch.run import conversation
 
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
     terminal = SessionTerminal(request, plan, started.settings)

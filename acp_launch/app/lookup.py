@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch.errors import UsageError
+from acp_launch.profile.discover import discover, find, here
 
 if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
@@ -49,13 +50,9 @@ def load_settings() -> "Settings":
 
 def find_profile(name: str, settings: "Settings | None" = None) -> "Found":
     """Find a profile by its name or path from here; raise UsageError if there is none."""
-    from acp_launch.profile.discover import find, here
-
     return find(name, start=here(), settings=settings or load_settings())
 
 
 def usable_profiles(settings: "Settings") -> "list[Found]":
     """List the profiles that can be named from here."""
-    from acp_launch.profile.discover import discover, here
-
     return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]

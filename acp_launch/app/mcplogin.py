@@ -19,7 +19,11 @@ from msgspec.structs import replace
 
 from acp_launch.app.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
 from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
+from acp_launch.app.stores import Vault, say_waiting, saying_waiting
+from acp_launch.console import logins
+from acp_launch.console.ask import links
 from acp_launch.console.logins import State, is_valid
+from acp_launch.console.problems import show_error
 from acp_launch.errors import (
     AuthRequired,
     LaunchError,
@@ -30,10 +34,12 @@ from acp_launch.errors import (
     UsageError,
 )
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
+from acp_launch.oauth.metadata import canonical, covers
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan
 from acp_launch.plan.resolve import reduce_to
 from acp_launch.private import locked
 from acp_launch.problem import ours
+from acp_launch.process.spawn import require_platform
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import RemoteServer
 from acp_launch.secret.value import LOGINS, Secret
@@ -83,9 +89,6 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
     """
     from acp_launch.app.operation import verb_processes
-    from acp_launch.app.stores import Vault
-    from acp_launch.console import logins
-    from acp_launch.process.spawn import require_platform
 
     require_platform()
     settings, plan, targets = plan_targets(profile, name, every=every, trust=trust, is_login=True)
@@ -124,9 +127,6 @@ def _log_in_to(
     target: LoginTarget, profile: str, vault: "Vault", processes: "VerbProcesses", limit: float, *, browser: bool
 ) -> int:
     """Log in to one server; show why it failed. Return the exit code."""
-    from acp_launch.console import logins
-    from acp_launch.console.problems import show_error
-
     try:
         before = _read_grant(vault, target.login.item) if target.login and target.oauth.callback_port else None
         work = partial(_log_in, target, profile, before, limit, browser=browser)
@@ -143,9 +143,6 @@ def _log_in_to(
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
     """Log out: the server revokes the tokens, if it can, and acp-launch deletes them."""
-    from acp_launch.app.stores import Vault
-    from acp_launch.console import logins
-
     settings, _, targets = plan_targets(profile, name, every=every, trust=trust)
     vault, records = Vault(settings), Logins(settings.state)
     for each in targets:
@@ -159,8 +156,6 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
 
 def _forget(vault: "Vault", records: Logins, target: LoginTarget, item: str) -> None:
     """Remove tokens, with all records that are about them."""
-    from acp_launch.console import logins
-
     with _lock(records, item, vault.settings):
         fault = _take_back(vault, item, target.client_secret)
         known = records.of(item)
@@ -171,8 +166,6 @@ def _forget(vault: "Vault", records: Logins, target: LoginTarget, item: str) -> 
 
 def _lost_items(vault: "Vault", records: Logins, target: LoginTarget) -> list[str]:
     """Return the items of a server's tokens that no record is about; none if the store cannot be listed."""
-    from acp_launch.oauth.metadata import canonical, covers
-
     url, client = target.server.url.reveal({}), target.oauth.client_id
     known = {login.item for login in records.all()}
     try:
@@ -192,8 +185,6 @@ def status(profile: str, name: str | None, *, every: bool, as_json: bool) -> Non
         UsageError: there is no such server.
         AuthRequired: a server that asks for a login has no valid one.
     """
-    from acp_launch.console import logins
-
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     _check_name(loaded, profile, name, every=every)
@@ -304,8 +295,6 @@ def _list_asking(loaded: Loaded, profile: str, settings: Settings, *, every: boo
 
 def _find_opener(*, browser: bool) -> tuple["Opener", str]:
     """Return the command that opens a page here; None if the user does that, and why there is none."""
-    from acp_launch.console.ask import links
-
     is_far = any(os.environ.get(variable) for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
     found = links.command(os.environ) if browser and not is_far else None
     why = "this is an SSH session" if is_far else "--no-browser is given" if not browser else "no browser was found"
@@ -321,8 +310,6 @@ async def _log_in(
     target: LoginTarget, profile: str, before: Grant | None, limit: float, *, browser: bool
 ) -> tuple[Grant, Login]:
     """Log in with the command that opens a page, with a code for another machine, or on a terminal, within seconds."""
-    from acp_launch.app.stores import say_waiting
-    from acp_launch.console import logins
     from acp_launch.console.ask.terminal import possible
     from acp_launch.oauth.exchange import Refused
     from acp_launch.oauth.flow import LoginFlow, Wanted
@@ -422,7 +409,6 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
     Raises:
         StateError: another process holds it for longer than a renewal takes, or it cannot be made.
     """
-    from acp_launch.app.stores import saying_waiting
     from acp_launch.oauth.keeper import patience
 
     lock, limit = records.lock(item), patience(settings.secrets.timeout)

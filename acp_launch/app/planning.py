@@ -18,12 +18,16 @@ from msgspec.structs import replace
 from acp_launch.app.lookup import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
+from acp_launch.plan.environment import inherited
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, about, did_you_mean, dotted, errors, ours
 from acp_launch.process.guard import start_guards
+from acp_launch.process.prepare import require_descriptors
+from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
+from acp_launch.secret.isolate import bounded
 from acp_launch.secret.lookup import Waiting, secrets
 from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
@@ -42,9 +46,6 @@ NOTHING: Mapping[str, Any] = {}
 
 def prepare_launch() -> None:
     """Check what this system allows, and fork the guards before more is imported: a guard needs little memory."""
-    from acp_launch.process.prepare import require_descriptors
-    from acp_launch.process.spawn import require_platform
-
     require_platform()
     require_descriptors()
     start_guards()
@@ -64,8 +65,6 @@ def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> Ready:
     Raises:
         LaunchError: as `loaded_profile`, `resolve_trusted` and `ready`.
     """
-    from acp_launch.process.spawn import require_platform
-
     require_platform()
     settings = load_settings()
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
@@ -456,7 +455,6 @@ def _fit_npm(argv: Sequence[str]) -> tuple[Sequence[str], Path | None]:
     """
     from acp_launch.app.stores import say_waiting
     from acp_launch.checks import node
-    from acp_launch.secret.isolate import bounded
 
     def ask() -> tuple[node.NodeMismatch | None, Path | None]:
         return node.find_mismatch(argv[-1]), node.own_prefix()
@@ -485,7 +483,6 @@ def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
     from shutil import which
 
-    from acp_launch.plan.environment import inherited
     from acp_launch.plan.written import keep_path
     from acp_launch.process.program import LocalProgram
 

@@ -18,10 +18,11 @@ from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
 from acp_launch.app.start import Launched, with_workdirs
-from acp_launch.errors import NotTrusted, ProblemsError, StateError
+from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret, Store, StoreFault
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
 def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     """Return what fronts need of the plan; None if it depends on where a command is typed, and in which environment."""
     from acp_launch.host.place import digest as digest_of_file
-    from acp_launch.secret.detect import masked
 
     workspace = loaded.profile.workspace
     written = [text.replace("${project}", "") for text in (workspace.cwd or "", *workspace.additional_directories)]
@@ -193,8 +193,6 @@ class Reloading:
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
         from acp_launch.app.stores import open_store, outcomes
-        from acp_launch.errors import MachineError
-        from acp_launch.plan.model import unfit, unmet
         from acp_launch.secret.lookup import secrets
 
         settings = self._settings

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.app.lookup import find_profile, usable_profiles
+from acp_launch.console.ask.room import screen
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
+from acp_launch.console.stdout import fit
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
 from acp_launch.plan.model import Need, needs
 from acp_launch.problem import ours
+from acp_launch.profile.load import inspect_all, load, shown
+from acp_launch.secret.detect import sightings
 from acp_launch.secret.forms import SHORTEST, is_maskable
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
@@ -38,8 +42,6 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: it is not valid. The message does not repeat a text that may be a value.
     """
-    from acp_launch.secret.detect import sightings
-
     if looks := next((seen.what for seen in sightings(name) if seen.certainty == "certain"), ""):
         raise UsageError(
             f"this looks like {looks}, not like a secret's name; nothing was stored",
@@ -152,8 +154,6 @@ def _read_variable(name: str) -> str:
 
 
 def _ask(name: str, places: Sequence[str] = ()) -> str:
-    from acp_launch.console.ask.room import screen
-    from acp_launch.console.stdout import fit
     from acp_launch.secret.hidden_input import ask_hidden
 
     what = f'value of the secret "{name}"'
@@ -202,8 +202,6 @@ def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.profile.load import inspect_all, load, shown
-
     found = [load(find_profile(name, settings), cache=settings.cache) for name in profiles]
     for each, loaded, _ in inspect_all(() if profiles else usable_profiles(settings), cache=settings.cache):
         if loaded is not None:

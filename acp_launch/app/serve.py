@@ -1,16 +1,21 @@
 """A profile as an ACP agent on stdin and stdout, for an editor."""
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.spec import RunSpec, settings_of
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
+from acp_launch.profile.discover import find, here
+from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
     from acp_launch.app.planning import Ready
@@ -65,7 +70,6 @@ def _refuse(error: LaunchError, source: int, sink: int) -> int:
 
     from acp_launch.console.problems import show_error
     from acp_launch.serve.lines import refuse_all
-    from acp_launch.settings.model import MAX_LINE
 
     if not asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE)):
         show_error(error)
@@ -81,11 +85,8 @@ class ServedProfile:
         Raises:
             LaunchError: as `run`.
         """
-        from msgspec.structs import replace
-
         from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted
         from acp_launch.app.start import launch_agent
-        from acp_launch.profile.discover import here
 
         prepare_launch()
         self.request, self.settings = request, load_settings()
@@ -280,8 +281,6 @@ class ServedProfile:
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
-        from msgspec.structs import replace
-
         from acp_launch.app.planning import Ready, lock_differences, ready, require, require_plan
         from acp_launch.plan.resolve import resolve
         from acp_launch.private import real
@@ -319,7 +318,6 @@ class ServedProfile:
         return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
 
     def _found_from(self, cwd: Path) -> "Loaded":
-        from acp_launch.profile.discover import find
         from acp_launch.profile.load import load
 
         if self.loaded.found.origin == "path":
@@ -351,7 +349,5 @@ def _name_place(cwd: Path) -> "Iterator[None]":
     try:
         yield
     except NotTrusted as error:
-        import shlex
-
         error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
         raise

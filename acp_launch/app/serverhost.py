@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.errors import Stopped
+from acp_launch import __version__
+from acp_launch.errors import Stopped, first
+from acp_launch.host.place import HostNote, find_server_host, hold_place, server_host_state
+from acp_launch.settings.load import load
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -25,9 +28,6 @@ def main() -> int:
     from acp_launch.app.planning import prepare_launch
 
     prepare_launch()
-    from acp_launch import __version__
-    from acp_launch.host.place import find_server_host, hold_place, server_host_state
-    from acp_launch.settings.load import load
 
     settings, until = load(), time.monotonic() + PATIENCE
     while True:
@@ -63,10 +63,7 @@ def _log_failure(settings: "Settings") -> Iterator[None]:
 async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable[[HostNote], None]") -> None:
     import asyncio
 
-    from acp_launch import __version__
-    from acp_launch.errors import first
     from acp_launch.host.door import listen
-    from acp_launch.host.place import HostNote
     from acp_launch.host.serverhost import ServerHost
 
     try:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from acp_launch.document.scalars import Duration
 from acp_launch.problem import ours
+from acp_launch.profile.discover import project_of
 
 if TYPE_CHECKING:
     from acp_launch.launch.run import Prompt
@@ -82,7 +83,6 @@ class RunSpec(Struct, frozen=True, kw_only=True):
             from shlex import quote  # most runs ask nothing
 
             from acp_launch.console.ask.permission import permission_asker
-            from acp_launch.profile.discover import project_of
 
             if self.agent is None:
                 listing = ours("permission", "list", self.profile)

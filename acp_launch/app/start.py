@@ -8,7 +8,7 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -456,8 +456,6 @@ def login_context(
 
 
 def _in_front(person: "Person | None") -> "InFront":
-    from contextlib import nullcontext
-
     from acp_launch.process.foreground import foreground
 
     async def run(program: "LocalProgram") -> "Exit":

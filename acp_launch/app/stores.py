@@ -7,17 +7,29 @@ a store are imported when it is opened.
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from acp_launch.app.config import choose
 from acp_launch.console.secrets import choices
+from acp_launch.console.stderr import tell
 from acp_launch.errors import SecretError
+from acp_launch.plan.environment import inherited
+from acp_launch.plan.written import keep_path
 from acp_launch.problem import did_you_mean
+from acp_launch.process.spawn import hide
+from acp_launch.secret.command import AT_ONCE, CommandStore
+from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
+from acp_launch.secret.redact import install
+from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
+from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
+from acp_launch.settings.origin import DEFAULT, origins
 from acp_launch.waits import FIRST_WORD
 
 if TYPE_CHECKING:
@@ -31,9 +43,6 @@ T = TypeVar("T")
 
 def protect_secrets() -> None:
     """Prepare this process for secrets: redact its output, and hide its memory from other processes."""
-    from acp_launch.process.spawn import hide
-    from acp_launch.secret.redact import install
-
     hide()
     install()
 
@@ -50,8 +59,6 @@ def outcomes(
     limit: float = settings.secrets.timeout
     grace = 0.0  # seconds beyond the limit, in which a command that reaches its own is stopped
     if settings.secrets.store == "command":  # it runs once for each name
-        from acp_launch.secret.command import AT_ONCE
-
         limit, grace = limit * -(-len(wanted) // AT_ONCE), 2.0
     return look_up(
         wanted,
@@ -87,14 +94,9 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     """Open the store without reading anything yet. Without `asks`, it does without a passphrase that it needs."""
     chosen = settings.secrets
     if chosen.store == "file":
-        from acp_launch.secret.sealedfile import open_file
-
         return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else _refuse_passphrase)
     if chosen.store == "command":
-        from acp_launch.secret.command import CommandStore
-
         return CommandStore(chosen.command, limit=chosen.timeout, run=run_at_home)
-    from acp_launch.secret.keyring import Keyring
 
     return Keyring(chosen.keyring, os.environ, interactive=interactive())
 
@@ -125,8 +127,6 @@ def say_waiting(what: str, waited: float, limit: float) -> None:
 @contextmanager
 def saying_waiting(what: str, limit: float) -> Iterator[None]:
     """Report the block as a wait, if it takes long. A thread does it, so not while programs are started."""
-    import threading
-
     timer = threading.Timer(FIRST_WORD, say_waiting, (what, FIRST_WORD, limit))
     timer.daemon = True
     timer.start()
@@ -156,9 +156,6 @@ async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResu
 
 def _environment() -> dict[str, str]:
     """Return our environment without secrets, and without folders of PATH that a confined agent could write."""
-    from acp_launch.plan.environment import inherited
-    from acp_launch.plan.written import keep_path
-
     return keep_path(inherited(os.environ, "all"))
 
 
@@ -171,14 +168,10 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
         UsageError, SettingsError: the settings cannot be written.
     """
     from acp_launch.console.ask.terminal import ask_yes_or_no, possible
-    from acp_launch.settings.load import FILE, load
-    from acp_launch.settings.origin import DEFAULT, origins
 
     sources = {each.key: each.source for each in origins(settings.config / FILE)}
     if sources[STORE] != DEFAULT or not possible():
         return None
-    from acp_launch.app.config import choose
-    from acp_launch.console.stderr import tell
 
     if not ask_yes_or_no(NO_KEYRING):
         return None

@@ -17,7 +17,7 @@ from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import StateError, UsageError
+from acp_launch.errors import StateError, UsageError, first
 from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
@@ -87,7 +87,6 @@ async def _host(
 ) -> None:
     import asyncio
 
-    from acp_launch.errors import first
     from acp_launch.host.door import listen
     from acp_launch.host.hub import HostNotices, Hub
     from acp_launch.launch.run import conversation

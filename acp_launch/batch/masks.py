@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.batch.model import ErrorFacts, Record
+from acp_launch.plan.model import Place
 from acp_launch.secret.redact import redactor
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ class Told:
         """The place of the agent; None if it is not confined."""
         if not self._place:
             return None
-        from acp_launch.plan.model import Place
 
         return msgspec.json.decode(self._place, type=Place, dec_hook=lambda kind, text: kind(text))
 

@@ -7,6 +7,7 @@ counts. The words of an error count only beside data that says of which kind it 
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,6 @@ def _read_moment(value: object) -> float | None:
     """Read Unix seconds, or milliseconds, or a time of ISO 8601, which is UTC unless it says otherwise."""
     if (number := _read_number(value)) is not None:
         return number / 1000 if number > MILLISECONDS else number
-    from datetime import UTC, datetime
 
     try:
         moment = datetime.fromisoformat(acp.text(value))

@@ -29,7 +29,7 @@ from acp_launch.mcp.era import (
 from acp_launch.mcp.message import LISTS, PAGES, capabilities
 from acp_launch.private import blake2b
 from acp_launch.process.lifecycle import Change
-from acp_launch.protocol import jsonrpc
+from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps, text_at
 
 if TYPE_CHECKING:
@@ -133,8 +133,6 @@ class Listing:
 
     def add(self, result: Raw) -> str | None:
         """Add a page; return the cursor of the next one, None at the end."""
-        from acp_launch.protocol import splice
-
         self.pages += 1
         page = bytes(result)
         try:

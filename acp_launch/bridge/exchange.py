@@ -41,6 +41,7 @@ from acp_launch.mcp.era import (
 from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, key
+from acp_launch.protocol.splice import at, is_object, with_id, with_members, without
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_word
 
@@ -57,15 +58,11 @@ CAPABLE, OUR_ROOTS = ("params", "capabilities"), b'"roots":{"listChanged":true}'
 
 
 def _rename(line: bytes, id: Raw) -> bytes:
-    from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
-
     return with_id(line, id)
 
 
 def _with_roots(line: bytes) -> bytes:
     """Declare `roots` in an `initialize`; return it unchanged if it has no readable capabilities."""
-    from acp_launch.protocol.splice import at, is_object, with_members, without
-
     able = at(line, CAPABLE)
     if able is None or not is_object(line, able[0]):
         return line

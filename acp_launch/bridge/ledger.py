@@ -19,6 +19,7 @@ from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_t
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.jsonrpc import Envelope, key
+from acp_launch.protocol.splice import replaced, with_id
 from acp_launch.waits import FIRST_WORD, stretch
 
 NULL = b"null"
@@ -145,8 +146,6 @@ class Questions:
         return map(Raw, died)
 
     def _rename(self, question: Question, line: bytes) -> bytes:
-        from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
-
         number = next(self._ids)
         self.open[number] = question
         return with_id(line, Raw(number))
@@ -204,8 +203,6 @@ class NumberedRequests:
 
     def progress(self, params: Raw, line: bytes) -> tuple[NumberedRequest, bytes] | None:
         """Return the request that a message of progress is about, and the message with its own token."""
-        from acp_launch.protocol.splice import replaced
-
         token = reported_token(params)
         number = None if token is None else decoded(token)
         asked = self.open.get(number) if isinstance(number, int) else None
@@ -218,8 +215,6 @@ class NumberedRequests:
 
         None if it is not open, or must not be cancelled, as a handshake (MCP "cancellation").
         """
-        from acp_launch.protocol.splice import replaced
-
         cancelled = cancelled_id(params)
         for number, asked in self.open.items():
             if cancelled is not None and asked.owner == owner and key(asked.id) == key(cancelled):

@@ -6,10 +6,17 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.app.planning import require_agreement
+from acp_launch.app.stores import saying_waiting
 from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer
+from acp_launch.console import agents, stdout
+from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
+from acp_launch.profile.load import inspect_all
+from acp_launch.registry.index import ADDRESS, LIMIT, latest, read_copy
+from acp_launch.registry.installed import home, installations, read, reference
 
 if TYPE_CHECKING:
     from acp_launch.console.agents import Installed
@@ -28,8 +35,6 @@ def search(
     as_json: Json = False,
 ) -> None:
     """List the agents of the registry that have all these words."""
-    from acp_launch.console import agents, stdout
-
     settings = load_settings()
     copy, fault = _latest(settings)
     entries = [each for each in copy.agents.values() if _has(each, words)]
@@ -42,7 +47,6 @@ def search(
 @app.verb()
 def show(agent: Id, as_json: Json = False) -> None:
     """Show what the registry says about an agent, and the line of a profile that starts it."""
-    from acp_launch.console import agents
     from acp_launch.registry.install import this_platform
 
     settings = load_settings()
@@ -62,8 +66,6 @@ def install(
     as_json: Json = False,
 ) -> None:
     """Install an agent's binary for profiles that name it: agent: {registry: ID}."""
-    from acp_launch.console import agents, stdout
-
     made, is_new = _install(load_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
         stdout.put_json({**agents.installation_json(made), "is_new": is_new})
@@ -77,10 +79,6 @@ def install(
 @app.verb("list")
 def list_(as_json: Json = False) -> None:
     """List the installed agents of the registry, without contacting it."""
-    from acp_launch.console import agents, stdout
-    from acp_launch.registry.index import read_copy
-    from acp_launch.registry.installed import installations
-
     settings = load_settings()
     found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
@@ -116,9 +114,6 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
     Raises:
         UsageError: the user does not agree, or cannot be asked.
     """
-    from acp_launch.app.planning import require_agreement
-    from acp_launch.profile.load import inspect_all
-
     for found, loaded, _ in inspect_all(usable_profiles(settings), cache=settings.cache):
         named = loaded.profile.agent.registry if loaded else None
         there = _list_fitting(settings, _reference(named)) if named else ()
@@ -128,14 +123,10 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
 
 
 def _list_fitting(settings: "Settings", wanted: "Reference") -> "list[Installation]":
-    from acp_launch.registry.installed import installations
-
     return [made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)]
 
 
 def _reference(text: str) -> "Reference":
-    from acp_launch.registry.installed import reference
-
     found = reference(text)
     if found is None:
         raise UsageError(f"{text!r} is not the id of an agent", fix="acp-launch agents search lists them")
@@ -143,17 +134,11 @@ def _reference(text: str) -> "Reference":
 
 
 def _address(settings: "Settings") -> str:
-    from acp_launch.registry.index import ADDRESS
-
     return settings.registry or ADDRESS
 
 
 def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
-    from acp_launch.app.stores import saying_waiting
-    from acp_launch.console.sessions import ago
-    from acp_launch.registry.index import LIMIT, latest
-
     address = _address(settings)
     with saying_waiting("the registry's index", LIMIT):
         copy, fault = latest(address, settings.cache)
@@ -171,8 +156,6 @@ def _entry(copy: "Copy", agent: str) -> "PublishedAgent":
 
 
 def _list_installed(settings: "Settings") -> "Installed":
-    from acp_launch.registry.installed import installations
-
     return {id: list(those) for id, those in groupby(installations(settings.state), lambda each: each.manifest.id)}
 
 
@@ -183,9 +166,7 @@ def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
-    from acp_launch.app.stores import saying_waiting
     from acp_launch.registry.install import DOWNLOAD, binary_of, install
-    from acp_launch.registry.installed import home, read
 
     if wanted.version and (made := read(home(settings.state) / wanted.id / wanted.version)):
         return made, False

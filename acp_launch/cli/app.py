@@ -7,9 +7,11 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
+from typer import _completion_classes
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from acp_launch import __version__
 from acp_launch.cli.verb import (
     HEADINGS,
     MORE,
@@ -123,8 +125,6 @@ def root(
 ) -> None:
     """Handle `--version` here too, for `acp-launch --version run`."""
     if version:
-        from acp_launch import __version__
-
         typer.echo(f"acp-launch {__version__}")
         raise typer.Exit
 
@@ -166,8 +166,6 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 
 def complete() -> None:
     """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
-    from typer import _completion_classes
-
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, PATIENCE)

@@ -10,15 +10,23 @@ message would appear in the middle of the line that is being typed.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer._completion_shared import get_completion_script
 
 from acp_launch.cli.verb import Argument
+from acp_launch.private import sqlite_uri
+from acp_launch.profile.discover import discover, find, project_of
+from acp_launch.profile.load import inspect
 from acp_launch.regex import regex
+from acp_launch.secret.lookup import stored_names
+from acp_launch.settings.load import directory
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
@@ -33,8 +41,6 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], Argument("bash|zsh|fish", "The shell of the script.")],
 ) -> None:
     """Print a completion script for your shell, as `acp-launch help commands` has it. Nothing is installed."""
-    from typer._completion_shared import get_completion_script
-
     script = get_completion_script(prog_name="acp-launch", complete_var="_ACP_LAUNCH_COMPLETE", shell=shell)
     # bash would run what is typed, and so a repository's own ./acp-launch at the press of a key.
     typer.echo(script.replace("=complete_bash $1 ", "=complete_bash acp-launch "))
@@ -53,9 +59,6 @@ def offer(command: Any, path: str) -> None:
 def _candidates(
     source: Callable[[Any, "Settings"], Iterable[str]], parameter: str, context: Any, typed: str
 ) -> list[Any]:
-    from acp_launch.settings.load import directory
-    from acp_launch.settings.model import Settings
-
     # Only the directories, because reading the other settings may import pydantic.
     settings = Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
     given = context.params.get(parameter) or ()
@@ -64,8 +67,6 @@ def _candidates(
 
 
 def _profiles(context: Any, settings: "Settings") -> Iterable[str]:
-    from acp_launch.profile.discover import discover
-
     return (each.name for each in discover(start=Path.cwd(), settings=settings))
 
 
@@ -77,10 +78,7 @@ def _on_line(context: Any) -> str:
 def _sessions(context: Any, settings: "Settings") -> Iterable[str]:
     """List the sessions of this project. SQLite writes no file, as it would by default to read."""
     import sqlite3
-    from contextlib import closing
 
-    from acp_launch.private import sqlite_uri
-    from acp_launch.profile.discover import project_of
     from acp_launch.session.store import store_file
 
     profile, file = _on_line(context) if context.info_name == "run" else "", store_file(settings.state)
@@ -93,16 +91,11 @@ def _sessions(context: Any, settings: "Settings") -> Iterable[str]:
 
 def _servers(context: Any, settings: "Settings") -> Iterable[str]:
     """List the servers of the profile on the line."""
-    from acp_launch.profile.discover import find
-    from acp_launch.profile.load import inspect
-
     loaded, _ = inspect(find(_on_line(context), start=Path.cwd(), settings=settings))
     return loaded.profile.mcp_servers if loaded else ()
 
 
 def _secrets(context: Any, settings: "Settings") -> Iterable[str]:
-    from acp_launch.secret.lookup import stored_names
-
     return (name for name, _ in stored_names(settings.state))
 
 

@@ -18,7 +18,12 @@ from acp_launch.app.config import (
     settings_file,
     write_settings,
 )
+from acp_launch.app.correct import edit_text
 from acp_launch.cli.verb import Argument, Group, Json
+from acp_launch.console import settings as shown
+from acp_launch.console import stdout
+from acp_launch.console.stdout import terminal_width
+from acp_launch.settings.origin import directories, origins
 
 app = Group("Your settings: show, path, edit, set, unset.")
 
@@ -35,10 +40,6 @@ def config(context: typer.Context, as_json: Json = False) -> None:
 @app.verb()
 def show(as_json: Json = False) -> None:
     """Show every setting, its value, and where it comes from."""
-    from acp_launch.console import settings as shown
-    from acp_launch.console.stdout import terminal_width
-    from acp_launch.settings.origin import directories, origins
-
     file = settings_file()
     shown.show(file, origins(file), directories(), width=terminal_width(), as_json=as_json)
 
@@ -46,16 +47,12 @@ def show(as_json: Json = False) -> None:
 @app.verb()
 def path() -> None:
     """Print the path of your settings file, which may not exist yet."""
-    from acp_launch.console import stdout
-
     stdout.line(str(settings_file()))
 
 
 @app.verb()
 def edit() -> None:
     """Edit your settings file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.app.correct import edit_text
-
     file = settings_file()
     before = read_settings(file)
     text = edit_text(file, NEW if before is None else before, lambda text: find_problems(file, text), may_save=False)

@@ -9,10 +9,14 @@ is refused. `edit` opens the file in the user's editor.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from acp_launch.app.correct import edit_text
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Group, Option, ProfileName
+from acp_launch.console import problems
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
-from acp_launch.problem import errors, ours
+from acp_launch.problem import Problem, dotted, errors, ours
+from acp_launch.profile.load import inspect, read, shown
+from acp_launch.profile.trust import accept, trust_state
 
 if TYPE_CHECKING:
     from acp_launch.problem import KeyPath
@@ -31,10 +35,8 @@ DryRun = Annotated[bool, Option("--dry-run -n", "Show what would change without 
 
 def edit(profile: ProfileName) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.app.correct import edit_text
     from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import Revision, problems
-    from acp_launch.profile.load import read
 
     found = editable(profile)
     before, unreadable = read(found.file)
@@ -143,7 +145,6 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     Raises:
         LaunchError: the change is refused.
     """
-    from acp_launch.console import problems
     from acp_launch.console.interop import note, show_change
     from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import revised
@@ -181,9 +182,7 @@ def editable(profile: str) -> "Found":
 
 
 def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
-    from acp_launch.problem import Problem, dotted
     from acp_launch.profile.edit import CannotEdit
-    from acp_launch.profile.load import shown
 
     try:
         return change(text)
@@ -194,18 +193,12 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
 
 def _find_trusted(found: "Found") -> "Loaded | None":
     """Load the profile; None if the user has not accepted it as it is."""
-    from acp_launch.profile.load import inspect
-    from acp_launch.profile.trust import trust_state
-
     loaded, _ = inspect(found)
     return loaded if loaded is not None and trust_state(loaded, load_settings()).how == "accepted" else None
 
 
 def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
     """Accept the user's own change; return False if another file of the profile is new or has changed as well."""
-    from acp_launch.profile.load import inspect
-    from acp_launch.profile.trust import accept, trust_state
-
     settings = load_settings()
     loaded, _ = inspect(revision.found)
     texts = {layer.file: layer.text for layer in before.layers} | {revision.found.file: revision.after}
@@ -219,7 +212,6 @@ def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
 
 def _remarks(profile: str, revision: "Revision", trusted: "Loaded | None") -> None:
     """Print what the user should know; `trusted` is the profile before the change, if the user had accepted it."""
-    from acp_launch.console import problems
     from acp_launch.console.interop import note, warn
 
     problems.show(revision.warnings, as_json=False)

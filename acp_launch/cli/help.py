@@ -1,12 +1,17 @@
 """The verb `help`: shows a page of docs/, or the sections where words occur."""
 
+import json
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, NamedTuple
 
+from acp_launch.app.execute import replaced_by
 from acp_launch.cli.verb import Argument, Json
 from acp_launch.console.stderr import DIM, say
 from acp_launch.errors import MachineError, UsageError
@@ -36,8 +41,6 @@ class PageMatch(NamedTuple):
 
 def help_(topic: Topic = (), as_json: Json = False) -> None:
     """Show the documentation: the topics, a page, or where a word occurs."""
-    import json
-
     words = " ".join(topic).casefold().split()
     name = " ".join(words)
     if not words:
@@ -134,8 +137,6 @@ def _has(text: str, words: Sequence[str]) -> bool:
 
 
 def _draw_match(match: PageMatch) -> str:
-    from textwrap import shorten
-
     line = shorten(match.line, _width() - 4, placeholder=" …")
     return f"{match.topic}: {match.heading}\n" + (f"    {line}\n" if line else "")
 
@@ -157,10 +158,7 @@ def _draw(text: str) -> str:
 
 def _show(text: str) -> None:
     """Show text in the user's pager on a terminal, which replaces this process; on stdout elsewhere, or without one."""
-    import shlex
     import tempfile
-
-    from acp_launch.app.execute import replaced_by
 
     pager = os.environ.get("PAGER", "less -R")
     if _is_terminal() and pager.strip() and sys.platform != "win32":
@@ -184,6 +182,4 @@ def _is_terminal() -> bool:
 
 
 def _width() -> int:
-    import shutil
-
     return min(shutil.get_terminal_size().columns, WIDEST)

@@ -1,5 +1,6 @@
 """The requests of `init`, `import` and `export`, as they are typed."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from acp_launch.cli.edit import server_entry
@@ -18,8 +19,6 @@ def parse_server(written: str) -> "NewServer":
     Raises:
         UsageError: it is written otherwise.
     """
-    import shlex
-
     from acp_launch.profile.scaffold import NewServer
 
     name, equals, what = written.partition("=")

@@ -6,7 +6,9 @@ They start nothing. `import` stores each credential in the secret store before i
 
 from typing import TYPE_CHECKING
 
+from acp_launch.app.planning import agrees
 from acp_launch.cli.import_request import ExportRequest, ImportRequest, InitRequest
+from acp_launch.cli.run import Run
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -60,9 +62,7 @@ def _from_the_list(*, as_json: bool) -> int:
 
         list_sources(as_json=as_json)
         return 0
-    from acp_launch.app.planning import agrees
     from acp_launch.cli.drafting import import_by_questions
-    from acp_launch.cli.run import Run
 
     name = import_by_questions()
     return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0

@@ -1,14 +1,17 @@
 """The verbs `login` and `logout`, for the agent's own account; and a login during a run."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.lookup import load_settings
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
+from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
+from acp_launch.protocol.acp import AuthMethod, Offers
 
 if TYPE_CHECKING:
     from acp_launch.app.planning import Ready
@@ -61,10 +64,8 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
 
 def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
     from acp_launch.app.operation import with_agent
-    from acp_launch.console import stdout
     from acp_launch.console.ask import logins
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
 
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
@@ -83,15 +84,12 @@ def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
 
 def _offers() -> "Offers":
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.acp import Offers
 
     return Offers(terminal_login=available())  # C-25
 
 
 def _logged_in(planned: "Ready", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
-    from contextlib import nullcontext
-
     from acp_launch.app.operation import verb_processes
     from acp_launch.app.start import login_context, spawn_agent
     from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible

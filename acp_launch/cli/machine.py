@@ -11,11 +11,25 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from acp_launch import leave
+from acp_launch.app.attach import hosted_sessions
 from acp_launch.app.lookup import load_settings
+from acp_launch.app.stores import protect_secrets
+from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
+from acp_launch.console import doctor as screen
+from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
+from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
+from acp_launch.console.trace import TraceView, read
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.process.leftovers import clear, launch_tree
+from acp_launch.process.records import read_all
+from acp_launch.process.spawn import require_platform
+from acp_launch.process.workdir import sweep
+from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
+from acp_launch.session.hold import list_held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,9 +64,6 @@ def doctor(
 ) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
-    from acp_launch.app.stores import protect_secrets
-    from acp_launch.checks.check import exit_code
-    from acp_launch.console import doctor as screen
 
     protect_secrets()
     checkup = Checkup(name=name, cwd=cwd, opens_session=session, is_waved=trust, trace=trace)
@@ -63,11 +74,6 @@ def doctor(
 
 def ps(as_json: Json = False) -> None:
     """Show your running launches: sessions, directory, processes."""
-    from acp_launch.console.processes import show_families
-    from acp_launch.process.leftovers import launch_tree
-    from acp_launch.process.records import read_all
-    from acp_launch.process.spawn import require_platform
-
     require_platform()
     state = load_settings().state
     families = [found for launch in read_all(state) if (found := launch_tree(launch))]
@@ -77,7 +83,6 @@ def ps(as_json: Json = False) -> None:
 
 def _list_shared(state: "Path") -> "Sequence[SharedRow]":
     """Return the processes that launches share."""
-    from acp_launch.console.processes import SharedRow
     from acp_launch.host.door import shared_servers
 
     return [SharedRow(each.name, each.pid, {use.pid: use.label for use in each.uses}) for each in shared_servers(state)]
@@ -85,9 +90,6 @@ def _list_shared(state: "Path") -> "Sequence[SharedRow]":
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
-    from acp_launch.app.attach import hosted_sessions
-    from acp_launch.console.processes import SessionRow
-    from acp_launch.session.hold import list_held
     from acp_launch.session.store import open_registry
 
     now = time.time()
@@ -115,11 +117,6 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
 
 def reap(as_json: Json = False) -> None:
     """Stop processes left behind by launches that crashed."""
-    from acp_launch.console.processes import show_ended
-    from acp_launch.process.leftovers import clear
-    from acp_launch.process.spawn import require_platform
-    from acp_launch.process.workdir import sweep
-
     require_platform()
     state = load_settings().state
     ended = clear(state)
@@ -131,10 +128,6 @@ def logs(
     profile: Logged = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
-    from acp_launch import leave
-    from acp_launch.console.logs import LogPrinter, LogWatch
-    from acp_launch.profile.discover import here, project_of
-
     settings = load_settings()
     directory = settings.state / "log"
     name = None if profile is None else _logged_name(profile, directory, settings)
@@ -172,7 +165,6 @@ def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
         UsageError: there are no logs and no profile of this name.
     """
     from acp_launch.process.logs import logs, shortened
-    from acp_launch.profile.discover import SUFFIXES, discover, here
 
     is_path = "/" in given or given.endswith(SUFFIXES)
     name = shortened(Path(given).stem if is_path else given)
@@ -190,7 +182,6 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
     Raises:
         UsageError: no launch of the profile has a log of this server.
     """
-    from acp_launch.console.logs import AGENT, label
     from acp_launch.process.logs import logs, shortened
 
     of = [each for each in logs(directory).values() if each.profile == profile]
@@ -237,7 +228,6 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 
     header = read(source.readline(LONGEST))

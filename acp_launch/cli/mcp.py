@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import loaded_profile
 from acp_launch.cli.verb import Argument, Directory, Group, Json, Option, ProfileName, TraceFile, Trust, read_duration
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
+from acp_launch.mcp.arguments import fit_arguments, read_object, read_words
+from acp_launch.mcp.message import roots_result
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.profile.model import RemoteServer
+from acp_launch.protocol.jsonrpc import request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +43,7 @@ Verbose = Annotated[bool, Option("--verbose -v", "Show the server's stderr and i
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
-    from acp_launch.app.planning import loaded_profile
     from acp_launch.console import servers
-    from acp_launch.profile.model import RemoteServer
 
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
@@ -69,7 +72,6 @@ def inspect(
     from acp_launch.app.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
-    from acp_launch.mcp.message import roots_result
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
@@ -135,7 +137,6 @@ def call(
     from acp_launch.app.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp import client
-    from acp_launch.mcp.arguments import fit_arguments
 
     given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
@@ -215,8 +216,6 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
     Raises:
         UsageError: no tool is given, its name is not UTF-8, or the profile does not allow an agent to call it.
     """
-    from acp_launch.protocol.jsonrpc import request
-
     shown = f"{ours('mcp', 'tools', wanted.plan.called, wanted.server.name)} lists them"
     if tool is None:
         raise UsageError("no tool is given", fix=shown)
@@ -236,8 +235,6 @@ def _read_arguments(words: "Sequence[str]", file: Path | None) -> "Given":
     Raises:
         UsageError: they cannot be read, or are given twice.
     """
-    from acp_launch.mcp.arguments import read_object, read_words
-
     if tuple(words) == ("-",) and file is None:
         file = STDIN
     elif words and file is not None:

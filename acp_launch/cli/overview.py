@@ -13,8 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.console import stdout
+from acp_launch.console.profiles import description
+from acp_launch.console.sessions import choice_row, tilde
+from acp_launch.console.stderr import harmless
 from acp_launch.errors import LaunchError
+from acp_launch.host.place import any_host, hosts
+from acp_launch.plan.model import needs
+from acp_launch.private import Unfit
 from acp_launch.problem import Problem, count, errors, ours
+from acp_launch.profile.discover import here, project_of
+from acp_launch.profile.load import inspect_all
+from acp_launch.profile.trust import trust_state
+from acp_launch.secret.lookup import stored_names
+from acp_launch.secret.value import variable
+from acp_launch.session.store import open_registry, store_file
 
 if TYPE_CHECKING:
     from acp_launch.host.place import HostNote
@@ -48,13 +61,6 @@ class ProfileRow(NamedTuple):
 
 def show() -> int:
     """Show the overview, and return 0."""
-    from acp_launch.console import stdout
-    from acp_launch.console.sessions import tilde
-    from acp_launch.console.stderr import harmless
-    from acp_launch.host.place import any_host, hosts
-    from acp_launch.profile.discover import here, project_of
-    from acp_launch.profile.load import inspect_all
-
     settings, project = load_settings(), project_of(here())
     own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
     profiles = [_examine(*each, settings) for each in inspect_all(own[:MOST], cache=settings.cache)]
@@ -85,8 +91,6 @@ def _group(label: str, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _examine(found: "Found", loaded: "Loaded | None", problems: Sequence[Problem], settings: "Settings") -> ProfileRow:
-    from acp_launch.profile.trust import trust_state
-
     if loaded is None:
         return ProfileRow(found, None, count(len(errors(problems)), "problem"))
     return ProfileRow(found, loaded, TRUST[trust_state(loaded, settings).how])
@@ -94,11 +98,6 @@ def _examine(found: "Found", loaded: "Loaded | None", problems: Sequence[Problem
 
 def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
-    from acp_launch.plan.model import needs
-    from acp_launch.private import Unfit
-    from acp_launch.secret.lookup import stored_names
-    from acp_launch.secret.value import variable
-
     needed: dict[str, str] = {}
     for profile in profiles:
         for need in needs(profile.loaded) if profile.loaded else ():
@@ -114,8 +113,6 @@ def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[
 
 def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
     """Return the latest sessions; None if the store cannot be read."""
-    from acp_launch.session.store import open_registry, store_file
-
     if not store_file(settings.state).exists():
         return ()
     try:
@@ -126,8 +123,6 @@ def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
 
 
 def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
-    from acp_launch.console.profiles import description
-
     rows: list[Row] = []
     for each in profiles:
         name = each.found.name if each.found.origin == "project" else f"{each.found.name} (yours)"
@@ -138,7 +133,6 @@ def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
 
 
 def _describe_host(note: "HostNote", project: Path) -> str:
-    from acp_launch.console.sessions import tilde
     from acp_launch.host.door import read_status
 
     place = "" if note.project == str(project) else f" in {tilde(note.cwd, str(Path.home()))}"
@@ -154,8 +148,6 @@ def _describe_host(note: "HostNote", project: Path) -> str:
 
 
 def _session_rows(sessions: "Sequence[Record] | None") -> list[Row]:
-    from acp_launch.console.sessions import choice_row
-
     if sessions is None:
         return [(f"cannot be read: {ours('session', 'list')}",)]
     rows = [choice_row(record, now=time.time()) for record in sessions]

@@ -1,5 +1,6 @@
 """The verbs of `permission`: `test`, `list`, `forget` and `log`."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -8,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
+from acp_launch.app.start import rules_of
 from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName, answer
+from acp_launch.console import permissions, stdout
+from acp_launch.console.permissions import about
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import UsageError
+from acp_launch.plan.resolve import ADHOC
+from acp_launch.profile.discover import SUFFIXES, here, project_of
+from acp_launch.session.permission.audit import entries, files
+from acp_launch.session.permission.policy import consider, judge
+from acp_launch.session.permission.remembered import AnswerStore, load
 
 if TYPE_CHECKING:
     from acp_launch.session.permission.remembered import AnswerStore
@@ -33,11 +43,6 @@ def test(
     as_json: Json = False,
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
-    from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-    from acp_launch.app.start import rules_of
-    from acp_launch.console import permissions
-    from acp_launch.session.permission.policy import consider, judge
-
     asked, settings = _call(call), load_settings()
     policy = rules_of(require_plan(resolved_from(loaded_profile(profile, settings))), settings, approve)
     verdict, looked_at = judge(policy, asked), list(consider(policy, asked))
@@ -48,9 +53,6 @@ def test(
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
-    from acp_launch.console import permissions
-    from acp_launch.session.permission.remembered import load
-
     answers = load(_shelf(profile))
     text = permissions.answer_lines(answers, now=time.time()) if answers else ""
     nothing = f'no answers are remembered for "{profile}" here'
@@ -60,7 +62,6 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
 @app.verb()
 def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
-    from acp_launch.console.permissions import about
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
@@ -76,10 +77,6 @@ def log(
     last: Last = None,
 ) -> None:
     """Show what agents asked, what was answered, and by which rule; the latest comes last."""
-    from acp_launch.console import permissions, stdout
-    from acp_launch.profile.discover import SUFFIXES
-    from acp_launch.session.permission.audit import entries, files
-
     state, name = load_settings().state, profile
     if name and name.endswith(SUFFIXES):  # its log has the name without
         name = Path(name).stem
@@ -97,8 +94,6 @@ def log(
 
 def _call(written: str) -> dict[str, Any]:
     """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log."""
-    import json
-
     text = sys.stdin.read() if written == "-" else written
     try:
         call = json.loads(text)
@@ -112,10 +107,6 @@ def _call(written: str) -> dict[str, Any]:
 
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
-    from acp_launch.plan.resolve import ADHOC
-    from acp_launch.profile.discover import here, project_of
-    from acp_launch.session.permission.remembered import AnswerStore
-
     if profile.startswith(ADHOC):
         return AnswerStore(load_settings().state, str(project_of(here())), profile)
     found = find_profile(profile)

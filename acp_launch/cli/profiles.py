@@ -9,10 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec.structs import replace
+
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
+from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
+from acp_launch.profile.discover import discover, here, parents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,7 +89,6 @@ def plan(
             raise
         problems.show(error.problems, as_json=True)
         return error.exit_code
-    from msgspec.structs import replace
 
     outcomes, unmet = _look_up(resolved.needs, settings) if secrets else (None, ())
     found, logins = replace(resolved, problems=(*resolved.problems, *unmet)), _logins(resolved, settings)
@@ -153,7 +156,6 @@ def show(
     ] = False,
 ) -> None:
     """Print a profile's file as it is; its path goes to stderr."""
-    from acp_launch.console import stdout
     from acp_launch.profile.load import load, read
 
     found = find_profile(name)
@@ -174,7 +176,6 @@ def schema(
     events: Annotated[bool, Option("--events", "The schema of a line of `-o json`, for scripts.")] = False,
 ) -> None:
     """Write the JSON Schema of the profile format, for editors."""
-    from acp_launch.console import stdout
     from acp_launch.private import replace
 
     if events:
@@ -192,7 +193,6 @@ def schema(
 
 def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":
     """Examine the files that are only parents of others; return those with a problem that no report has yet."""
-    from acp_launch.profile.discover import here, parents
     from acp_launch.profile.load import examine
 
     known = {problem for *_, problems in reports for problem in problems}
@@ -213,6 +213,4 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
 
 
 def _find(names: Sequence[str]) -> "list[Found]":
-    from acp_launch.profile.discover import discover, here
-
     return [find_profile(name) for name in names] or discover(start=here(), settings=load_settings())

@@ -20,6 +20,7 @@ from acp_launch.cli.verb import Argument, Option, Plain
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
 from acp_launch.problem import ours
+from acp_launch.profile.discover import here, project_of
 
 if TYPE_CHECKING:
     from acp_launch.app.planning import Ready
@@ -232,7 +233,6 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
 def _resumable(settings: "Settings") -> "Sequence[Record]":
     """Return the sessions of this project, the latest first."""
     from acp_launch.plan.resolve import ADHOC
-    from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
     with open_registry(settings.state) as registry:
@@ -241,7 +241,6 @@ def _resumable(settings: "Settings") -> "Sequence[Record]":
 
 
 def _nothing_to_continue(settings: "Settings") -> SessionError:
-    from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import hint_at_move, open_registry
 
     project = str(project_of(here()))

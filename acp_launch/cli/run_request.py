@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch import leave
+from acp_launch.app.spec import RunSpec
 from acp_launch.cli.verb import (
     Approve,
     Argument,
@@ -98,8 +99,6 @@ class RunRequest(NamedTuple):
     @property
     def spec(self) -> "RunSpec":
         """What runs, without the prompt and the output."""
-        from acp_launch.app.spec import RunSpec
-
         return RunSpec(
             profile=self.words[0] if self.agent is None and self.words else "",
             agent=self.agent,

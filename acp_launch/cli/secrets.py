@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.app import execute, secretvalue
 from acp_launch.app.lookup import load_settings
+from acp_launch.app.secretvalue import VARIABLE, check_name, uses
+from acp_launch.app.stores import Vault, outcomes
 from acp_launch.cli.verb import Argument, Group, Json, Option
+from acp_launch.console import secrets
 from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
+from acp_launch.plan.model import next_command
+from acp_launch.secret import value
+from acp_launch.secret.value import variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +40,6 @@ def set_(
     from_env: Annotated[str | None, Option("--from-env", "Read the value from a variable.", "VAR")] = None,
 ) -> None:
     """Store a secret. The value is read from a hidden prompt or from stdin."""
-    from acp_launch.app import secretvalue
-    from acp_launch.app.stores import Vault
-
     secretvalue.refuse_words(context.args)
     secretvalue.check_name(name)
     secretvalue.put(Vault(load_settings(), may_offer=True), name, lambda: secretvalue.read_value(name, from_env))
@@ -44,10 +48,6 @@ def set_(
 @app.verb("list")
 def list_(as_json: Json = False) -> int:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
-    from acp_launch.app.secretvalue import uses
-    from acp_launch.console import secrets
-    from acp_launch.secret.value import variable
-
     vault = _vault()
     kept, remark, failed = vault.names()
     used = uses(vault.settings)
@@ -66,10 +66,6 @@ def check(
     as_json: Json = False,
 ) -> int:
     """Check that the secrets of profiles can be found, and where."""
-    from acp_launch.app.secretvalue import uses
-    from acp_launch.app.stores import outcomes
-    from acp_launch.console import secrets
-
     vault = _vault()
     used = uses(vault.settings, profiles)
     answers = outcomes(used.names, vault.settings)
@@ -85,8 +81,6 @@ def check(
 @app.verb()
 def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names.")]) -> None:
     """Remove secrets from the store."""
-    from acp_launch.app.secretvalue import check_name
-
     vault = _vault()
     wanted = tuple(dict.fromkeys(map(check_name, names)))
     vault.require(*wanted)
@@ -99,8 +93,6 @@ def rm(names: Annotated[tuple[str, ...], Argument("NAME...", "The secrets' names
 @app.verb()
 def rename(old: Name, new: Annotated[str, Argument("NEW", "Its new name.")]) -> None:
     """Rename a secret, and list the references in profiles that you must change."""
-    from acp_launch.app.secretvalue import check_name
-
     if check_name(old) == check_name(new):
         raise UsageError("the two names are the same")
     vault = _vault()
@@ -125,12 +117,7 @@ def copy_to_env(
     variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
 ) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    from acp_launch.app import execute
-    from acp_launch.app.secretvalue import VARIABLE, check_name
-    from acp_launch.app.stores import outcomes
     from acp_launch.console.ask.terminal import possible
-    from acp_launch.plan.model import next_command
-    from acp_launch.secret import value
 
     into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
@@ -151,8 +138,6 @@ def _remove(vault: "Vault", name: str) -> None:
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
-    from acp_launch.app.secretvalue import uses
-
     for profile, need in uses(vault.settings).all:
         if need.name in names:
             say(
@@ -162,6 +147,4 @@ def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
 
 
 def _vault() -> "Vault":
-    from acp_launch.app.stores import Vault
-
     return Vault(load_settings())

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from acp_launch.app.serve import serve
+from acp_launch.app.spec import RunSpec
 from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust
 
 
@@ -31,8 +33,6 @@ class Serve(NamedTuple):
 
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
-        from acp_launch.app.serve import serve
-        from acp_launch.app.spec import RunSpec
 
         return serve(
             RunSpec(

@@ -3,14 +3,23 @@
 import errno
 import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
+from msgspec import convert, json
+from msgspec.structs import asdict, replace
 
+from acp_launch.app.attach import hosted_sessions
 from acp_launch.app.lookup import check_session_name, load_settings
+from acp_launch.app.planning import agent_plan, agrees
+from acp_launch.app.screen import Screen, exit_code
+from acp_launch.app.start import logging_in
+from acp_launch.cli import run
+from acp_launch.cli.run import list_sessions, session_label
 from acp_launch.cli.verb import (
     Argument,
     Group,
@@ -24,10 +33,22 @@ from acp_launch.cli.verb import (
     answer,
     read_duration,
 )
-from acp_launch.console.stderr import DIM, say, tell
+from acp_launch.console import sessions, stdout
+from acp_launch.console.draw.outside import one_line
+from acp_launch.console.stderr import DIM, say, share, tell
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired, SessionError, UsageError, WaitExpired
+from acp_launch.host.place import find
+from acp_launch.plan.resolve import ADHOC
+from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count, did_you_mean, ours
+from acp_launch.process.leftovers import launch_state
+from acp_launch.process.records import read_all
+from acp_launch.profile.agents import known
+from acp_launch.profile.discover import here, project_of
+from acp_launch.session.history import SessionTurn
+from acp_launch.session.hold import hold, list_held
+from acp_launch.session.store import ExportedSession, hint_at_move, open_registry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -59,8 +80,6 @@ def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it."""
     if context.invoked_subcommand is not None:
         return 0
-    from acp_launch.cli import run
-    from acp_launch.session.store import hint_at_move
 
     project = _project()
     with _registry() as registry:
@@ -86,11 +105,6 @@ def list_(
     trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
-    from acp_launch.app.attach import hosted_sessions
-    from acp_launch.cli.run import list_sessions
-    from acp_launch.console import sessions, stdout
-    from acp_launch.session.store import hint_at_move
-
     if agent:
         _list_of_agent(profile, everything, as_json, trust=trust, trace=trace)
         return
@@ -114,10 +128,6 @@ def list_(
 @app.verb()
 def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     """Show a session's details."""
-    from msgspec.structs import asdict
-
-    from acp_launch.console import sessions
-
     record = _find(name, profile)
     answer(asdict(record), sessions.details(record, now=time.time(), home=str(Path.home())), as_json=as_json)
 
@@ -129,8 +139,6 @@ def history(
     output: Annotated[Literal["text", "json"], Option("--output -o", "The output format.")] = "text",
 ) -> None:
     """Show what was said in a session, without starting its agent."""
-    from acp_launch.console import sessions, stdout
-
     with _registry() as registry:
         record = _the(registry, name, profile)
         turns = registry.history.turns(record.key)
@@ -147,10 +155,7 @@ def history(
 @app.verb()
 def cancel(name: Name, profile: Profile = None) -> None:
     """End the turn that runs in a session, from any shell; the session stays."""
-    from msgspec import json
-
     from acp_launch.host.door import call
-    from acp_launch.host.place import find
     from acp_launch.host.wire import CANCEL
 
     record, state = _find(name, profile), load_settings().state
@@ -169,12 +174,6 @@ def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
     Raises:
         SessionError: an editor is in it, whose other sessions would end, too.
     """
-    import signal
-
-    from acp_launch.process.leftovers import launch_state
-    from acp_launch.process.records import read_all
-    from acp_launch.session.hold import list_held
-
     holder = next((each for each in list_held(state) if each.key == record.key), None)
     running = {each.launcher.pid: each.verb for each in read_all(state) if launch_state(each) == "running"}
     verb = running.get(holder.pid) if holder else None
@@ -204,11 +203,6 @@ def move(
 @app.verb()
 def export(name: Name, profile: Profile = None) -> None:
     """Print a session for `session import` on another machine: its record and what was said, not the agent's files."""
-    from msgspec.structs import asdict, replace
-
-    from acp_launch.console import stdout
-    from acp_launch.plan.resolve import ADHOC
-
     with _registry() as registry:
         record = _the(registry, name, profile)
         turns = registry.history.turns(record.key)
@@ -225,13 +219,6 @@ def import_(
     trace: TraceFile = None,
 ) -> None:
     """Take a session over from another machine, if the agent here knows it."""
-    from msgspec import convert, json
-    from msgspec.structs import replace
-
-    from acp_launch.private import Unfit, real
-    from acp_launch.session.history import SessionTurn
-    from acp_launch.session.store import ExportedSession
-
     try:
         content = _read_export(file)
         given = convert(json.decode(content), ExportedSession)
@@ -260,8 +247,6 @@ def import_(
 
 
 def _read_export(file: Path) -> bytes:
-    from acp_launch.private import read_bounded
-
     if str(file) == "-":
         return sys.stdin.buffer.read(MAX_EXPORT_BYTES)
     if (found := read_bounded(file, MAX_EXPORT_BYTES)) is None:
@@ -275,7 +260,6 @@ def _require_known(record: "Record", *, trust: bool, trace: Path | None) -> None
     Raises:
         SessionError: it does not know it, as agents keep sessions in files of their own.
     """
-    from acp_launch.profile.agents import known
     from acp_launch.session.client import Client
     from acp_launch.session.opening import Stay, how_to_continue, open_session
 
@@ -314,10 +298,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
     import asyncio
 
-    from acp_launch.app.screen import Screen, exit_code
-    from acp_launch.console.stderr import share
     from acp_launch.host.door import read_status
-    from acp_launch.host.place import find
 
     note = find(settings.state, record.project, record.profile)
     status = read_status(note) if note is not None and note.socket else None
@@ -337,7 +318,6 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
 async def _show_turn(
     record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
-    from acp_launch.errors import RunExpired, WaitExpired
     from acp_launch.host.front import watch_turn, with_host
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
@@ -410,8 +390,6 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete the records of old sessions that are not in use. Agents keep what they have stored."""
-    from acp_launch.cli.run import list_sessions
-
     latest = time.time() - _age(older_than)
     with _registry() as registry:
         listed = registry.list(None if everything else _project(), profile)
@@ -420,8 +398,6 @@ def prune(
             list_sessions(old)
         gone = _prune(registry, old) if old and _may_prune(old, is_sure=yes) else []
     if as_json:
-        from acp_launch.console import sessions, stdout
-
         stdout.put_json(sessions.table_json(gone))
     elif not old:
         say(f"no session was last used more than {older_than} ago")
@@ -442,8 +418,6 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
-    from acp_launch.app.planning import agrees
-
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
     if sys.stdin.isatty():
@@ -462,8 +436,6 @@ def _age(text: str) -> float:
 
 
 def _agent(record: "Record") -> str:
-    from acp_launch.console.draw.outside import one_line
-
     return one_line(record.agent_name) or "the agent"
 
 
@@ -475,14 +447,11 @@ def _with_agent(
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
     from acp_launch.app.operation import with_agent
-    from acp_launch.errors import AuthRequired
 
     async def advised(connection: "Connection") -> T:
         try:
             return await story(connection)
         except AuthRequired as wanted:
-            from acp_launch.app.start import logging_in
-
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
 
@@ -502,8 +471,6 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
-    from acp_launch.app.planning import agent_plan
-    from acp_launch.console import sessions
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
@@ -525,9 +492,6 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
 def _plan_of(record: "Record", *, trust: bool) -> "Ready":
     """Plan a launch of a session's agent as it is configured now."""
-    from acp_launch.app.planning import agent_plan
-    from acp_launch.plan.resolve import ADHOC
-
     if record.profile.startswith(ADHOC):
         # The registry has only a digest of that command line, because an argument may be a secret.
         raise SessionError(
@@ -563,7 +527,6 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     if found:
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
-    from acp_launch.session.store import hint_at_move
 
     hint = did_you_mean(name, [record.name for record in here])
     moved = hint_at_move(registry, _project())
@@ -573,8 +536,6 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
 
 
 def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
-    from acp_launch.cli.run import session_label
-
     wanted = " ".join(title.split()).casefold()
     titles = [(session_label(record).casefold(), record) for record in records if session_label(record) != record.name]
     same = [record for said, record in titles if said == wanted]
@@ -582,18 +543,12 @@ def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
 
 
 def _hold(record: "Record", verb: str) -> Any:
-    from acp_launch.session.hold import hold
-
     return hold(load_settings().state, record.key, verb=verb)
 
 
 def _registry() -> "Registry":
-    from acp_launch.session.store import open_registry
-
     return open_registry(load_settings().state)
 
 
 def _project() -> str:
-    from acp_launch.profile.discover import here, project_of
-
     return str(project_of(here()))

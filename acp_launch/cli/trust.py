@@ -1,13 +1,24 @@
 """The verbs `trust` and `lock`: a project's profile is accepted as it is, and its packages as they are."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.lookup import load_settings
+from acp_launch.app.planning import agrees, list_rows, loaded_profile, require_plan, resolved_from, show_claim
+from acp_launch.app.stores import run_at_home
 from acp_launch.cli.verb import Argument, Json, Option, Yes, answer
+from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, tell
+from acp_launch.console.trust import table, table_json
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.plan.locked import inexact, used
+from acp_launch.problem import ours
+from acp_launch.process.guard import start_guards
+from acp_launch.profile.discover import here, project_of
+from acp_launch.profile.lockfile import Locked, place, write
+from acp_launch.profile.trust import accepted, claim_profile, keep, revoke, trust_state
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
@@ -46,18 +57,12 @@ def trust(
 
 
 def _list(settings: "Settings", *, as_json: bool) -> None:
-    from acp_launch.console.trust import table, table_json
-    from acp_launch.profile.trust import accepted
-
     found = accepted(settings)
     text = table(found) if found else ""
     answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
 
 
 def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.app.planning import agrees, list_rows, loaded_profile, show_claim
-    from acp_launch.profile.trust import claim_profile, keep, trust_state
-
     is_path = os.sep in named or Path(named).suffix != ""
     is_file = is_path and os.path.isfile(named)  # noqa: PTH113 - Path raises for a name too long
     if is_file and (batch := _read_batch(Path(named), settings)):
@@ -79,8 +84,6 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
 
 def _read_batch(path: Path, settings: "Settings") -> "tuple[Claim, TrustState, Iterable[ReportRow]] | None":
     """Read what a batch wants to be trusted with; None if the file is not one."""
-    from importlib import import_module
-
     # By name, as all verbs of batches are found: this package knows nothing of them.
     found: tuple[Claim, TrustState, Iterable[ReportRow]] | None
     found = import_module("acp_launch.batch.freeze").read_claim(path, settings)
@@ -88,9 +91,6 @@ def _read_batch(path: Path, settings: "Settings") -> "tuple[Claim, TrustState, I
 
 
 def _revoke(profile: str, settings: "Settings") -> None:
-    from acp_launch.profile.discover import here, project_of
-    from acp_launch.profile.trust import accepted, revoke
-
     path, project = Path(os.path.normpath(here() / profile)), str(project_of(here()))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
     found = [
@@ -112,12 +112,7 @@ def lock(
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
-    from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-    from acp_launch.console import stdout
     from acp_launch.interop.merge import refuse_escaping_link
-    from acp_launch.plan.locked import inexact, used
-    from acp_launch.problem import ours
-    from acp_launch.profile.lockfile import Locked, place, write
 
     loaded = loaded_profile(profile, load_settings())
     if loaded.found.origin not in ("project", "path"):
@@ -169,9 +164,6 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
 
 def _ask_manager(argv: list[str], cwd: Path | None = None) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
-    from acp_launch.app.stores import run_at_home
-    from acp_launch.process.guard import start_guards
-
     start_guards()
     done = run_at_home(argv, LIMIT, cwd)
     if done.timed_out or done.ending.status != 0:

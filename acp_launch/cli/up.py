@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
+
 from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.app.spec import RunSpec
+from acp_launch.app.up import end, run_host, start
 from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, read_keep
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
@@ -37,9 +41,6 @@ def up(
     trace: TraceFile = None,
 ) -> int:
     """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
-    from acp_launch.app.spec import RunSpec
-    from acp_launch.app.up import end, run_host, start
-
     settings = load_settings()
     note = _present(settings, profile)
     if note and replace:
@@ -70,7 +71,6 @@ def down(
     force: Annotated[bool, Option("--force", "With --servers: also if launches use them.")] = False,
 ) -> None:
     """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
-    from acp_launch.app.up import end
     from acp_launch.host.place import hosts
 
     settings = load_settings()
@@ -89,7 +89,6 @@ def down(
 
 
 def _end_shared(settings: "Settings", *, force: bool) -> None:
-    from acp_launch.app.up import end
     from acp_launch.host.door import read_shared
     from acp_launch.host.place import hosts, server_host_state
 
@@ -108,8 +107,6 @@ def _end_shared(settings: "Settings", *, force: bool) -> None:
 
 def reload(profile: ProfileOfHost = None) -> None:
     """Restart the MCP servers of a host that have changed in its profile; the agent and its sessions stay."""
-    import msgspec
-
     from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
     from acp_launch.app.reload import sentences
     from acp_launch.console.stream.text import stands

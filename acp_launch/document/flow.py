@@ -1,5 +1,6 @@
 """Values written on one line of YAML, and the words of a command line. Pure."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -85,6 +86,5 @@ def _escape(mark: str) -> str:
 def _number(value: Plain) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    import json  # only needed for a number, true, false or null
 
     return json.dumps(value)

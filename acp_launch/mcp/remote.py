@@ -9,6 +9,7 @@ is used.
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -497,8 +498,6 @@ class Remote:
 
 def warm_up() -> None:
     """Import the HTTP library now, with what it imports for a client: times measured later are the server's own."""
-    import ssl
-
     import httpx2
 
     httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))

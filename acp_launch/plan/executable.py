@@ -6,8 +6,10 @@ every busybox tool are links that must be called by their own names. `taken_over
 something that the project brought, instead of the program that it names.
 """
 
+import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import exists, isfile
@@ -88,8 +90,6 @@ def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
 
 def _command(*words: str | Path) -> str:
     """Build a command for a fix, quoted for a shell."""
-    import shlex  # only needed when something is wrong
-
     return shlex.join(map(str, words))
 
 
@@ -280,7 +280,6 @@ def _is_named(name: str, file: Path) -> bool:
         found = read_bounded(file, LARGEST)
     except (OSError, Unfit):
         return True
-    import json
 
     try:
         package = json.loads(found[0]) if found else None

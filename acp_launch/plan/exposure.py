@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -216,8 +217,6 @@ def _list_paths(text: str, server: StdioPlan) -> Iterator[Path]:
     text = _HOME.sub(lambda _: "$HOME", _HOST.sub("", text))
     texts = [text]
     if "%" in text:
-        from urllib.parse import unquote  # few arguments are addresses
-
         texts.append(unquote(text))
     for each in texts:
         whole = _VARIABLE.sub(expand, each)

@@ -7,7 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha512
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import join, quote
 
 from msgspec import Struct
 
@@ -134,8 +138,6 @@ def cache_of(source: Source, environ: Mapping[str, str]) -> Path:
 
 
 def _find_npx(runner: Runner, name: str, version: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    from hashlib import sha512
-
     digest = sha512("\n".join(sorted(runner.specs)).encode()).hexdigest()[:NPX_DIGITS]
     places = (*(each / MODULES for each in (cwd, *cwd.parents)), cache_of("npm", environ) / "_npx" / digest / MODULES)
     for modules in places:
@@ -188,10 +190,6 @@ def _newest(paths: Iterator[Path]) -> list[Path]:
 
 def add_extra(extra: str) -> str:
     """Return the command that installs what an extra needs beside this acp-launch, by the tool that installed it."""
-    from importlib import metadata
-    from importlib.util import find_spec
-    from shlex import join, quote
-
     own = metadata.distribution("acp-launch")
     parts = [line.partition(";") for line in own.requires or ()]
     wanted = [what.strip() for what, _, condition in parts if f"'{extra}'" in condition.replace('"', "'")]

@@ -5,6 +5,7 @@ Without pidfds (not Linux, kernels before 5.3, no descriptor left) processes are
 """
 
 import os
+import select
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -77,8 +78,6 @@ def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
 
 
 def _block(descriptors: list[int], deadline: float) -> None:
-    import select
-
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

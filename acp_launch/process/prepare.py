@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 
 from acp_launch.errors import Exhausted
-from acp_launch.process.table import Process, Table
+from acp_launch.process.table import Process, ProcTable, PsutilTable, Table
 
 IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
 
@@ -34,10 +34,7 @@ _soft_limit_before: int | None = None
 def table() -> Table:
     """Return a fresh look at the processes of this machine."""
     if IS_LINUX:
-        from acp_launch.process.table import ProcTable
-
         return ProcTable()
-    from acp_launch.process.table import PsutilTable
 
     return PsutilTable()
 

@@ -54,6 +54,7 @@ from acp_launch.profile.layers import (
 from acp_launch.profile.model import HttpServer, Match, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, check_expansions, program_meant
 from acp_launch.regex import regex
+from acp_launch.secret.detect import masked
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -365,7 +366,6 @@ def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
 
 def _exposed(part: ParsedLayer) -> Iterator[Problem]:
     from acp_launch.profile.leaks import in_comments, leaks, literals
-    from acp_launch.secret.detect import masked
 
     def told(document: Document) -> Iterator[tuple[tuple[int, int], int, str]]:
         for path, offset, literal in literals(document.root):

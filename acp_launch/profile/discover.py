@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import acp_launch
+from acp_launch.document.nodes import MAX_SIZE, decode
 from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import Problem, about, did_you_mean, ours
 from acp_launch.settings.model import Settings
@@ -32,8 +33,6 @@ _SAFELY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
     """Read a profile's file; None and the problem if that fails."""
-    from acp_launch.document.nodes import MAX_SIZE, decode
-
     try:
         if not file.is_file():
             return None, [_not_a_file(file)]

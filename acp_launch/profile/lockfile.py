@@ -5,6 +5,7 @@ The lock file of a project, `.acp-launch/lock.yaml`: the packages of its profile
 Its text is a comment and JSON, which is YAML too, so that reading it costs next to nothing.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,7 +72,6 @@ def write(found: Found, lock: Lock) -> Path:
     profiles = {name: each for name, each in content.profiles.items() if name != found.name}
     if lock:
         profiles[found.name] = dict(lock)
-    import json  # only needed here
 
     ordered = {name: dict(sorted(profiles[name].items())) for name in sorted(profiles)}
     said = msgspec.to_builtins(_File(VERSION, ordered))

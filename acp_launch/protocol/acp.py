@@ -6,6 +6,7 @@ capability is unsupported (C-19). Only required members of the agent's messages 
 first, then the answer to `initialize`, session updates, the client's own capabilities, and the protocol's fixed words.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -281,8 +282,6 @@ def decoded(raw: Raw | bytes) -> Any:
 
 
 def _second_try(raw: bytes) -> Any:
-    import json
-
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

@@ -6,6 +6,7 @@ was received (C-6: `1`, `"1"`, `0` and `null` are four different ids), and param
 that knows their type.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -94,8 +95,6 @@ def _read_leniently(line: bytes, *, is_deep: bool) -> Envelope | None:
 
 def is_json(line: bytes) -> bool:
     """Tell whether a line is JSON of any kind; one that is nested too deeply passes for it."""
-    import json
-
     try:
         json.loads(line.decode())  # given bytes, json accepts other encodings than UTF-8
     except ValueError:

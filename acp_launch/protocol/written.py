@@ -3,6 +3,7 @@ JSON of any text that a program or a file name may contain: half a surrogate pai
 characters become escapes where a user may read the text.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,8 +33,6 @@ def written(value: object) -> bytes:
 
 
 def _encode_ascii(value: object) -> bytes:
-    import json
-
     if isinstance(value, Struct) and (tag_field := value.__struct_config__.tag_field):
         named = {each.encode_name: getattr(value, each.name) for each in msgspec.structs.fields(value)}
         value = {tag_field: value.__struct_config__.tag, **named}
@@ -44,8 +43,6 @@ def _encode_ascii(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    import json
-
     return json.loads(bytes(value)) if isinstance(value, Raw) else msgspec.to_builtins(value)
 
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
+from json import loads
 from math import log2
 from typing import Literal
 
@@ -151,7 +152,6 @@ def _begun() -> re.Pattern[str]:
 def _is_jwt(text: str) -> bool:
     """Whether the first part is JSON with an algorithm."""
     from base64 import urlsafe_b64decode
-    from json import loads
 
     head = text.partition(".")[0]
     try:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,6 @@ def load(choice: BackendChoice) -> Any:
 
 
 def _imported(choice: BackendChoice) -> Any:
-    from importlib import import_module
-
     module, _, name = choice.name.rpartition(".")
     if choice.folder and choice.folder not in sys.path:
         sys.path.insert(0, choice.folder)  # stays, as in the library: a backend may import more when it works

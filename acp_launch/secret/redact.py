@@ -7,6 +7,7 @@ result holds no form any more, so redacting twice gives the same as redacting on
 pieces, and `install` our own stdout and stderr.
 """
 
+import json
 import re
 import sys
 from bisect import bisect_left
@@ -362,8 +363,6 @@ class _Rewriter:
 
 
 def _quoted(text: str) -> bytes:
-    import json
-
     return json.dumps(text).encode()
 
 
@@ -372,7 +371,6 @@ def _said(written: bytes) -> str | None:
     text = written.decode("utf-8", "surrogateescape")
     if "\\" not in text:
         return text[1:-1]
-    import json
 
     try:
         # The standard library, not msgspec: it accepts half a surrogate pair, which agents do send.

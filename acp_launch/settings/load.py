@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
 from acp_launch.descent import grounds as grounds
 from acp_launch.descent import lies_in as lies_in
 from acp_launch.descent import named_home, real
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
+from acp_launch.document.shape import build
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem, about
@@ -141,10 +143,7 @@ def _check_or_recall(
 
     Problems of the file itself (`unread`) are checked each time, because the cache knows only its text.
     """
-    import msgspec
-
     from acp_launch.document.cache import JsonCache
-    from acp_launch.document.shape import build
 
     entries = JsonCache(cache / "settings", ("settings/*.py",))
     key = [text, variables]

@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.shape import Shape
+from acp_launch.document.yaml import parse
 from acp_launch.settings.load import directory, file_text, load, present
 from acp_launch.settings.model import NAMES, Choices, key_path, setter
 
@@ -83,8 +84,6 @@ def _at(root: Any, key: Key) -> Any:
 
 
 def _places(file: Path) -> Mapping[Key, str]:
-    from acp_launch.document.yaml import parse
-
     text, _ = file_text(file)
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     if document is None:
