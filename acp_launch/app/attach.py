@@ -14,6 +14,7 @@ from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
+from acp_launch.host.place import any_host, content_of, digest, find, hosts
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
@@ -53,8 +54,6 @@ def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_pro
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.host.place import find
-
     found = find_profile(request.profile, settings)
     note = find(settings.state, str(found.project), found.name)
     check_session_name(request.session)
@@ -84,7 +83,6 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     """Whether the files of the profile are those that the host has read."""
     if any(map(os.path.lexists, plan.vacant)):
         return False
-    from acp_launch.host.place import digest
 
     texts = {file: read(Path(file))[0] for file in plan.files}
     return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
@@ -140,8 +138,6 @@ def _run_by_content(
 
 def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
     """Return the host of this profile in this project."""
-    from acp_launch.host.place import find
-
     return find(settings.state, str(plan.project), plan.profile)
 
 
@@ -161,8 +157,6 @@ def usable_host(
     Raises:
         StateError: it differs, and the run needs a host.
     """
-    from acp_launch.host.place import content_of
-
     if note is None or not note.socket:
         return None
     content = content_of(loaded)
@@ -354,7 +348,6 @@ def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
     """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
     asks or idle. A host that does not answer is told of."""
     from acp_launch.host.door import read_status
-    from acp_launch.host.place import any_host, hosts
 
     found: dict[Key, SessionStatus] = {}
     for note in hosts(state) if any_host(state) else ():

@@ -4,7 +4,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.app.lookup import check_session_name
+from acp_launch.app.planning import login_program
 from acp_launch.app.spec import RunSpec, settings_of
+from acp_launch.app.start import run_context
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output
@@ -16,6 +18,7 @@ from acp_launch.private import make_digest
 from acp_launch.problem import ours
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.discover import here
+from acp_launch.session.attachments import blocks
 from acp_launch.session.hold import hold, is_fresh
 
 if TYPE_CHECKING:
@@ -68,14 +71,10 @@ class SessionTerminal:
         )
 
     def _blocks(self, text: str, able: Any) -> list[dict[str, Any]]:
-        from acp_launch.session.attachments import blocks
-
         return blocks(text, self._plan.cwd, self._roots, able)
 
     async def _log_in(self, server: str) -> bool:
         """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
-        from acp_launch.app.planning import login_program
-
         ended = await self.in_front(login_program(self._plan.called, server, trust=self._request.trust))
         return ended.status == 0
 
@@ -90,8 +89,6 @@ class SessionTerminal:
 
 async def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
-    from acp_launch.app.start import run_context
-
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
     terminal = SessionTerminal(request, plan, started.settings)
     sessions = HeldSessions(

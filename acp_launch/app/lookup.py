@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch.errors import UsageError
 from acp_launch.profile.discover import discover, find, here
+from acp_launch.settings.load import load
 
 if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
@@ -43,8 +44,6 @@ def at_home(directory: Path | None) -> Path | None:
 
 def load_settings() -> "Settings":
     """Load the user's settings; `--help` imports none of that."""
-    from acp_launch.settings.load import load
-
     return load()
 
 

@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
+from acp_launch.app.planning import Ready, loaded_profile, require_plan, resolved_from
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
+from acp_launch.host.place import digest as digest_of_file
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
+from acp_launch.profile.trust import trust_state
 from acp_launch.secret.detect import masked
+from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Secret, Store, StoreFault
 
 if TYPE_CHECKING:
@@ -39,8 +43,6 @@ SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
 
 def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     """Return what fronts need of the plan; None if it depends on where a command is typed, and in which environment."""
-    from acp_launch.host.place import digest as digest_of_file
-
     workspace = loaded.profile.workspace
     written = [text.replace("${project}", "") for text in (workspace.cwd or "", *workspace.additional_directories)]
     if any("${" in text for text in written):
@@ -171,9 +173,6 @@ class Reloading:
 
     def _read(self, digest: str) -> _Reread:
         """Read the profile; in a thread, as a store may be slow."""
-        from acp_launch.app.planning import Ready, loaded_profile, require_plan, resolved_from
-        from acp_launch.profile.trust import trust_state
-
         settings, called = self._settings, self._ready.plan.called
         loaded = loaded_profile(self._profile, settings)
         content = content_of(loaded)
@@ -193,7 +192,6 @@ class Reloading:
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
         from acp_launch.app.stores import open_store, outcomes
-        from acp_launch.secret.lookup import secrets
 
         settings = self._settings
         needs = [need for need in resolved.needs if need.name not in self._ready.secrets]

@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.lookup import load_settings, silence
+from acp_launch.app.planning import (
+    Ready,
+    loaded_profile,
+    lock_differences,
+    prepare_launch,
+    ready,
+    require,
+    require_plan,
+    resolve_trusted,
+)
 from acp_launch.app.spec import RunSpec, settings_of
+from acp_launch.app.start import agent_log, gates, guard, launch_agent, server_logs, sharing, spawn_agent, with_workdirs
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
+from acp_launch.plan.resolve import resolve
+from acp_launch.private import real
 from acp_launch.problem import ours
 from acp_launch.profile.discover import find, here
+from acp_launch.profile.load import load
 from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
@@ -85,9 +99,6 @@ class ServedProfile:
         Raises:
             LaunchError: as `run`.
         """
-        from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted
-        from acp_launch.app.start import launch_agent
-
         prepare_launch()
         self.request, self.settings = request, load_settings()
         self.loaded = loaded_profile(request.profile, self.settings)
@@ -114,8 +125,6 @@ class ServedProfile:
         if self.request.locked or not any_host(self.settings.state):
             return None
         from acp_launch.app.attach import resolved_for_front
-        from acp_launch.app.planning import Ready
-        from acp_launch.app.start import guard
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
         note = self._host_of(plan) if plan is not None else None
@@ -149,7 +158,6 @@ class ServedProfile:
 
     @contextmanager
     def _context(self) -> "Iterator[LaunchContext]":
-        from acp_launch.app.start import agent_log, server_logs, sharing, spawn_agent
         from acp_launch.launch.context import LaunchContext
         from acp_launch.process.child import HASTY
 
@@ -203,7 +211,6 @@ class ServedProfile:
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
-        from acp_launch.app.start import gates, with_workdirs
         from acp_launch.serve.session import SessionPlan
         from acp_launch.session.store import open_registry
 
@@ -281,10 +288,6 @@ class ServedProfile:
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
-        from acp_launch.app.planning import Ready, lock_differences, ready, require, require_plan
-        from acp_launch.plan.resolve import resolve
-        from acp_launch.private import real
-
         loaded = self._found_from(cwd)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
         # The editor gave this directory, and no option.
@@ -318,8 +321,6 @@ class ServedProfile:
         return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
 
     def _found_from(self, cwd: Path) -> "Loaded":
-        from acp_launch.profile.load import load
-
         if self.loaded.found.origin == "path":
             found = self.loaded.found
         else:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.app.planning import login_program
 from acp_launch.app.screen import elicitor
 from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
+from acp_launch.private import directory
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors
@@ -192,7 +194,6 @@ def with_seat(planned: "Ready", settings: Settings) -> "Iterator[Ready]":
         yield planned
         return
     from acp_launch.plan.place import add_seat
-    from acp_launch.private import directory
 
     with directory(settings.state) as made:
         yield planned._replace(plan=replace(planned.plan, place=add_seat(where, made)))
@@ -323,7 +324,6 @@ async def _offer_login(
     request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
 ) -> bool:
     """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
-    from acp_launch.app.planning import login_program
     from acp_launch.process.foreground import available
     from acp_launch.session.observer import Choice
 

@@ -18,6 +18,7 @@ from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, UsageError, first
+from acp_launch.host.place import find, hold_place
 from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
@@ -50,7 +51,6 @@ def run_host(request: RunSpec, pipe: int | None = None) -> int:
 
     prepare_launch()
     from acp_launch.app.start import launch_agent
-    from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
 
     settings, here = load_settings(), str(Path.cwd())
@@ -244,7 +244,6 @@ def _wait_until_up(child: int, reading: int) -> Begun:
 def end(note: "HostNote", state: Path) -> None:
     """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest. `state` has
     its place."""
-    from acp_launch.host.place import find
     from acp_launch.process import prepare
     from acp_launch.process.pidfd import block_until_gone
     from acp_launch.process.tree import send

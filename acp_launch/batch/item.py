@@ -52,6 +52,7 @@ from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
 from acp_launch.private import make_digest
 from acp_launch.problem import about, ours
+from acp_launch.profile.trust import digest_content
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
@@ -342,7 +343,6 @@ def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings
     """
     tell_forms(pipe)
     from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
-    from acp_launch.profile.trust import digest_content
 
     loaded = loaded_profile(spec.profile, settings)
     if (now := digest_content(loaded)) != digest:

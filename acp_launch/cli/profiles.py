@@ -17,6 +17,7 @@ from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.profile.discover import discover, here, parents
+from acp_launch.profile.load import examine, inspect_all, load, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +46,6 @@ def validate(
     """Check profiles: report every problem with its line, and every credential written in a file."""
     from acp_launch.console import profiles
     from acp_launch.plan.model import needs
-    from acp_launch.profile.load import examine
 
     settings = load_settings()
     reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(names)]
@@ -144,7 +144,6 @@ def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]"
 def list_(as_json: Json = False) -> None:
     """List the profiles available here, shadowed and broken ones too."""
     from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect_all
 
     profiles.show_list(inspect_all(_find(()), cache=load_settings().cache), as_json=as_json)
 
@@ -156,8 +155,6 @@ def show(
     ] = False,
 ) -> None:
     """Print a profile's file as it is; its path goes to stderr."""
-    from acp_launch.profile.load import load, read
-
     found = find_profile(name)
     if merged:
         from acp_launch.console.profiles import as_yaml
@@ -193,8 +190,6 @@ def schema(
 
 def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":
     """Examine the files that are only parents of others; return those with a problem that no report has yet."""
-    from acp_launch.profile.load import examine
-
     known = {problem for *_, problems in reports for problem in problems}
     found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=here(), settings=settings)]
     return [each for each in found if not known.issuperset(each[2])]

@@ -19,6 +19,7 @@ from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.verb import Argument, Option, Plain
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import NotLoggedIn, SessionError, Stopped, UsageError
+from acp_launch.host.place import any_host, hosts
 from acp_launch.problem import ours
 from acp_launch.profile.discover import here, project_of
 
@@ -61,7 +62,6 @@ def attach(
 def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
     """Return the host that has the session, and its name; without a name, the session that is open alone."""
     from acp_launch.host.door import read_status
-    from acp_launch.host.place import hosts
 
     notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
     if not notes:
@@ -101,7 +101,6 @@ def carry_out(request: RunRequest) -> int:
 
 def _carry_out(request: RunRequest, screen: Screen) -> int:
     request.watch_lifeline()
-    from acp_launch.host.place import any_host
 
     settings = load_settings()
     request.check()

@@ -18,6 +18,7 @@ from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, read
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, StateError, UsageError
+from acp_launch.host.place import content_of, find, hosts, server_host_state
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -71,8 +72,6 @@ def down(
     force: Annotated[bool, Option("--force", "With --servers: also if launches use them.")] = False,
 ) -> None:
     """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
-    from acp_launch.host.place import hosts
-
     settings = load_settings()
     if everything and profile:
         raise UsageError("--all cannot be combined with a profile")
@@ -90,7 +89,6 @@ def down(
 
 def _end_shared(settings: "Settings", *, force: bool) -> None:
     from acp_launch.host.door import read_shared
-    from acp_launch.host.place import hosts, server_host_state
 
     state = server_host_state(settings.state)
     if not (notes := hosts(state)):
@@ -111,7 +109,6 @@ def reload(profile: ProfileOfHost = None) -> None:
     from acp_launch.app.reload import sentences
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import call, read_status
-    from acp_launch.host.place import content_of
     from acp_launch.host.wire import RELOAD, Reloaded
     from acp_launch.profile.trust import changes
 
@@ -160,7 +157,6 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
         UsageError: with what has changed.
     """
     from acp_launch.app.planning import loaded_profile, resolved_from
-    from acp_launch.host.place import content_of
     from acp_launch.profile.trust import changes
 
     loaded, fix = loaded_profile(profile, settings), f"to start it again: {ours('up', profile, '--replace')}"
@@ -187,8 +183,6 @@ def _tell_host(note: "HostNote", what: str) -> None:
 
 def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
     """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several."""
-    from acp_launch.host.place import hosts
-
     if profile is not None:
         found = _present(settings, profile)
         if found is None:
@@ -205,7 +199,5 @@ def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -
 
 def _present(settings: "Settings", profile: str) -> "HostNote | None":
     """Return the host of a profile as it is called here."""
-    from acp_launch.host.place import find
-
     found = find_profile(profile, settings)
     return find(settings.state, str(found.project), found.name)

@@ -30,6 +30,7 @@ from acp_launch.plan.executable import (
     kept_out,
     names_project,
     speaks_for,
+    taken_over,
     usable,
     words,
 )
@@ -214,8 +215,6 @@ class Machine(Substitution):
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
     ) -> Path | None:
         """Return the program; None and a problem if files in `cwd` would run instead of what it names."""
-        from acp_launch.plan.executable import taken_over
-
         return self._had(taken_over(words(program, args), cwd) or program, path, required)
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:

@@ -15,9 +15,10 @@ from acp_launch.document.nodes import Plain, scalar
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.problem import KeyPath, Problem, errors
+from acp_launch.profile.check import ADD, exposed, merge_layers, parse_layer
 from acp_launch.profile.discover import PARENT, Found
 from acp_launch.profile.layers import Layer, LayerSet, ParsedLayer
-from acp_launch.profile.load import make_discreet, read, shown
+from acp_launch.profile.load import gather, make_discreet, read, shown
 from acp_launch.profile.yamledit import CannotEdit, YamlText, by_hand
 from acp_launch.regex import regex
 
@@ -151,8 +152,6 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
 
 def problems(found: Found, text: str) -> tuple[Problem, ...]:
     """Return the problems of the profile if its file held `text`, including credentials written in it."""
-    from acp_launch.profile.check import parse_layer
-    from acp_launch.profile.load import gather
 
     def parse_new(layer: Layer) -> ParsedLayer:
         return parse_layer(structs.replace(layer, text=text) if layer.role == "profile" else layer)
@@ -162,16 +161,12 @@ def problems(found: Found, text: str) -> tuple[Problem, ...]:
 
 def _alone(found: Found, text: str) -> tuple[Problem, ...]:
     """Check a new file without its other layers; if it extends others, a missing key is not a problem."""
-    from acp_launch.profile.check import ADD, parse_layer
-
     part = parse_layer(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
     said = _problems_of(found, LayerSet((part,), ()))
     return tuple(problem for problem in said if not (part.extends and problem.fix.startswith(ADD)))
 
 
 def _problems_of(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
-    from acp_launch.profile.check import ADD, exposed, merge_layers
-
     made = (*merge_layers(gathered)[2], *exposed(gathered.parts))
     is_parent = found.file.name.startswith(PARENT)
     return tuple(problem for problem in made if not (is_parent and problem.fix.startswith(ADD)))
