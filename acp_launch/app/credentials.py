@@ -7,7 +7,9 @@ login is only a memory: what counts is the item in the secret store. A server ne
 prints headers (`headers_command`); that is called once before anything starts.
 """
 
+import asyncio
 import time
+from asyncio import Lock
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -19,8 +21,11 @@ from msgspec import Struct
 
 from acp_launch.app.stores import protect_secrets, run_at_home_in_loop, say_waiting
 from acp_launch.errors import LaunchError, StateError
+from acp_launch.launch.loop import hear_guards
 from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
+from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decode_grant
+from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.process.guard import start_guards
@@ -29,6 +34,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.command import Captured, failure, sentence
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store
+from acp_launch.session.files import run_in_thread
 from acp_launch.settings.address import nearest
 from acp_launch.settings.model import HeadersCommand, Settings
 from acp_launch.waits import awaited
@@ -125,7 +131,6 @@ def secret_of(server: RemotePlan, login: Login | None, secrets: Mapping[str, Sec
     """Return the secret of the client that the profile names, with who may get it by the profile or by the login."""
     if server.oauth is None or (written := server.oauth.client_secret) is None:
         return None
-    from acp_launch.oauth.exchange import ClientSecret
 
     issuer = server.oauth.issuer or (login.secret_to if login is not None else "")
     return ClientSecret(written.concealed(secrets), issuer, str(written.origin))
@@ -222,8 +227,6 @@ class LoginCredentials:
         return None if self._tokens is None else Failure(REFUSED, self._command, is_final=True)
 
     async def headers(self, refused: Headers | None = None) -> Headers:
-        import asyncio  # by now it is there
-
         self._loop = asyncio.get_running_loop()
         is_old = refused or self._is_refused or monotonic() - self._looked >= RECORD
         if is_old and self.has_news:
@@ -250,7 +253,6 @@ class LoginCredentials:
             note = partial(self._logins.note_wanted, *_key(self._server))
         else:
             return ""
-        from acp_launch.session.files import run_in_thread
 
         try:
             record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
@@ -307,8 +309,6 @@ class PrintedHeaders:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`limit` is for each call of the command, in seconds."""
-        from asyncio import Lock
-
         self.note: Callable[[str], None] = lambda text: None
         self._argv, self._ttl, self._program = entry.command, float(entry.ttl), PurePath(entry.command[0]).name
         self._run, self._limit, self._clock = run, limit, clock
@@ -396,8 +396,6 @@ class Wallet(Struct, frozen=True, kw_only=True):
     def _token_store(
         self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]
     ) -> "TokenStore":
-        from acp_launch.oauth.keeper import TokenStore  # runs without a login do without it
-
         return TokenStore(
             record.item,
             self.opening,
@@ -415,9 +413,6 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
     printers = {login.printer: made[login.server.name] for login in logins if login.printer}
     if not printers:
         return []
-    import asyncio
-
-    from acp_launch.launch.loop import hear_guards
 
     failed = dict[str, NoToken]()
 

@@ -3,10 +3,10 @@
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from acp_launch.app.context import run_context
 from acp_launch.app.lookup import check_session_name
-from acp_launch.app.planning import login_program
 from acp_launch.app.spec import RunSpec, settings_of
-from acp_launch.app.start import run_context
+from acp_launch.app.start import login_program
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch.errors import UsageError
 from acp_launch.profile.discover import discover, find, here
+from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 from acp_launch.settings.load import load
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ def check_session_name(session: str | None) -> str | None:
     Raises:
         UsageError: it is not a valid name.
     """
-    from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
-
     if session is not None and (fault := session_name_fault(session)):
         raise UsageError(fault, fix=SESSION_NAME_FIX)
     return session

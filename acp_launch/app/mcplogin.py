@@ -5,6 +5,7 @@ A login belongs to a server's address and the client id of the profile. Its toke
 its record says what is known of it without opening the store.
 """
 
+import asyncio
 import os
 import shlex
 import time
@@ -18,10 +19,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.app.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
+from acp_launch.app.operation import verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.app.stores import Vault, say_waiting, saying_waiting
 from acp_launch.console import logins
 from acp_launch.console.ask import links
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.logins import State, is_valid
 from acp_launch.console.problems import show_error
 from acp_launch.errors import (
@@ -33,7 +36,11 @@ from acp_launch.errors import (
     Stopped,
     UsageError,
 )
+from acp_launch.oauth.exchange import Refused, revoke
+from acp_launch.oauth.flow import LoginFlow, Wanted
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
+from acp_launch.oauth.keeper import patience
+from acp_launch.oauth.listener import LoopbackListener
 from acp_launch.oauth.metadata import canonical, covers
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan
 from acp_launch.plan.resolve import reduce_to
@@ -88,8 +95,6 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
     """
-    from acp_launch.app.operation import verb_processes
-
     require_platform()
     settings, plan, targets = plan_targets(profile, name, every=every, trust=trust, is_login=True)
     now = time.time()
@@ -310,11 +315,6 @@ async def _log_in(
     target: LoginTarget, profile: str, before: Grant | None, limit: float, *, browser: bool
 ) -> tuple[Grant, Login]:
     """Log in with the command that opens a page, with a code for another machine, or on a terminal, within seconds."""
-    from acp_launch.console.ask.terminal import possible
-    from acp_launch.oauth.exchange import Refused
-    from acp_launch.oauth.flow import LoginFlow, Wanted
-    from acp_launch.oauth.listener import LoopbackListener
-
     url, oauth, secret = target.server.url.reveal({}), target.oauth, target.client_secret
     wanted = Wanted(
         name=target.name,
@@ -409,8 +409,6 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
     Raises:
         StateError: another process holds it for longer than a renewal takes, or it cannot be made.
     """
-    from acp_launch.oauth.keeper import patience
-
     lock, limit = records.lock(item), patience(settings.secrets.timeout)
     with ExitStack() as held:
         try:
@@ -427,10 +425,6 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
 
 def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
     """Let the server take the tokens back. Return what is left to say of it, or empty if they are of no use now."""
-    import asyncio
-
-    from acp_launch.oauth.exchange import Refused, revoke
-
     try:
         for hint, token in (("refresh_token", grant.refresh), ("access_token", grant.access)):
             if token is None:

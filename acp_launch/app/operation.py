@@ -18,7 +18,9 @@ from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProto
 from acp_launch.launch import run
 from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts, run_supervised
+from acp_launch.mcp.http.clients import advice
 from acp_launch.mcp.http.wire import RemoteFacts
+from acp_launch.mcp.remote import Remote, RemoteProgram, warm_up
 from acp_launch.mcp.transport import TranslatedTransport
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import ours
@@ -32,7 +34,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
+    from acp_launch.app.spec import Ready
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
@@ -49,14 +51,10 @@ class StartedProgram(NamedTuple):
     @property
     def remote(self) -> RemoteFacts | None:
         """What is known of the connection to a remote server; None for a local one."""
-        from acp_launch.mcp.remote import Remote
-
         return self.running.facts(self.transport.era) if isinstance(self.running, Remote) else None
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
-        from acp_launch.mcp.http.clients import advice
-
         end = self.running.end
         if self.running.pid is not None or end is None or end.is_clean:
             return error
@@ -71,8 +69,6 @@ def server_program(planned: "Ready", settings: Settings) -> Program:
     plan, secrets, credentials = planned
     (server,) = plan.servers
     if isinstance(server, RemotePlan):
-        from acp_launch.mcp.remote import RemoteProgram, warm_up
-
         warm_up()
         login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
         return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)

@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.app.operation import StartedProgram, verb_processes
-from acp_launch.app.planning import Ready, find_server, loaded_profile, ready, require, resolved_from
+from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
+from acp_launch.app.spec import Ready
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices

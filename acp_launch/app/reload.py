@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
-from acp_launch.app.planning import Ready, loaded_profile, require_plan, resolved_from
+from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
+from acp_launch.app.spec import Ready
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
 from acp_launch.host.place import digest as digest_of_file
+from acp_launch.host.wire import Reloaded
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
 from acp_launch.profile.trust import trust_state
@@ -30,7 +32,7 @@ from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Secret, Store, StoreFault
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
+    from acp_launch.app.spec import Ready
     from acp_launch.host.wire import Reloaded
     from acp_launch.launch.run import Launch
     from acp_launch.mcp.http.wire import Credentials
@@ -126,7 +128,6 @@ class Reloading:
             NotTrusted: the user does not trust it; nothing has changed.
             ServerError: a required server has failed; the others are as the profile says.
         """
-        from acp_launch.host.wire import Reloaded
         from acp_launch.session.files import run_in_thread
 
         limit = self._settings.secrets.timeout + SPARE

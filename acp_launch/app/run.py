@@ -10,7 +10,7 @@ from acp_launch.app.screen import Screen, exit_code
 from acp_launch.app.spec import RunSpec
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
+    from acp_launch.app.spec import Ready
     from acp_launch.app.start import ChosenSession, Launched
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
@@ -46,7 +46,7 @@ def run_launch(
 def _run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
     import asyncio
 
-    from acp_launch.app.start import run_context
+    from acp_launch.app.context import run_context
     from acp_launch.launch.run import run_prompt
     from acp_launch.session.store import SessionKeeper
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, RunExpired, Stopped
+from acp_launch.secret.redact import redactor
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ class Screen:
     @property
     def observer(self) -> "RunOutput":
         if self._observer is None:
-            from acp_launch.secret.redact import redactor
-
             self._observer = self._make()
             if not redactor.is_empty:
                 from acp_launch.console.stream.redacted import RedactedOutput

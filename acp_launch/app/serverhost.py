@@ -1,5 +1,6 @@
 """The process of the server host, which `host.shared` starts: `python -P -m acp_launch.app.serverhost`."""
 
+import asyncio
 import os
 import sys
 import time
@@ -9,8 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch import __version__
+from acp_launch.app.planning import prepare_launch
+from acp_launch.app.start import record_and_guard
 from acp_launch.errors import Stopped, first
+from acp_launch.host.door import listen
 from acp_launch.host.place import HostNote, find_server_host, hold_place, server_host_state
+from acp_launch.host.serverhost import PROFILE, ServerHost
+from acp_launch.launch.loop import run_supervised
+from acp_launch.process.logs import LogFile
+from acp_launch.secret.redact import redactor
 from acp_launch.settings.load import load
 from acp_launch.waits import stretch
 
@@ -25,17 +33,12 @@ LOOK = 0.02  # seconds between two looks whether it has
 
 def main() -> int:
     """Be the server host, until no launch uses it; return the exit code. Another one that lives is left alone."""
-    from acp_launch.app.planning import prepare_launch
-
     prepare_launch()
 
     settings, until = load(), time.monotonic() + PATIENCE
     while True:
         with hold_place(server_host_state(settings.state), "", __version__) as write:
             if write is not None:
-                from acp_launch.app.start import record_and_guard
-                from acp_launch.launch.loop import run_supervised
-
                 with record_and_guard(settings, "host", "shared servers", Path("/")) as guard, _log_failure(settings):
                     run_supervised(guard, lambda interrupts: interrupts.watch(_host(settings, interrupts, write)))
                 return 0
@@ -52,20 +55,11 @@ def _log_failure(settings: "Settings") -> Iterator[None]:
     except Stopped:
         return
     except Exception as error:
-        from acp_launch.host.serverhost import PROFILE
-        from acp_launch.process.logs import LogFile
-        from acp_launch.secret.redact import redactor
-
         LogFile(settings.state / "log", PROFILE).mark(redactor.text(f"the server host has failed: {error!r}"))
         raise
 
 
 async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable[[HostNote], None]") -> None:
-    import asyncio
-
-    from acp_launch.host.door import listen
-    from acp_launch.host.serverhost import ServerHost
-
     try:
         async with asyncio.TaskGroup() as tasks:
             host = ServerHost(settings.state, settings.max_line, interrupts.hurry, tasks)

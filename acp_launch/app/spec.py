@@ -2,22 +2,36 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from acp_launch.document.scalars import Duration
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.profile.discover import project_of
+from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     from acp_launch.launch.run import Prompt
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion
     from acp_launch.session.opening import Setting
     from acp_launch.session.store import Record
+
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class Ready(NamedTuple):
+    """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
+
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret] = NOTHING
+    credentials: "Mapping[str, Credentials]" = NOTHING
 
 
 class RunSpec(Struct, frozen=True, kw_only=True):

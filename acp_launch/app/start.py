@@ -8,19 +8,15 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.app.planning import login_program
-from acp_launch.app.screen import elicitor
-from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
-from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.private import directory
@@ -30,22 +26,12 @@ from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_now
+from acp_launch.profile.discover import here
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
-    from acp_launch.bridge.servers import ShareServer
-    from acp_launch.console.ask.terminal import AgentStderr
-    from acp_launch.errors import AuthRequired
-    from acp_launch.launch.context import Elicit, LaunchContext, LogIn
-    from acp_launch.process.program import LocalProgram, Program
-    from acp_launch.process.tree import Exit
-    from acp_launch.session.connection import Connection
-    from acp_launch.session.login import InFront, LoginContext
-    from acp_launch.session.observer import Ask, Holds, Person, Way
-    from acp_launch.session.permission.gate import Decision, Gate
-    from acp_launch.session.permission.policy import Approve, Policy, Remembered
-    from acp_launch.session.permission.remembered import AnswerStore
+    from acp_launch.app.spec import Ready
+    from acp_launch.process.program import LocalProgram
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
@@ -289,234 +275,10 @@ def launch_agent(
         yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing, verb)
 
 
-@contextmanager
-def run_context(
-    request: RunSpec,
-    started: Launched,
-    person: "Person | None",
-    note: Callable[[str], None],
-    in_front: "InFront | None" = None,
-) -> "Iterator[LaunchContext]":
-    """Provide the context of a run; logs are open while the block runs. `note` shows a line to the user.
-
-    `in_front` runs a program on the terminal if the screen must be left first.
-    """
-    from acp_launch.console.ask.terminal import AgentStderr
-
-    plan = started.plan
-    with stderr_log(started.settings, plan, echo=request.is_verbose) as log_file:
-        aloud = AgentStderr(log_file, sys.stderr)
-        with context_of(
-            started,
-            note,
-            log=log_file if request.is_verbose else aloud,
-            log_in=logging_in(started.ready, person, None if request.is_verbose else aloud, in_front),
-            approve=request.approve,
-            ask=request.asker(person, plan) if person else None,
-            elicit=elicitor(person) if person else None,
-            has_person=person is not None,
-        ) as (context, _):
-            offer = partial(_offer_login, request, started, person, in_front) if person else None
-            yield replace(context, offer_login=offer)
-
-
-async def _offer_login(
-    request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
-) -> bool:
-    """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
-    from acp_launch.process.foreground import available
-    from acp_launch.session.observer import Choice
-
-    proof = started.ready.credentials.get(server)
-    if proof is None or not proof.is_login or not available():
-        return False
-    async with person.floor():
-        answer = await person.choose(f"{server} wants a login. Log in now?", [Choice("y", "Yes"), Choice("n", "No")])
-    if answer != "y":
-        return False
-    ended = await (in_front or _in_front(person))(login_program(started.plan.called, server, trust=request.trust))
-    return ended.status == 0
-
-
-@contextmanager
-def gates(
-    plan: LaunchPlan,
-    settings: Settings,
-    note: Callable[[str], None],
-    *,
-    approve: "Approve | None" = None,
-    ask: "Ask | None" = None,
-) -> "Iterator[Callable[[], Gate]]":
-    """Provide what makes the gate of a session; all of them write one record."""
-    from acp_launch.session.permission.gate import Gate
-
-    with closing(PermissionRecord(plan, settings, note)) as record:
-        yield lambda: Gate(rules_of(plan, settings, approve), ask, record)
-
-
-@contextmanager
-def context_of(
-    started: Launched,
-    note: Callable[[str], None],
-    *,
-    log: Callable[[bytes], None],
-    log_in: "LogIn",
-    approve: "Approve | None" = None,
-    ask: "Ask | None" = None,
-    elicit: "Elicit | None" = None,
-    has_person: bool,
-) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
-    """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
-    from acp_launch.launch.context import LaunchContext, offers
-
-    settings, (plan, secrets, credentials) = started.settings, started.ready
-    if started.trace is not None:
-        started.trace.note = note
-    for each in credentials.values():
-        each.note = note
-    with (
-        closing(server_logs(settings, plan)) as logs,
-        gates(plan, settings, note, approve=approve, ask=ask) as gate,
-    ):
-        context = LaunchContext(
-            plan=plan,
-            guard=started.guard,
-            secrets=secrets,
-            max_line=settings.max_line,
-            log=log,
-            offers=offers(plan, has_person=has_person),
-            gate=gate(),
-            env=open_env(plan),
-            elicit=elicit,
-            log_in=log_in,
-            respawn=lambda: spawn_agent(started.ready),
-            server_logs=logs,
-            cache=settings.cache,
-            state=settings.state,
-            credentials=credentials,
-            trace=started.trace,
-            share=sharing(settings, plan, started.verb),
-        )
-        yield context, gate
-
-
-def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
-    """Return what makes the programs of servers that launches share; `verb` is the name in `ps`."""
-
-    def share(*given: Any) -> "Program":
-        from acp_launch.host.shared import share_server  # few launches need it
-
-        return share_server(settings.state, f"{verb} {plan.called or plan.profile}", settings.max_line, *given)
-
-    return share
-
-
-def logging_in(
-    planned: "Ready",
-    person: "Person | None",
-    aloud: "AgentStderr | None" = None,
-    in_front: "InFront | None" = None,
-) -> "LogIn":
-    """Return what logs in when the agent wants it: it asks `person`, or without one names the command for a login.
-
-    `aloud` shows the agent's stderr meanwhile. `in_front` runs a program on the terminal if the screen must be left
-    first; by default `person` releases the terminal.
-    """
-
-    async def log_in_once(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.launch.run import RestartAgent
-        from acp_launch.session.login import log_in
-
-        context = login_context(planned, person, aloud, in_front)
-        if is_second:
-            context = replace(context, adviser=None)
-        if await log_in(connection, context, wanted) == "reconnect":
-            raise RestartAgent
-
-    return log_in_once
-
-
-def login_context(
-    planned: "Ready", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
-) -> "LoginContext":
-    """Return what a login to the agent needs."""
-    from acp_launch.console.ask.logins import LoginQuestions
-    from acp_launch.process.foreground import available
+def login_program(called: str, server: str, *, trust: bool) -> "LocalProgram":
+    """Return `mcp login` as a program for the terminal."""
     from acp_launch.process.program import LocalProgram
-    from acp_launch.session.login import LoginContext
 
-    return LoginContext(
-        program=LocalProgram.of(planned.plan.agent, planned.plan.agent.name, planned.secrets),
-        profile=planned.plan.called,
-        is_built_in=planned.plan.is_built_in,
-        place=planned.plan.place,
-        adviser=LoginQuestions(person, aloud) if person else None,
-        in_front=(in_front or _in_front(person)) if available() else None,
-    )
-
-
-def _in_front(person: "Person | None") -> "InFront":
-    from acp_launch.process.foreground import foreground
-
-    async def run(program: "LocalProgram") -> "Exit":
-        async with person.floor() if person else nullcontext():
-            return await foreground(program)
-
-    return run
-
-
-def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> "Policy":
-    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import load
-
-    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
-
-
-def shelf_of(plan: "LaunchPlan", settings: "Settings") -> "AnswerStore":
-    from acp_launch.session.permission.remembered import AnswerStore
-
-    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-
-
-class PermissionRecord:
-    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
-
-    def __init__(self, plan: LaunchPlan, settings: Settings, note: Callable[[str], None]) -> None:
-        """`note` receives a message when an answer or a record cannot be saved."""
-        from acp_launch.session.permission.audit import Audit
-
-        self._cwd, self._note = str(plan.cwd), note
-        self._shelf = shelf_of(plan, settings)
-        self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
-
-    def keep(self, answer: "Remembered | None", *, holds: "Holds", session: str) -> "Remembered | None":
-        from acp_launch.session.permission.remembered import keep
-
-        if answer is None:
-            self._note("this answer applies only once: the call does not say enough to be recognized again")
-            return None
-        here = replace(answer, session=session)
-        if holds != "always":
-            return here
-        try:
-            keep(self._shelf, answer)
-        except LaunchError as error:
-            self._note(f"the answer applies only to this session and could not be saved: {error.message}")
-            return here
-        return answer
-
-    def record(self, how: "Way", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
-        self._audit.record(
-            how,
-            call,
-            options,
-            allowed=decision.allowed,
-            by=decision.by,
-            option_id=decision.option_id,
-            session=session,
-            cwd=self._cwd,
-        )
-
-    def close(self) -> None:
-        self._audit.close()
+    words = ("mcp", "login", called, server, *(("--trust",) if trust else ()))
+    argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
+    return LocalProgram("login", argv, dict(os.environ), here())

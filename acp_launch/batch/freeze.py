@@ -16,8 +16,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
+from acp_launch.app.consent import require_claim
 from acp_launch.app.lookup import load_settings
-from acp_launch.app.planning import ready, require_claim, resolve_trusted, resolved_from
+from acp_launch.app.planning import ready, resolve_trusted, resolved_from
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell

@@ -56,7 +56,7 @@ from acp_launch.profile.trust import digest_content
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
+    from acp_launch.app.spec import Ready
     from acp_launch.settings.model import Settings
 
 NOT_PASSED = 9

@@ -141,7 +141,7 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved
         raise StateError(what, fix="prepare a batch elsewhere: batch prepare FILE --out DIR")
     if is_kept(directory, settings):
         return True
-    from acp_launch.app.planning import require_claim
+    from acp_launch.app.consent import require_claim
 
     claim = claim_directory(directory)
     how, rows = judge_directory(claim, settings), partial(_list_frozen_rows, directory)

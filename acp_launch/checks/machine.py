@@ -23,6 +23,7 @@ from acp_launch.checks import confined, node
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
+from acp_launch.process.capture import capture
 from acp_launch.process.leftovers import launch_processes, launch_state, names
 from acp_launch.process.records import RecordedLaunch, read_all
 from acp_launch.settings.model import Settings
@@ -107,8 +108,6 @@ def _pass_descriptor() -> None:
 
 
 def _enters() -> bool:
-    from acp_launch.process.capture import capture
-
     name = f"doctor-{os.getpid()}"
     argv = [sys.executable, "-I", "-S", "-c", _ENTER, str(Path(cgroup.__file__).parent), name]
     try:

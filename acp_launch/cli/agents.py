@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
+from acp_launch.app.consent import require_agreement
 from acp_launch.app.lookup import load_settings, usable_profiles
-from acp_launch.app.planning import require_agreement
 from acp_launch.app.stores import saying_waiting
 from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer
 from acp_launch.console import agents, stdout

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+from acp_launch.batch.trees import clean_batch
 from acp_launch.cli.verb import Argument, Group, Json, Option, Trust, Yes, read_descriptor
 
 app = Group("Run many tasks over many profiles.")
@@ -104,8 +105,6 @@ def clean(
     trust: Trust = False,
 ) -> int:
     """Remove the worktrees and clones that are kept, except those of running items."""
-    from acp_launch.batch.trees import clean_batch
-
     return clean_batch(directory, yes=yes, dry_run=dry_run, trust=trust)
 
 

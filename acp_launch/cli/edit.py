@@ -13,8 +13,12 @@ from acp_launch.app.correct import edit_text
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Group, Option, ProfileName
 from acp_launch.console import problems
+from acp_launch.console.interop import note, show_change, warn
+from acp_launch.document.yaml import parse
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
+from acp_launch.interop.merge import replace_file, require_changeable
 from acp_launch.problem import Problem, dotted, errors, ours
+from acp_launch.profile.edit import CannotEdit, NoKey, meant, parse_key, put, revised
 from acp_launch.profile.load import inspect, read, shown
 from acp_launch.profile.trust import accept, trust_state
 
@@ -35,7 +39,6 @@ DryRun = Annotated[bool, Option("--dry-run -n", "Show what would change without 
 
 def edit(profile: ProfileName) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import Revision, problems
 
     found = editable(profile)
@@ -76,8 +79,6 @@ def set_(
     dry_run: DryRun = False,
 ) -> int:
     """Set one value, or add it if it is missing."""
-    from acp_launch.profile.edit import meant, put
-
     path, given = _path(key), meant(value)
     return _change(profile, path, lambda text: put(text, path, given), dry_run=dry_run)
 
@@ -118,8 +119,6 @@ def _pairs(written: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _path(key: str) -> "KeyPath":
-    from acp_launch.profile.edit import NoKey, parse_key
-
     try:
         return parse_key(key)
     except NoKey:
@@ -128,9 +127,6 @@ def _path(key: str) -> "KeyPath":
 
 
 def _add_server(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
-    from acp_launch.document.yaml import parse
-    from acp_launch.profile.edit import put
-
     document, _ = parse(text, "")
     servers = document.root.get("mcp_servers") if document else None
     if isinstance(servers, dict) and name in servers:
@@ -145,10 +141,6 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     Raises:
         LaunchError: the change is refused.
     """
-    from acp_launch.console.interop import note, show_change
-    from acp_launch.interop.merge import replace_file
-    from acp_launch.profile.edit import revised
-
     found = editable(profile)
     try:
         revision = revised(found, lambda text: _try_change(found, text, change))
@@ -174,16 +166,12 @@ def editable(profile: str) -> "Found":
     Raises:
         UsageError: the file does not exist, or may not be changed.
     """
-    from acp_launch.interop.merge import require_changeable
-
     found = find_profile(profile)
     require_changeable(found)
     return found
 
 
 def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
-    from acp_launch.profile.edit import CannotEdit
-
     try:
         return change(text)
     except CannotEdit as cannot:
@@ -212,8 +200,6 @@ def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
 
 def _remarks(profile: str, revision: "Revision", trusted: "Loaded | None") -> None:
     """Print what the user should know; `trusted` is the profile before the change, if the user had accepted it."""
-    from acp_launch.console.interop import note, warn
-
     problems.show(revision.warnings, as_json=False)
     if revision.remaining:
         warn(f"the profile has other problems: {ours('validate', profile)}")

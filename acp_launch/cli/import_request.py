@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from acp_launch.cli.edit import server_entry
 from acp_launch.cli.verb import Argument, Option, ProfileName, Yes
 from acp_launch.errors import UsageError
+from acp_launch.profile.scaffold import NewServer
 
 if TYPE_CHECKING:
     from acp_launch.profile.scaffold import NewServer
@@ -19,8 +20,6 @@ def parse_server(written: str) -> "NewServer":
     Raises:
         UsageError: it is written otherwise.
     """
-    from acp_launch.profile.scaffold import NewServer
-
     name, equals, what = written.partition("=")
     if not name or not equals or not what.strip():
         raise UsageError("--server takes NAME=COMMAND or NAME=URL", fix="--server 'files=npx -y PACKAGE DIR'")

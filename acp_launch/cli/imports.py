@@ -6,10 +6,15 @@ They start nothing. `import` stores each credential in the secret store before i
 
 from typing import TYPE_CHECKING
 
-from acp_launch.app.planning import agrees
+from acp_launch.app.consent import agrees
+from acp_launch.cli.drafting import create, import_by_questions
+from acp_launch.cli.exporting import export_profile
 from acp_launch.cli.import_request import ExportRequest, ImportRequest, InitRequest
+from acp_launch.cli.importing import find_sources, import_source, list_sources
 from acp_launch.cli.run import Run
+from acp_launch.console.ask.terminal import possible
 from acp_launch.errors import UsageError
+from acp_launch.interop.tools import PRINTED, TOOLS
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -24,8 +29,6 @@ class Init(InitRequest):
     __slots__ = ()
 
     def carry_out(self) -> None:
-        from acp_launch.cli.drafting import create
-
         create(self)
 
 
@@ -35,9 +38,6 @@ class Import(ImportRequest):
     __slots__ = ()
 
     def carry_out(self) -> int:
-        from acp_launch.cli.importing import find_sources, import_source
-        from acp_launch.interop.tools import TOOLS
-
         source, into, origin = self.source, self.into, self.origin
         if source is None:
             if into is not None:
@@ -55,14 +55,9 @@ class Import(ImportRequest):
 
 def _from_the_list(*, as_json: bool) -> int:
     """List the sources; on a terminal import what the user picks, and offer to run the profile."""
-    from acp_launch.console.ask.terminal import possible
-
     if as_json or not possible():
-        from acp_launch.cli.importing import list_sources
-
         list_sources(as_json=as_json)
         return 0
-    from acp_launch.cli.drafting import import_by_questions
 
     name = import_by_questions()
     return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0
@@ -74,9 +69,6 @@ class Export(ExportRequest):
     __slots__ = ()
 
     def carry_out(self) -> None:
-        from acp_launch.cli.exporting import export_profile
-        from acp_launch.interop.tools import PRINTED, TOOLS
-
         export_profile(self, _tool(self.to, TOOLS | PRINTED))
 
 

@@ -5,16 +5,26 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from acp_launch.app.context import login_context
 from acp_launch.app.lookup import load_settings
+from acp_launch.app.operation import verb_processes, with_agent
+from acp_launch.app.planning import agent_plan
+from acp_launch.app.start import spawn_agent
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console import stdout
+from acp_launch.console.ask import logins
+from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible
 from acp_launch.console.stderr import DIM, say, tell
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
+from acp_launch.process.foreground import available
 from acp_launch.protocol.acp import AuthMethod, Offers
+from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_on_terminal
 
 if TYPE_CHECKING:
-    from acp_launch.app.planning import Ready
+    from acp_launch.app.spec import Ready
     from acp_launch.launch.loop import Interrupts
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
@@ -35,7 +45,6 @@ def login(
         raise UsageError("--list takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json needs --list")
-    from acp_launch.app.planning import agent_plan
 
     planned = agent_plan(profile, trust=trust)
     if list_:
@@ -48,10 +57,6 @@ def login(
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
-    from acp_launch.app.operation import with_agent
-    from acp_launch.app.planning import agent_plan
-    from acp_launch.session.login import log_out, name_of
-
     planned = agent_plan(profile, trust=trust)
     limit = planned.plan.timeouts.session
 
@@ -63,11 +68,6 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
 
 
 def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
-    from acp_launch.app.operation import with_agent
-    from acp_launch.console.ask import logins
-    from acp_launch.process.foreground import available
-    from acp_launch.session.login import name_of
-
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
@@ -83,20 +83,12 @@ def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
 
 
 def _offers() -> "Offers":
-    from acp_launch.process.foreground import available
-
     return Offers(terminal_login=available())  # C-25
 
 
 def _logged_in(planned: "Ready", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
-    from acp_launch.app.operation import verb_processes
-    from acp_launch.app.start import login_context, spawn_agent
-    from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible
-    from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import with_agent
-    from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
     with verb_processes(load_settings(), planned.plan, "login", trace) as processes:
         spawned = processes.agent(planned)

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import loaded_profile
+from acp_launch.app.probe import probe, with_server
 from acp_launch.cli.verb import Argument, Directory, Group, Json, Option, ProfileName, TraceFile, Trust, read_duration
+from acp_launch.console import servers
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
+from acp_launch.mcp import client
 from acp_launch.mcp.arguments import fit_arguments, read_object, read_words
+from acp_launch.mcp.client import PATIENCE, Limit, survey
 from acp_launch.mcp.message import roots_result
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.profile.model import RemoteServer
@@ -43,8 +47,6 @@ Verbose = Annotated[bool, Option("--verbose -v", "Show the server's stderr and i
 @app.verb("list")
 def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
-    from acp_launch.console import servers
-
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     declared = loaded.profile.mcp_servers
@@ -69,10 +71,6 @@ def inspect(
     trace: TraceFile = None,
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
-    from acp_launch.app.probe import probe, with_server
-    from acp_launch.console import servers
-    from acp_launch.mcp.client import survey
-
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
     async def story(started: "StartedServer") -> None:
@@ -102,10 +100,6 @@ def tools(
     trace: TraceFile = None,
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
-    from acp_launch.app.probe import probe, with_server
-    from acp_launch.console import servers
-    from acp_launch.mcp import client
-
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
     async def story(started: "StartedServer") -> None:
@@ -134,10 +128,6 @@ def call(
     trace: TraceFile = None,
 ) -> int:
     """Call a tool and print its result."""
-    from acp_launch.app.probe import probe, with_server
-    from acp_launch.console import servers
-    from acp_launch.mcp import client
-
     given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _check_tool(wanted, tool)
@@ -202,8 +192,6 @@ def status(
 
 
 def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
-    from acp_launch.mcp.client import PATIENCE, Limit
-
     if timeout is not None:
         return Limit(timeout, False, "--timeout DURATION")
     knob = f"--timeout DURATION, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"

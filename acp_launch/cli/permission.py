@@ -10,7 +10,6 @@ import typer
 
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-from acp_launch.app.start import rules_of
 from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName, answer
 from acp_launch.console import permissions, stdout
 from acp_launch.console.permissions import about
@@ -20,7 +19,7 @@ from acp_launch.plan.resolve import ADHOC
 from acp_launch.profile.discover import SUFFIXES, here, project_of
 from acp_launch.session.permission.audit import entries, files
 from acp_launch.session.permission.policy import consider, judge
-from acp_launch.session.permission.remembered import AnswerStore, load
+from acp_launch.session.permission.remembered import AnswerStore, load, rules_of
 
 if TYPE_CHECKING:
     from acp_launch.session.permission.remembered import AnswerStore

@@ -13,11 +13,16 @@ from msgspec.structs import replace
 
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
-from acp_launch.console import stdout
+from acp_launch.console import profiles, stdout
+from acp_launch.console.profiles import as_yaml
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
+from acp_launch.host.place import find_server_host
+from acp_launch.plan.model import RemotePlan, StdioPlan, needs, unmet
+from acp_launch.plan.shared import leave_out_unknown, shared_server
 from acp_launch.profile.discover import discover, here, parents
 from acp_launch.profile.load import examine, inspect_all, load, read
+from acp_launch.profile.trust import trust_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,9 +49,6 @@ def validate(
     locked: Annotated[bool, Option("--locked", "Fail if packages differ from the project's lock file.")] = False,
 ) -> int:
     """Check profiles: report every problem with its line, and every credential written in a file."""
-    from acp_launch.console import profiles
-    from acp_launch.plan.model import needs
-
     settings = load_settings()
     reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(names)]
     if not names:
@@ -102,17 +104,12 @@ def _compare_shared(
 ) -> "Sequence[SharedNow]":
     """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
     does not learn of any."""
-    from acp_launch.plan.model import StdioPlan
-
     plan = resolved.plan
     servers = [each for each in plan.servers if isinstance(each, StdioPlan) and each.share == "user"] if plan else []
     if plan is None or not servers:
         return ()
     from acp_launch.console.plans import SharedNow
     from acp_launch.host.door import compare_shared
-    from acp_launch.host.place import find_server_host
-    from acp_launch.plan.shared import leave_out_unknown, shared_server
-    from acp_launch.profile.trust import trust_state
     from acp_launch.secret import lookup
 
     note = find_server_host(settings.state)
@@ -130,8 +127,6 @@ def _compare_shared(
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":
     """Return what is known of the logins that the servers of a plan ask for, and of what takes their place."""
-    from acp_launch.plan.model import RemotePlan
-
     plan = resolved.draft or resolved.plan
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
     if plan is None or (not settings.headers_command and not any(server.oauth for server in remotes)):
@@ -143,8 +138,6 @@ def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]"
 
 def list_(as_json: Json = False) -> None:
     """List the profiles available here, shadowed and broken ones too."""
-    from acp_launch.console import profiles
-
     profiles.show_list(inspect_all(_find(()), cache=load_settings().cache), as_json=as_json)
 
 
@@ -157,8 +150,6 @@ def show(
     """Print a profile's file as it is; its path goes to stderr."""
     found = find_profile(name)
     if merged:
-        from acp_launch.console.profiles import as_yaml
-
         stdout.put(as_yaml(load(found)))
         return
     text, problems = read(found.file)
@@ -176,7 +167,7 @@ def schema(
     from acp_launch.private import replace
 
     if events:
-        from acp_launch.session.events import write_schema as write
+        pass
     else:
         from acp_launch.profile.schema import text as write
     if file is None:
@@ -201,7 +192,6 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
         return {}, ()
     from acp_launch.app.stores import outcomes
     from acp_launch.console.ask.terminal import possible
-    from acp_launch.plan.model import unmet
 
     found = outcomes((need.name for need in needs), settings)
     return found, unmet(needs, found, has_terminal=possible())

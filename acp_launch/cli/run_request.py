@@ -1,5 +1,6 @@
 """The arguments and options of `run`, and its prompt."""
 
+import array
 import os
 import sys
 from contextlib import suppress
@@ -244,7 +245,6 @@ def _decode(raw: bytes, source: str) -> str:
 
 def _waits_on_stdin() -> bool:
     """Tell whether there is unread input on stdin, without reading it: it may be of the script that runs us."""
-    import array
     import fcntl
     import termios
 

@@ -1,11 +1,13 @@
 """The verb `serve`: a profile as an ACP agent on stdin and stdout, for an editor."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from acp_launch.app.serve import serve
+from acp_launch.app.serve import ServedLaunch, refuse, take_streams
 from acp_launch.app.spec import RunSpec
 from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust
+from acp_launch.errors import LaunchError
 
 
 class Serve(NamedTuple):
@@ -34,13 +36,20 @@ class Serve(NamedTuple):
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
 
-        return serve(
-            RunSpec(
-                profile=self.profile,
-                cwd=self.cwd,
-                trust=self.trust,
-                locked=self.locked,
-                trace=self.trace,
-                is_verbose=self.verbose,
-            )
+        source, sink = take_streams()
+        spec = RunSpec(
+            profile=self.profile,
+            cwd=self.cwd,
+            trust=self.trust,
+            locked=self.locked,
+            trace=self.trace,
+            is_verbose=self.verbose,
         )
+        with ExitStack() as stack:
+            try:
+                launch = ServedLaunch(spec, stack)
+            except LaunchError as error:
+                return refuse(error, source, sink)
+            from acp_launch.app.editor import ServedProfile  # while the agent starts
+
+            return ServedProfile(launch).run(source, sink)

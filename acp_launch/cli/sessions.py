@@ -14,12 +14,14 @@ from msgspec import convert, json
 from msgspec.structs import asdict, replace
 
 from acp_launch.app.attach import hosted_sessions
+from acp_launch.app.choose import can_pick, list_sessions, pick_session, refuse_to_choose, resume_record, session_label
+from acp_launch.app.consent import agrees
+from acp_launch.app.context import logging_in
 from acp_launch.app.lookup import check_session_name, load_settings
-from acp_launch.app.planning import agent_plan, agrees
+from acp_launch.app.planning import agent_plan
 from acp_launch.app.screen import Screen, exit_code
-from acp_launch.app.start import logging_in
-from acp_launch.cli import run
-from acp_launch.cli.run import list_sessions, session_label
+from acp_launch.cli.run import carry_out
+from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.verb import (
     Argument,
     Group,
@@ -53,8 +55,8 @@ from acp_launch.session.store import ExportedSession, hint_at_move, open_registr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from acp_launch.app.planning import Ready
     from acp_launch.app.screen import Screen
+    from acp_launch.app.spec import Ready
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.session.connection import Connection
@@ -88,10 +90,11 @@ def choose(context: typer.Context) -> int:
     if not records:
         more = "acp-launch run starts one, and session list --all shows those of other projects"
         say(hint or f"no sessions here yet; {more}")
-    elif not run.can_pick():
-        run.refuse_to_choose(records)
+    elif not can_pick():
+        refuse_to_choose(records)
     else:
-        return run.carry_out(run.request_to_resume(run.pick_session(records, Path(project))))
+        spec = resume_record(pick_session(records, Path(project)))
+        return carry_out(RunRequest(words=(spec.profile,), session=spec.session, cwd=spec.cwd))
     return 0
 
 

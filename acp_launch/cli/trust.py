@@ -5,8 +5,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from acp_launch.app.consent import agrees, show_claim
 from acp_launch.app.lookup import load_settings
-from acp_launch.app.planning import agrees, list_rows, loaded_profile, require_plan, resolved_from, show_claim
+from acp_launch.app.planning import list_rows, loaded_profile, require_plan, resolved_from
 from acp_launch.app.stores import run_at_home
 from acp_launch.cli.verb import Argument, Json, Option, Yes, answer
 from acp_launch.console import stdout

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+import acp_launch
 from acp_launch.errors import LaunchError, StateError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.exposure import find_stray, keep_apart, list_given
@@ -215,8 +216,6 @@ class _Survey(Struct):
 
     def _list_code(self) -> Iterator[Path]:
         """Yield what acp-launch runs itself: it has the secrets, and starts the agent."""
-        import acp_launch
-
         yield from (real(Path(module.__file__ or "").parent) for module in (acp_launch, os, msgspec))
         yield from (self.program, real(Path(sys.executable)), Path("/etc"))
 
@@ -296,8 +295,6 @@ class _Survey(Struct):
 
     def show_ours(self) -> None:
         """Show what the shim needs: Python, and our package."""
-        import acp_launch
-
         for path in (sys.prefix, sys.base_prefix, Path(acp_launch.__file__).parent):
             self.show(Path(path), "read", "acp-launch")
         for hop in list_hops(Path(sys.executable), None):

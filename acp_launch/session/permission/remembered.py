@@ -6,10 +6,12 @@ stored answers stay, and no process reads half of them. A file that we did not w
 place: a lost "no" must not silently become a question again. An answer never contains a secret.
 """
 
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -20,8 +22,13 @@ from acp_launch.private import Unfit, locked, make_private, read_bounded, replac
 from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.audit import digest, of_profile
-from acp_launch.session.permission.policy import Remembered
+from acp_launch.session.permission.policy import Policy, Remembered, policy
 from acp_launch.waits import stretch
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.permission.policy import Approve
+    from acp_launch.settings.model import Settings
 
 VERSION = 3
 PATIENCE = stretch(5.0)  # seconds to wait for other writers; each takes some milliseconds
@@ -171,3 +178,12 @@ def _explanation(file: Path, fault: Exception) -> StateError:
         return StateError(f"cannot read or write the remembered answers in {file}: {reason}", fix=fix)
     why = "not UTF-8" if isinstance(fault, UnicodeDecodeError) else str(fault)
     return StateError(f"the remembered answers in {file} are damaged: {why}", fix=aside)
+
+
+def shelf_of(plan: "LaunchPlan", settings: "Settings") -> AnswerStore:
+    return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
+
+
+def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> Policy:
+    """Return the rules about tool calls of a plan, with the answers that were kept until now."""
+    return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))

@@ -1,0 +1,237 @@
+"""The sessions of a served profile, each with its own plan. Imported once the agent starts."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from acp_launch.app.context import gates, sharing
+from acp_launch.app.planning import lock_differences, ready, require, require_plan
+from acp_launch.app.spec import Ready, settings_of
+from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
+from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
+from acp_launch.plan.resolve import resolve
+from acp_launch.private import real
+from acp_launch.problem import ours
+from acp_launch.profile.discover import find
+from acp_launch.profile.load import load
+
+if TYPE_CHECKING:
+    from acp_launch.app.spec import Ready
+    from acp_launch.host.place import HostNote
+    from acp_launch.launch.context import LaunchContext
+    from acp_launch.process.flow import Lent
+    from acp_launch.profile.load import Loaded
+    from acp_launch.serve.face import EditorFeed
+    from acp_launch.serve.session import SessionPlan
+    from acp_launch.session.hold import Key
+
+
+import asyncio
+
+from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.launch.context import LaunchContext
+from acp_launch.launch.loop import supervise
+from acp_launch.launch.run import Launch
+from acp_launch.launch.servers import LaunchServers
+from acp_launch.process.child import HASTY
+from acp_launch.serve.face import EditorFace, EditorFeed
+from acp_launch.serve.session import SessionPlan
+from acp_launch.session.hold import hold, list_held
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import policy
+from acp_launch.session.store import open_registry
+
+
+class ServedProfile:
+    """A profile whose agent was started."""
+
+    def __init__(self, launch: ServedLaunch) -> None:
+        self._launch = launch
+        self.request, self.settings, self.loaded = launch.request, launch.settings, launch.loaded
+        self.host, self.spawned = launch.host, launch.spawned
+        self.ready, self.plan, self.guard, self.trace = launch.ready, launch.plan, launch.guard, launch.trace
+
+    def _host_again(self) -> "HostNote":
+        """Find the host, also after its end."""
+        note = self._launch.find_running_host(self.plan)
+        if note is None:
+            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
+        return note
+
+    def run(self, source: int, sink: int) -> int:
+        feed = EditorFeed(is_verbose=self.request.is_verbose)
+        self.observer = RedactedOutput(feed)
+        with self._context() as context:
+            return asyncio.run(self._serve(context, feed, *lend_streams(source, sink)))
+
+    @contextmanager
+    def _context(self) -> "Iterator[LaunchContext]":
+        settings, plan, trace, note = self.settings, self.plan, self.trace, self.observer.note
+        if trace is not None:
+            trace.note = note
+        for each in self.ready.credentials.values():
+            each.note = note
+        with closing(agent_log(settings, plan)) as log, closing(server_logs(settings, plan)) as logs:
+            log.begin()
+            yield LaunchContext(
+                plan=plan,
+                guard=self.guard,
+                secrets={},
+                max_line=settings.max_line,
+                log=log,
+                grace=HASTY,
+                respawn=lambda: spawn_agent(self.ready),
+                server_logs=logs,
+                cache=settings.cache,
+                trace=trace,
+                share=sharing(settings, plan, "serve"),
+            )
+
+    async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> int:
+        plan, observer = self.plan, self.observer
+        async with supervise(self.guard) as interrupts:
+            servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
+            if self.host is None:
+                launch = Launch(context, observer, interrupts, servers, self.spawned)
+            else:
+                from acp_launch.host.front import HostAsAgent
+
+                launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
+            plan_session, deleting = self._session_plan, self._deleting
+            face = EditorFace(launch, feed, source, sink, observer, plan_session=plan_session, deleting=deleting)
+            try:
+                await face.run()
+            except LaunchError as error:
+                if error is not face.told:
+                    raise
+                return error.exit_code
+            interrupts.check()
+            return 0
+
+    @contextmanager
+    def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
+        """Plan a session for its directory."""
+        if self.host is not None:
+            from acp_launch.host.front import enter_from_editor
+
+            if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
+                what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
+                down = ours("down", self.plan.called)
+                raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+            with open_registry(self.settings.state) as registry:
+                yield SessionPlan(
+                    plan=self.plan,
+                    secrets={},
+                    credentials={},
+                    wishes=settings_of(self.plan),
+                    gate=Gate(policy(self.plan, approve="all")),  # the host decides
+                    registry=registry,
+                    hold=lambda name, id: nullcontext(),
+                    enters=enter_from_editor,
+                )
+            return
+        plan, secrets, credentials = self._for(cwd)
+        state = self.settings.state
+        with (
+            with_workdirs(self.settings, plan) as given,
+            gates(given, self.settings, self.observer.note) as gate,
+            open_registry(state) as registry,
+        ):
+            yield SessionPlan(
+                plan=given,
+                secrets=secrets,
+                credentials=credentials,
+                wishes=settings_of(given),
+                gate=gate(),
+                registry=registry,
+                hold=lambda name, id: _hold(state, (str(plan.project), plan.profile, name), id),
+            )
+
+    @contextmanager
+    def _deleting(self, session_id: str, is_open: bool) -> "Iterator[Callable[[], None]]":
+        """Hold a session while it is deleted, unless it `is_open` here; give what removes it from the store.
+
+        Raises:
+            SessionError: another process has it open.
+        """
+        if is_open or self.host is not None:  # which knows its fronts
+            yield lambda: self._forget(session_id)
+            return
+        state, key = self.settings.state, (str(self.plan.project), self.plan.profile)
+        with open_registry(state) as registry:
+            stored = [each.key for each in registry.list(*key) if each.session_id == session_id]
+        held = [each.key for each in list_held(state) if (each.session_id, each.key[:2]) == (session_id, key)]
+        with ExitStack() as stack:
+            for each in dict.fromkeys((*stored, *held)):
+                stack.enter_context(_hold(state, each, fix="close it there first"))
+            yield lambda: self._forget(session_id)
+
+    def _forget(self, session_id: str) -> None:
+        """Remove a session from the store that the agent has deleted."""
+        key = str(self.plan.project), self.plan.profile
+        try:
+            with open_registry(self.settings.state) as registry:
+                for record in [each for each in registry.list(*key) if each.session_id == session_id]:
+                    registry.remove(record.key)
+        except LaunchError as error:
+            self.observer.note(f"the session stays in the list: {error.message}")
+
+    def _for(self, cwd: Path) -> "Ready":
+        """Plan the profile of this name as it is found from a directory; trust is judged there."""
+        loaded = self._found_from(cwd)
+        resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
+        # The editor gave this directory, and no option.
+        problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
+        resolved = replace(resolved, problems=problems)
+        with name_place(cwd):
+            require(loaded, self.settings, is_waved=self.request.trust, found=resolved.found)
+        if self.request.locked and (different := lock_differences(loaded, resolved)):
+            raise ProfileError(different)
+        running = self.ready.plan
+        if resolved.plan is not None and not (
+            loaded.profile.agent == self.loaded.profile.agent
+            and loaded.profile.runtime == self.loaded.profile.runtime
+            and resolved.plan.agent.command == running.agent.command
+        ):
+            what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
+            raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
+        if resolved.plan is not None and running.place is not None:
+            from acp_launch.plan.place import shows
+
+            directories = (resolved.plan.cwd, *resolved.plan.additional_directories)
+            if hidden := [each for each in directories if not shows(running.place, real(each))]:
+                fix = "start the agent again in the editor, in this directory; or name it in runtime.confined.write"
+                raise SessionError(f"the agent is confined, and does not see {hidden[0]}", fix=fix)
+            resolved = replace(resolved, plan=replace(resolved.plan, place=running.place))
+        if loaded.merged != self.loaded.merged:
+            return ready(resolved, self.settings)
+        plan = require_plan(resolved)
+        names = {server.name for server in running.servers}  # without those that lack a login
+        servers = tuple(server for server in plan.servers if server.name in names)
+        return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
+
+    def _found_from(self, cwd: Path) -> "Loaded":
+        if self.loaded.found.origin == "path":
+            found = self.loaded.found
+        else:
+            found = find(self.request.profile, start=cwd, settings=self.settings)
+        return load(found, cache=self.settings.cache)
+
+
+@contextmanager
+def _hold(
+    state: Path, key: "Key", session_id: str = "", *, fix: str = "close it there, or open another session"
+) -> "Iterator[None]":
+    """Lock a session; an editor cannot choose another name for it."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold(state, key, verb="serve", session_id=session_id))
+        except SessionError as error:
+            error.fix = fix
+            raise
+        yield
