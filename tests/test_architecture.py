@@ -504,7 +504,7 @@ def test_only_what_concerns_a_login_imports_its_code(arguments: tuple[str, ...])
 
 def test_showing_logins_imports_nothing_that_logs_in() -> None:
     """docs/login.md "Log in to a remote server": the records are read, and nothing else."""
-    unneeded = ("httpx2", "acp_launch.oauth.flow", "acp_launch.oauth.exchange", "cryptography", "keyring")
+    unneeded = ("httpx2", "cryptography", "keyring")
     assert not [name for name in loaded("mcp", "status", "demo") if name.startswith(unneeded)]
 
 

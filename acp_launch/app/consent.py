@@ -5,6 +5,7 @@ logins.
 Nothing is asked without a terminal, or if the run could not start anyway.
 """
 
+import asyncio
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
+from acp_launch.app.questions import agrees, has_terminal
 from acp_launch.app.start import login_program
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.console.trust import heading, report
@@ -68,34 +70,6 @@ def show_claim(claim: "Claim", how: "TrustState", rows: "Iterable[ReportRow]") -
     if how.how == "doubtful":
         fix = "make it a file in the project that only you can write"
         raise NotTrusted(f"this {claim.noun} cannot be trusted: {claim.label}", fix=fix)
-
-
-def agrees(question: str) -> bool:
-    """Ask a yes-or-no question; without a terminal the answer is no."""
-    if not has_terminal():
-        return False
-    from acp_launch.console.ask.terminal import ask_yes_or_no
-
-    return ask_yes_or_no(question) is True
-
-
-def require_agreement(question: str, undone: str, fix: str) -> None:
-    """Ask a yes-or-no question; refuse anything but a yes, as well as to go on without a terminal.
-
-    Raises:
-        UsageError: `undone` says what was not done; `fix` agrees without a terminal.
-    """
-    if not has_terminal():
-        raise UsageError(f"there is no terminal to ask on; {undone}", fix=fix)
-    if not agrees(question):
-        raise UsageError(undone)
-
-
-def has_terminal() -> bool:
-    """Tell whether a user can be asked."""
-    from acp_launch.console.ask.terminal import possible  # with asyncio, which a start does without until later
-
-    return possible()
 
 
 SIGINT = 2
@@ -220,8 +194,6 @@ def _run_in_front(program: "LocalProgram") -> "Exit":
     Raises:
         Stopped: the user interrupted it.
     """
-    import asyncio
-
     from acp_launch.launch.loop import hear_guards
     from acp_launch.process.foreground import foreground
 

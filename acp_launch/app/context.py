@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.gate import Decision, Gate
     from acp_launch.session.permission.policy import Approve, Remembered
 from acp_launch.app.start import Launched, open_env, server_logs, spawn_agent, stderr_log
+from acp_launch.launch.context import LaunchContext, offers
+from acp_launch.launch.run import RestartAgent
+from acp_launch.process.program import LocalProgram
 from acp_launch.session.observer import Choice
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.gate import Gate
@@ -111,8 +114,6 @@ def context_of(
     has_person: bool,
 ) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
-    from acp_launch.launch.context import LaunchContext, offers
-
     settings, (plan, secrets, credentials) = started.settings, started.ready
     if started.trace is not None:
         started.trace.note = note
@@ -168,7 +169,6 @@ def logging_in(
     """
 
     async def log_in_once(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.launch.run import RestartAgent
         from acp_launch.session.login import log_in
 
         context = login_context(planned, person, aloud, in_front)
@@ -186,7 +186,6 @@ def login_context(
     """Return what a login to the agent needs."""
     from acp_launch.console.ask.logins import LoginQuestions
     from acp_launch.process.foreground import available
-    from acp_launch.process.program import LocalProgram
     from acp_launch.session.login import LoginContext
 
     return LoginContext(

@@ -95,7 +95,8 @@ def ready(
     answers = {name: found[name] for name in names}
     may_ask = True
     if unset:
-        from acp_launch.app.consent import ask_for_secrets, has_terminal
+        from acp_launch.app.consent import ask_for_secrets
+        from acp_launch.app.questions import has_terminal
 
         may_ask = has_terminal()
         answers = ask_for_secrets(resolved.needs, answers, settings, opening) if resolved.plan is not None else answers

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.screen import Screen, exit_code
+from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec
+from acp_launch.app.start import ChosenSession, launch_agent
+from acp_launch.session.hold import fresh_name, hold
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
-    from acp_launch.app.start import ChosenSession, Launched
+    from acp_launch.app.start import ChosenSession
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
 
@@ -26,8 +28,6 @@ def run_launch(
     Raises:
         LaunchError: see the tree in `errors`.
     """
-    from acp_launch.app.start import launch_agent
-
     plan = replace(ready.plan, timeouts=replace(ready.plan.timeouts, **spec.limits))
     text = "" if read_prompt is None else read_prompt()
     with ExitStack() as stack:
@@ -37,31 +37,12 @@ def run_launch(
             import asyncio  # while the agent starts
 
             if read_prompt is not None:
-                return _run_turn(spec, started, chosen, text, screen)
+                from acp_launch.app.turn import run_turn
+
+                return run_turn(spec, started, chosen, text, screen)
             from acp_launch.app.interactive_run import run_interactive
 
             return asyncio.run(run_interactive(spec, started, chosen, held))
-
-
-def _run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
-    import asyncio
-
-    from acp_launch.app.context import run_context
-    from acp_launch.launch.run import run_prompt
-    from acp_launch.session.store import SessionKeeper
-
-    plan, (registry, name, record) = started.plan, chosen
-    screen.roots = (plan.cwd, *plan.additional_directories)
-    keeper = SessionKeeper(registry, plan, record, text)
-    prompt = spec.prompt(plan, name, record, text)
-    prompt = replace(
-        prompt,
-        request=replace(prompt.request, opened=keeper.opened),
-        over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
-        broken=lambda said: keeper.broken(text, said),
-    )
-    with run_context(spec, started, screen.person(), screen.observer.note) as context:
-        return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
 
 
 def session_of(
@@ -81,9 +62,7 @@ def session_of(
     Raises:
         SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
-    from acp_launch.app.start import ChosenSession
     from acp_launch.session import store as choice
-    from acp_launch.session.hold import fresh_name, hold
     from acp_launch.session.store import open_registry
 
     registry = stack.enter_context(open_registry(settings.state))

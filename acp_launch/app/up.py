@@ -7,66 +7,18 @@ Its command is read without typer, whose memory the host would keep.
 import os
 import signal
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.spec import RunSpec
-from acp_launch.errors import StateError, UsageError
-from acp_launch.host.place import find, hold_place
-from acp_launch.problem import ours
+from acp_launch.errors import StateError
+from acp_launch.host.place import find
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.host.place import HostNote
 
 ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
-
-
-def run_host(request: RunSpec, pipe: int | None = None) -> int:
-    """Be the host until it ends; return the exit code. Without a `pipe` it stays on its terminal.
-
-    `pipe` leads to the command that waits until the agent has answered and the required servers are up. It gets the
-    seconds that took; if that command ends before, so does the host.
-
-    Raises:
-        LaunchError: as `run`.
-    """
-    from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted
-
-    prepare_launch()
-    from acp_launch.app.start import launch_agent
-    from acp_launch.session.store import open_registry
-
-    settings, here = load_settings(), str(Path.cwd())
-    loaded = loaded_profile(request.profile, settings)
-    resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
-    found = ready(resolved, settings)
-    plan = found.plan
-    with hold_place(settings.state, str(plan.project), plan.profile) as write:
-        if write is None:
-            note = find(settings.state, str(plan.project), plan.profile)
-            who = f" (pid {note.pid})" if note else ""
-            again = ours("up", request.profile, "--replace")
-            raise UsageError(f"{request.profile} is up{who}", fix=f"to start it again: {again}")
-        if pipe is not None:  # everything that a user may be asked is answered, and nothing is started yet
-            if os.getsid(0) != os.getpid():
-                os.setsid()  # closing the terminal, and Ctrl-C on it, do not concern us any more
-            silence(0)
-        with (
-            open_registry(settings.state) as registry,
-            launch_agent(settings, found, request.trace, "up") as started,
-            ExitStack() as later,
-        ):
-            import asyncio  # while the agent starts
-
-            from acp_launch.app.host import host
-            from acp_launch.app.reload import Reloading
-
-            reloading = Reloading(request.profile, request.cwd, started, loaded, write, later, here)
-            asyncio.run(host(request, started, registry, reloading, pipe))
-    return 0
 
 
 class Begun(NamedTuple):
@@ -87,7 +39,7 @@ def start(request: RunSpec) -> Begun:
         os.close(writing)
         return _wait_until_up(child, reading)
     os.close(reading)
-    return Begun(run_host(request, writing))
+    return Begun(be_host(request, writing))
 
 
 def _wait_until_up(child: int, reading: int) -> Begun:
@@ -128,3 +80,13 @@ def end(note: "HostNote", state: Path) -> None:
         if left is None or left != host or left.is_dead:  # where init does not fetch its status it stays in the table
             return
     raise StateError(f"the host of {note.called} (pid {note.pid}) does not end")
+
+
+def be_host(request: RunSpec, pipe: int | None = None) -> int:
+    """Be the host of a profile until it ends, as `run_host`; its guards are forked before more is imported."""
+    from acp_launch.app.planning import prepare_launch
+
+    prepare_launch()
+    from acp_launch.app.hosting import run_host
+
+    return run_host(request, pipe)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
-from acp_launch.app.consent import require_claim
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import ready, resolve_trusted, resolved_from
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
@@ -183,6 +182,8 @@ def _plan(file: Path, *, trust: bool, elsewhere: bool) -> tuple[Batch, Mapping[s
     found = _examine(file, settings)
     if errors(found.problems) or found.checked.file is None:
         raise ProfileError(found.problems)
+    from acp_launch.app.consent import require_claim
+
     require_claim(found.claim, found.trust, lambda: list_rows(list_said(found.checked)), settings, is_waved=trust)
     items, problems = _find_items(found)
     if errors(problems):

@@ -326,12 +326,13 @@ def _blame(error: LaunchError) -> ErrorFacts:
 def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:
     """Run the prompt, and return the exit code."""
     from acp_launch.app.planning import prepare_launch
-    from acp_launch.app.run import run_launch
 
     screen = Screen("json")
     with screen.report_failures():
         settings = load_settings()
         prepare_launch()
+        from acp_launch.app.run import run_launch
+
         ready = _plan(digest, root, pipe, spec, settings, screen)
         return run_launch(spec, settings, screen, ready, lambda: prompt)
 

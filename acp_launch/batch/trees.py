@@ -109,8 +109,8 @@ def tell_kept(directory: BatchDirectory) -> Iterator[str]:
 @explain_faults()
 def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
     """Remove the trees that are kept, after a question; return the exit code."""
-    from acp_launch.app.consent import require_agreement
     from acp_launch.app.lookup import load_settings
+    from acp_launch.app.questions import require_agreement
     from acp_launch.batch.trust import require_directory
 
     directory = open_batch(path)

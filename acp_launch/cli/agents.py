@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.app.consent import require_agreement
 from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.app.questions import require_agreement
 from acp_launch.app.stores import saying_waiting
 from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer
 from acp_launch.console import agents, stdout
@@ -16,6 +16,7 @@ from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.profile.load import inspect_all
 from acp_launch.registry.index import ADDRESS, LIMIT, latest, read_copy
+from acp_launch.registry.install import remove, this_platform
 from acp_launch.registry.installed import home, installations, read, reference
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def search(
 @app.verb()
 def show(agent: Id, as_json: Json = False) -> None:
     """Show what the registry says about an agent, and the line of a profile that starts it."""
-    from acp_launch.registry.install import this_platform
-
     settings = load_settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
@@ -94,8 +93,6 @@ def rm(
     yes: Yes = False,
 ) -> None:
     """Remove installed agents. Asks if a profile here names one of them."""
-    from acp_launch.registry.install import remove
-
     settings = load_settings()
     found = {each: _list_fitting(settings, each) for each in map(_reference, agents)}
     if absent := next((str(each) for each, those in found.items() if not those), ""):

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.app.consent import require_agreement
 from acp_launch.app.planning import loaded_profile, require
+from acp_launch.app.questions import require_agreement
 from acp_launch.cli.import_request import ExportRequest
 from acp_launch.cli.importing import read_drafts
 from acp_launch.console import stdout

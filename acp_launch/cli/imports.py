@@ -6,7 +6,7 @@ They start nothing. `import` stores each credential in the secret store before i
 
 from typing import TYPE_CHECKING
 
-from acp_launch.app.consent import agrees
+from acp_launch.app.questions import agrees
 from acp_launch.cli.drafting import create, import_by_questions
 from acp_launch.cli.exporting import export_profile
 from acp_launch.cli.import_request import ExportRequest, ImportRequest, InitRequest

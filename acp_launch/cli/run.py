@@ -66,9 +66,10 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
         if (code := run_in_host(spec, settings, screen, read_prompt)) is not None:
             return code
     from acp_launch.app.planning import prepare_launch
-    from acp_launch.app.run import run_launch
 
     prepare_launch()
+    from acp_launch.app.run import run_launch
+
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.app.choose import complete
 

@@ -15,10 +15,10 @@ from msgspec.structs import asdict, replace
 
 from acp_launch.app.attach import hosted_sessions
 from acp_launch.app.choose import can_pick, list_sessions, pick_session, refuse_to_choose, resume_record, session_label
-from acp_launch.app.consent import agrees
 from acp_launch.app.context import logging_in
 from acp_launch.app.lookup import check_session_name, load_settings
 from acp_launch.app.planning import agent_plan
+from acp_launch.app.questions import agrees
 from acp_launch.app.screen import Screen, exit_code
 from acp_launch.cli.run import carry_out
 from acp_launch.cli.run_request import RunRequest

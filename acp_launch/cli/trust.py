@@ -1,19 +1,22 @@
 """The verbs `trust` and `lock`: a project's profile is accepted as it is, and its packages as they are."""
 
 import os
+import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.app.consent import agrees, show_claim
+from acp_launch.app.consent import show_claim
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import list_rows, loaded_profile, require_plan, resolved_from
+from acp_launch.app.questions import agrees
 from acp_launch.app.stores import run_at_home
 from acp_launch.cli.verb import Argument, Json, Option, Yes, answer
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, tell
 from acp_launch.console.trust import table, table_json
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.plan.locked import inexact, used
 from acp_launch.problem import ours
 from acp_launch.process.guard import start_guards
@@ -113,8 +116,6 @@ def lock(
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
-    from acp_launch.interop.merge import refuse_escaping_link
-
     loaded = loaded_profile(profile, load_settings())
     if loaded.found.origin not in ("project", "path"):
         fix = "name a profile in .acp-launch of a project"
@@ -155,8 +156,6 @@ def _integrity(each: "Used") -> tuple[str, ...]:
 
 
 def _of_pypi(spec: str) -> tuple[str, ...]:
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="acp-launch-") as directory:
         (Path(directory) / "requirements.in").write_text(f"{spec}\n")
         argv = ["uv", "pip", "compile", "--no-deps", "--generate-hashes", "--quiet", "requirements.in"]

@@ -48,7 +48,7 @@ HEADINGS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "attach": ("run.attach", "Attach this terminal to a session of a host, also in the middle of a turn."),
         "down": (
-            "up.down",
+            "down.down",
             "End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later.",
         ),
         "batch": ("batch.app", "Run many tasks over many profiles."),
@@ -90,7 +90,7 @@ HEADINGS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "permission": ("permission.app", ""),
         "profile": ("edit.app", ""),
         "reap": ("machine.reap", ""),
-        "reload": ("up.reload", ""),
+        "reload": ("down.reload", ""),
         "replay": ("replay.Replay", ""),
         "schema": ("profiles.schema", ""),
         "show": ("profiles.show", ""),

@@ -17,6 +17,7 @@ from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
+from acp_launch.protocol.splice import at, replaced, with_id
 from acp_launch.regex import regex
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
@@ -177,8 +178,6 @@ _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\
 
 def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
     """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
-    from acp_launch.protocol.splice import at, with_id
-
     ours, token, is_plain = b"%d" % number, None, b"\\u00" not in line  # no key is hidden by an escape
     found = None if is_plain and b'"progressToken"' not in line else at(line, TOKEN)
     if found is not None:
@@ -191,8 +190,6 @@ def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
 
 def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     """Give an answer the id of its request, also where it names a subscription."""
-    from acp_launch.protocol.splice import replaced, with_id
-
     if SUBSCRIPTION[-1].encode() in line:
         line = replaced(line, SUBSCRIPTION, bytes(id))
     begins = _BEGINNING.match(line)
