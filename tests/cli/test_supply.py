@@ -142,7 +142,7 @@ def test_the_prompt_says_which_value_in_one_row(
         asked.append(prompt)
         return ""
 
-    monkeypatch.setattr("acp_launch.console.ask.room.screen", lambda: (columns, 24))
+    monkeypatch.setattr("acp_launch.app.secretvalue.screen", lambda: (columns, 24))
     monkeypatch.setattr("acp_launch.secret.hidden_input.ask_hidden", ask)
     assert ask_value("k", [Need("k", Origin("p.yaml", 1, 1, path)), Need("other", Origin("p.yaml", 2, 1, "x"))]) is None
     assert asked == [prompt]
