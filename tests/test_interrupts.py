@@ -1,7 +1,8 @@
 """The end of the time that a run may take, wherever it comes; the clock is turned by hand. Signals: tests/cli."""
 
 import asyncio
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +10,7 @@ from acp_launch.errors import AuthRequired, RunExpired, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import outside_budget
 from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
+from acp_launch.session.events import AnyEvent, WaitingEvent
 from tests.session.recording import Agent, Recorder
 from tests.transport.memory import pair
 from tests.turnedclock import run
@@ -29,8 +31,11 @@ def goes_on() -> bool:
 class Limits(Recorder):
     """Keeps the deadlines that are told."""
 
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        self.told.append(("waiting", (seconds, limit)))
+    def describe(self, event: AnyEvent) -> Iterator[tuple[str, Any]]:
+        if isinstance(event, WaitingEvent):
+            yield "waiting", (event.seconds, event.limit)
+        else:
+            yield from super().describe(event)
 
 
 def test_a_run_that_takes_longer_than_it_may_is_ended_wherever_it_is() -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from acp_launch.private import real
 from acp_launch.problem import ours
 from acp_launch.profile.discover import find
 from acp_launch.profile.load import load
+from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
@@ -66,12 +68,13 @@ class ServedProfile:
     def run(self, source: int, sink: int) -> int:
         feed = EditorFeed(is_verbose=self.request.is_verbose)
         self.observer = RedactedOutput(feed)
+        self.note = partial(show_note, self.observer)
         with self._context() as context:
             return asyncio.run(self._serve(context, feed, *lend_streams(source, sink)))
 
     @contextmanager
     def _context(self) -> "Iterator[LaunchContext]":
-        settings, plan, trace, note = self.settings, self.plan, self.trace, self.observer.note
+        settings, plan, trace, note = self.settings, self.plan, self.trace, self.note
         if trace is not None:
             trace.note = note
         for each in self.ready.credentials.values():
@@ -139,7 +142,7 @@ class ServedProfile:
         state = self.settings.state
         with (
             with_workdirs(self.settings, plan) as given,
-            gates(given, self.settings, self.observer.note) as gate,
+            gates(given, self.settings, self.note) as gate,
             open_registry(state) as registry,
         ):
             yield SessionPlan(
@@ -179,7 +182,7 @@ class ServedProfile:
                 for record in [each for each in registry.list(*key) if each.session_id == session_id]:
                     registry.remove(record.key)
         except LaunchError as error:
-            self.observer.note(f"the session stays in the list: {error.message}")
+            self.note(f"the session stays in the list: {error.message}")
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there."""

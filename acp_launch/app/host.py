@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from acp_launch.launch.context import leave_login
 from acp_launch.launch.run import conversation
 from acp_launch.plan.environment import inherited
 from acp_launch.session.hold import hold
+from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.reload import Reloading
@@ -100,9 +102,10 @@ def _host_context(
     word, _, length = plan.unattended.partition(" ")
     rest = Duration.parse(length) if length else 0.0
     unattended = Unattended(plan.unattended, rest, allows_reads=word == "allow-reads")
+    note = partial(show_note, notices)
     with (
         closing(agent_log(settings, plan)) as log,
-        context_of(started, notices.note, log=log, log_in=leave_login, has_person=True) as made,
+        context_of(started, note, log=log, log_in=leave_login, has_person=True) as made,
     ):
         log.begin()
         notices.log = log
@@ -114,7 +117,7 @@ def _host_context(
             ready=up,
             unattended=unattended,
             reload=reload,
-            waits=_notifier(settings, plan, notices.note),
+            waits=_notifier(settings, plan, note),
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )

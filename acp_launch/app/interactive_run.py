@@ -1,6 +1,7 @@
 """An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.app.context import run_context
@@ -20,6 +21,7 @@ from acp_launch.process.program import LocalProgram
 from acp_launch.profile.discover import here
 from acp_launch.session.attachments import blocks
 from acp_launch.session.hold import hold, is_fresh
+from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +99,9 @@ async def run_interactive(request: RunSpec, started: "Launched", chosen: "Chosen
         lambda name: hold(state, (str(plan.project), plan.profile, name)),
         check=check_session_name,
     )
-    with run_context(request, started, terminal.person, terminal.observer.note, terminal.in_front) as context:
+    with run_context(
+        request, started, terminal.person, partial(show_note, terminal.observer), terminal.in_front
+    ) as context:
         assert context.gate is not None, "this launch has its own"
         gate = context.gate
         return await run_session(

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from acp_launch.app.operation import StartedProgram, verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.app.spec import Ready
+from acp_launch.app.stores import say_waiting
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
-from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import McpClient, McpConnection, shake_hands
@@ -151,7 +151,7 @@ async def meet_server(
         program.transport,
         McpClient(roots, declares_roots=offers_roots or server.roots == "session"),
         telling,
-        Notices().waiting,
+        say_waiting,
         max_line=settings.max_line,
         is_remote=isinstance(server, RemotePlan),
     )

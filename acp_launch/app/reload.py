@@ -30,6 +30,7 @@ from acp_launch.profile.trust import trust_state
 from acp_launch.secret.detect import masked
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Secret, Store, StoreFault
+from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
@@ -140,14 +141,14 @@ class Reloading:
         before = {server.name: server for server in self._ready.plan.servers}
         self._take(read, before)
         for each in read.ready.credentials.values():
-            each.note = launch.observer.note
+            each.note = partial(show_note, launch.observer)
         content = read.content
         self._note = replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts)
         self._write(self._note)
         added = tuple(name for name in read.fresh if name not in before)
         changed = tuple(name for name in read.fresh if name in before)
         removed = tuple(name for name in before if name not in {server.name for server in self._ready.plan.servers})
-        launch.observer.note("; ".join(sentences(Reloaded(added=added, changed=changed, removed=removed))))
+        show_note(launch.observer, "; ".join(sentences(Reloaded(added=added, changed=changed, removed=removed))))
         await launch.reload(*self._ready)
         servers = tuple(launch.servers.standings())
         return Reloaded(added=added, changed=changed, removed=removed, servers=servers)

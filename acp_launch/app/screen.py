@@ -100,8 +100,10 @@ class Screen:
             return
         import asyncio
 
+        from acp_launch.session.events import WaitingEvent
+
         observer = self._make()  # not the run's own, which needs to know the secrets it must mask
-        observer.waiting(what, waited, limit)
+        observer.show(WaitingEvent(what=what, seconds=waited, limit=limit))
         asyncio.run(observer.drain())
 
     @contextmanager
@@ -124,10 +126,11 @@ class Screen:
         import asyncio
 
         from acp_launch.console.stream.outlet import OutputClosed
+        from acp_launch.console.stream.text import describe_error
 
         if isinstance(error, Stopped | RunExpired):
             leave.within(LAST_WORDS, error.exit_code)
-        self.observer.failed(error)
+        self.observer.show(describe_error(error))
         try:
             asyncio.run(self.observer.drain())
         except OutputClosed:

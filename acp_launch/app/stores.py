@@ -120,8 +120,9 @@ def interactive() -> bool:
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """Report a wait in the common words; the imports are made only after 3 s of waiting."""
     from acp_launch.console.stream.text import Notices
+    from acp_launch.session.events import WaitingEvent
 
-    Notices().waiting(what, waited, limit)
+    Notices().show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
 
 @contextmanager

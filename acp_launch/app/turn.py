@@ -9,6 +9,7 @@ from acp_launch.app.context import run_context
 from acp_launch.app.screen import Screen, exit_code
 from acp_launch.app.spec import RunSpec
 from acp_launch.launch.run import run_prompt
+from acp_launch.session.observer import show_note
 from acp_launch.session.store import SessionKeeper
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ def run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: 
         over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
         broken=lambda said: keeper.broken(text, said),
     )
-    with run_context(spec, started, screen.person(), screen.observer.note) as context:
+    with run_context(spec, started, screen.person(), lambda text: show_note(screen.observer, text)) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch.batch.model import AgentFacts, Cost, ErrorFacts, Outcome, Record, ServerFacts
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session import events
@@ -72,10 +73,10 @@ class _EventReader:
             case events.SessionEvent():  # an error before it was of a run that could not continue its own
                 self._members |= {"session": {"name": event.name, "id": event.session_id}, "error": None}
                 self._state.opened(acp.decoded(event.result))
-            case events.ServerChangeEvent():
-                self._restarts[event.name] = event.restarts
+            case Change():
+                self._restarts[event.server] = event.restarts
             case events.ServersEvent():
-                self._restarts |= {each.name: each.restarts for each in event.servers}
+                self._restarts |= {each.server: each.restarts for each in event.servers}
             case events.ResultEvent():
                 self._take_result(event)
             case events.ErrorEvent():

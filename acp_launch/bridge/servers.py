@@ -373,7 +373,7 @@ class Servers:
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             silent=change is not None and change.state == "starting" and not self.has_answered(plan),
             restarts=change.restarts if change else 0,
-            reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
+            reason="; ".join(filter(None, (change.exit, change.reason))) or None if change else None,
             retry=relay.process.supervisor.retry if relay else None,
             old_code=any(each.process.has_old_code for each in self._of(plan)),
         )

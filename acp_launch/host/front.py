@@ -23,11 +23,13 @@ from acp_launch.host.wire import (
     EVENT,
     FOLLOW,
     META,
+    NEWS,
     RENEW,
     RESTART,
     SERVERS,
     TAKE,
     Entrance,
+    SessionNews,
     SocketTransport,
     understood,
 )
@@ -42,29 +44,13 @@ from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.protocol.conversation import Extension
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
-from acp_launch.session.observer import (
-    Ask,
-    FileServed,
-    Observer,
-    Permission,
-    SessionReady,
-    TerminalServed,
-    ToolQuestion,
-    TurnEnd,
-    When,
-)
+from acp_launch.session.events import SessionEvent, decode
+from acp_launch.session.observer import Ask, Observer, ToolQuestion, TurnEnd
 from acp_launch.waits import stretch
 
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
-
-
-class Told(Struct, frozen=True):
-    """The params of an event."""
-
-    name: str
-    value: Raw
 
 
 class HostedServers(LaunchServers):
@@ -118,40 +104,23 @@ class Attached:
         connection.understood, connection.extension = understood, self._took
 
     def _took(self, extension: Extension) -> None:
-        if extension.method != EVENT:
+        if extension.method == EVENT and (event := decode(bytes(extension.params))) is not None:
+            if isinstance(event, Change):
+                self.changed(event)
+            self._observer.show(event)
+        elif extension.method == NEWS:
+            self._take_news(msgspec.json.decode(extension.params, type=SessionNews))
+
+    def _take_news(self, news: SessionNews) -> None:
+        if news.is_asked is not None:
+            self.asked(news.is_asked)
+        if self.client is None:
             return
-        told = msgspec.json.decode(extension.params, type=Told)
-        value = told.value
-        if told.name == "denied" and self.client is not None:
-            self.client.denied = msgspec.json.decode(value, type=str)
-        elif told.name in ("turn", "idle") and self.client is not None:
-            self._work(value, is_working=told.name == "turn")
-        elif told.name == "asked":
-            self.asked(msgspec.json.decode(value, type=bool))
-        elif told.name == "server":
-            self.changed(msgspec.json.decode(value, type=Change))
-        if told.name in _SHOWN:
-            method, kind = _SHOWN[told.name]
-            said = msgspec.json.decode(value, type=kind)
-            getattr(self._observer, method)(*(said if isinstance(said, tuple) else (said,)))
-
-    def _work(self, value: Raw, *, is_working: bool) -> None:
-        assert self.client is not None
-        self.connection.conversation.working(self.client.session_id, is_working=is_working)
-        if is_working:
-            self.began(msgspec.json.decode(value, type=str))
-
-
-# By the name of an event: the observer's method, and what it takes.
-_SHOWN: Mapping[str, tuple[str, Any]] = {
-    "server": ("server", Change),
-    "permission": ("permission", Permission),
-    "unasked": ("unasked", tuple[dict[str, Any], str]),
-    "file": ("served", FileServed),
-    "terminal": ("served", TerminalServed),
-    "note": ("note", str),
-    "standing": ("standing", tuple[list[Standing], When]),
-}
+        self.client.denied = news.denied or self.client.denied
+        if news.is_idle or news.turn is not None:
+            self.connection.conversation.working(self.client.session_id, is_working=not news.is_idle)
+        if news.turn is not None:
+            self.began(news.turn)
 
 
 def entrance_meta(entrance: Entrance) -> dict[str, object]:
@@ -272,7 +241,7 @@ class HostedLaunch(Launch):
         assert attached is not None, "a session is opened within `meet`"
         connection, ask = attached.connection, entry.ask
 
-        def opened(ready: SessionReady, agent: Negotiated) -> None:
+        def opened(ready: SessionEvent, agent: Negotiated) -> None:
             if entry.stays:  # it has what follows the history, now that it is shown
                 _request_beside(connection, FOLLOW, {})
 

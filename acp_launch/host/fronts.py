@@ -15,12 +15,13 @@ from typing import Any, Literal, Protocol
 from msgspec import Raw
 
 from acp_launch.errors import LaunchError
-from acp_launch.host.wire import MISSED, SocketTransport, as_fault, event
+from acp_launch.host.wire import MISSED, SocketTransport, as_fault, event_line
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
+from acp_launch.session.events import NoteEvent
 from acp_launch.session.permission.policy import Approve
 
 KEPT = 50_000  # events of a session that are kept for fronts
@@ -255,7 +256,7 @@ class FrontLine:
             while not (parts or place.is_held):
                 piece = place.stream.window.joined(place.at, PIECE, self._house.now())
                 if piece is None:
-                    parts += [event("note", MISSED), *place.stream.lost_answer(place.at, self)]
+                    parts += [event_line(NoteEvent(text=MISSED)), *place.stream.lost_answer(place.at, self)]
                     place.at = place.stream.window.lost
                 elif piece[0] == place.at:
                     break

@@ -37,15 +37,17 @@ from acp_launch.host.wire import (
     TAKE,
     Entrance,
     HostStatus,
-    event,
+    SessionNews,
+    event_line,
     member,
+    news_line,
 )
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Launch, with_agent
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import first_of
-from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.jsonrpc import as_line, notification
@@ -53,12 +55,13 @@ from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
+from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact
+from acp_launch.session.observer import show_note
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.store import SessionKeeper, continued
 
 if TYPE_CHECKING:
     from acp_launch.process.logs import LogFile
-    from acp_launch.session.observer import When
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
@@ -404,7 +407,7 @@ class Hub:
             session.exit(front)
 
     def note(self, text: str) -> None:
-        self.launch.observer.note(text)
+        show_note(self.launch.observer, text)
 
     def told(self, front: FrontLine, method: str, params: Raw) -> None:
         if method == "session/cancel":
@@ -456,7 +459,7 @@ class Hub:
         has_turn = session.turn is not None or entrance.waits
         start = events.began if has_turn else events.window.newest
         if history is not None and session.turn is None:
-            front.show(event("note", RELOADED))
+            front.show(event_line(NoteEvent(text=RELOADED)))
             for _, line in history.since(history.lost, 0.0) or ():
                 front.show(line)
         elif how == "load":
@@ -469,7 +472,7 @@ class Hub:
         """Show what is kept of a session, up to the event `start`."""
         window = events.window
         if window.since(0, self.now()) is None:
-            front.show(event("note", MISSED))
+            front.show(event_line(NoteEvent(text=MISSED)))
             if start >= window.lost:  # else it follows with the turn
                 for line in events.lost_answer(0, front):
                     front.show(line)
@@ -519,7 +522,7 @@ class Hub:
             what = f'session "{session.name}" has had no turn since the host was started'
             raise SessionError(what, fix=f"to see its history: {ours('attach', session.name)}")
         if end.denied:
-            front.say(event("denied", redactor.text(end.denied)))
+            front.say(news_line(SessionNews(denied=redactor.text(end.denied))))
         return end.result
 
     async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:
@@ -610,28 +613,16 @@ class HostNotices(Notices):
     def of(self, hub: "Hub") -> None:
         self._hub = hub
 
-    def note(self, text: str) -> None:
-        text = redactor.text(text)
-        with suppress(OSError):  # a full disk; the agent's next line meets it, too
-            self.log.mark(text)
-        if not self.is_silent:
-            super().note(text)
-        for session in self._sessions():
-            session.feed.note(text)
-
-    def server(self, change: Change) -> None:
-        if not self.is_silent:
-            super().server(change)
-        for session in self._sessions():
-            session.feed.server(change)
-
-    def standing(self, servers: "Sequence[Standing]", when: "When") -> None:
-        for session in self._sessions():
-            session.feed.standing(servers, when)
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        if not self.is_silent:
-            super().waiting(what, seconds, limit)
+    def show(self, event: AnyEvent) -> None:
+        event = redact(event, redactor)
+        if isinstance(event, NoteEvent):
+            with suppress(OSError):  # a full disk; the agent's next line meets it, too
+                self.log.mark(event.text)
+        if not (self.is_silent or isinstance(event, ServersEvent)):
+            super().show(event)
+        if isinstance(event, NoteEvent | Change | ServersEvent):
+            for session in self._sessions():
+                session.feed.show(event)
 
     def _sessions(self) -> "Sequence[HostSession]":
         return list(self._hub.sessions.values()) if self._hub else []

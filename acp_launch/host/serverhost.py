@@ -256,7 +256,7 @@ class ServerHost:
     def _fail(self, process: HostedProcess, change: Change) -> None:
         """Tell the launches that a process will not be started again."""
         is_clean = change.state == "stopped"
-        ended = Ended(change.exit, is_clean, change.reason, follows="judged" if is_clean else "never")
+        ended = Ended(change.exit or "", is_clean, change.reason or "", follows="judged" if is_clean else "never")
         told = ENDED + msgspec.json.encode(SharedEnd(ended=ended, detail=change.detail))
         self._tell_joined(process)
         for line in process.users:

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
-from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
+from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
-from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
@@ -30,17 +30,18 @@ from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import (
-    Answer,
-    FileServed,
-    Permission,
-    SessionReady,
-    TerminalServed,
-    ToolQuestion,
-    TurnEnd,
-    When,
-    editor_answer,
+from acp_launch.session.events import (
+    AnyEvent,
+    FileEvent,
+    NoteEvent,
+    PermissionEvent,
+    ResultEvent,
+    ServersEvent,
+    SessionEvent,
+    TerminalEvent,
+    UnaskedEvent,
 )
+from acp_launch.session.observer import Answer, ToolQuestion, editor_answer, show_note
 from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose, is_choice
@@ -104,15 +105,16 @@ class Holder(Protocol):
 
 
 class Feed:
-    """The observer of one session, for all its fronts: it turns what it is told into events."""
+    """The observer of one session, for all its fronts: it records what it is told.
+
+    Not the start and the end of a turn, waits and errors: a front shakes hands itself, has its own clock, and gets
+    errors as answers.
+    """
 
     def __init__(self, session: "HostSession") -> None:
         self._session = session
-        self.last: TurnEnd | None = None
-        self.opened: SessionReady | None = None
-
-    def ready(self, session: SessionReady) -> None:
-        self.opened = session
+        self.last: ResultEvent | None = None
+        self.opened: SessionEvent | None = None
 
     def update(self, update: Updated) -> None:
         events = self._session.events
@@ -125,34 +127,19 @@ class Feed:
             bytes(update.update),
         )
 
-    def permission(self, permission: Permission) -> None:
-        self._tell("permission", permission)
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case SessionEvent():
+                self.opened = event
+            case ResultEvent():
+                self.last = event
+            case Change() | ServersEvent():
+                self._session.events.add(event_line(event), "elsewhere")
+            case PermissionEvent() | UnaskedEvent() | FileEvent() | TerminalEvent() | NoteEvent():
+                self._session.events.add(event_line(event))
 
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        self._tell("unasked", [call, by])
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self._tell("file" if isinstance(step, FileServed) else "terminal", step)
-
-    def note(self, text: str) -> None:
-        self._tell("note", text)
-
-    def server(self, change: Change) -> None:
-        self._session.events.add(event("server", change), "elsewhere")
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._session.events.add(event("standing", [list(servers), when]), "elsewhere")
-
-    def ended(self, turn: TurnEnd) -> None:
-        self.last = turn
-
-    def _tell(self, name: str, value: object) -> None:
-        self._session.events.add(event(name, value))
-
-    def _leave_out(self, *told: Any, **more: Any) -> None:
-        """Add no event: a front shakes hands itself, has its own clock, and gets errors as answers."""
-
-    negotiated = cancelled = waiting = failed = pause = _leave_out
+    def pause(self) -> None:
+        """Do nothing: questions are asked at a front."""
 
     async def drain(self) -> None:
         """Return at once: no front delays the agent."""
@@ -168,8 +155,8 @@ class HistoryFeed(Feed):
     def update(self, update: Updated) -> None:
         self.window.append(self._line_of(update), key=None, now=0.0)
 
-    def _tell(self, name: str, value: object) -> None:
-        """Add no event: the session has all others itself."""
+    def show(self, event: AnyEvent) -> None:
+        """Record nothing: the session has all other events itself."""
 
 
 class HostSession:
@@ -198,7 +185,7 @@ class HostSession:
         self._turning = asyncio.Lock()
         self._client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
-        self._turns: dict[asyncio.Task[TurnEnd | LaunchError], FrontLine | None] = {}  # whose end ends each
+        self._turns: dict[asyncio.Task[ResultEvent | LaunchError], FrontLine | None] = {}  # whose end ends each
         self.gone = asyncio.Event()
 
     @property
@@ -311,7 +298,7 @@ class HostSession:
     def _drive(self, front: FrontLine) -> None:
         before, self.driver = self.driver, front
         if before is not None and before is not front:
-            before.say(event("note", TAKEN))
+            before.say(event_line(NoteEvent(text=TAKEN)))
         self._choose_driver()
 
     def exit(self, front: FrontLine) -> None:
@@ -348,7 +335,7 @@ class HostSession:
 
     # Turns.
 
-    async def prompt(self, blocks: Sequence[object], front: FrontLine) -> TurnEnd:
+    async def prompt(self, blocks: Sequence[object], front: FrontLine) -> ResultEvent:
         """Run a turn, after those before it."""
         said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
@@ -362,9 +349,9 @@ class HostSession:
             raise outcome
         return outcome
 
-    async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd | LaunchError:
+    async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> ResultEvent | LaunchError:
         if self.turn is not None:
-            self.feed.note(f"queued after the turn that runs: {redactor.text(', '.join(self.queue))}")
+            show_note(self.feed, f"queued after the turn that runs: {redactor.text(', '.join(self.queue))}")
         is_waiting = True
         try:
             async with self._turning:
@@ -372,7 +359,7 @@ class HostSession:
                 is_waiting = False
                 self.current = asyncio.current_task()
                 if front.is_alone and not await self._await_servers():
-                    return TurnEnd("cancelled", None, "", "", CANCELLED)
+                    return ResultEvent(stop_reason="cancelled", result=CANCELLED)
                 return await self._turn(blocks, said, front)
         except LaunchError as error:
             self.failed = error
@@ -403,7 +390,7 @@ class HostSession:
             awaiting.result()
         return not awaiting.cancelled()
 
-    async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
+    async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> ResultEvent:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
         is_free = front not in self._roles and "took" not in self._roles.values()
@@ -415,7 +402,7 @@ class HostSession:
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), front)
+        self.events.add(news_line(SessionNews(turn=redactor.text(acp.prompt_text(blocks)))), front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
@@ -424,13 +411,14 @@ class HostSession:
             end = await turn.run(blocks)
         finally:
             self.turn, self.since = None, time.time()
-            self.events.add(event("idle", said), front)
+            self.events.add(news_line(SessionNews(is_idle=True)), front)
         self._keeper.ended(end.title, said, end.said, end.stop_reason)
         if end.denied:
-            self.events.add(event("denied", redactor.text(end.denied)))
-        return self.feed.last or end
+            self.events.add(news_line(SessionNews(denied=redactor.text(end.denied))))
+        assert self.feed.last is not None, "it is told of each end"
+        return self.feed.last
 
-    async def join(self) -> TurnEnd | None:
+    async def join(self) -> ResultEvent | None:
         """Wait for the end of the running turn, and return that of the latest one; None if there was none.
 
         Raises:
@@ -527,11 +515,11 @@ class HostSession:
         return answers[0]
 
     def _tell_asked(self, *, is_asked: bool) -> None:
-        self.events.add(event("asked", is_asked))
+        self.events.add(news_line(SessionNews(is_asked=is_asked)))
 
     def _wait_told(self) -> None:
         host = self._hub.host
-        self.feed.note(f"a question waits in session {self.name} ({host.unattended.written}): acp-launch attach")
+        show_note(self.feed, f"a question waits in session {self.name} ({host.unattended.written}): acp-launch attach")
         host.waits(self.name)
 
     # The agent's session.
@@ -540,7 +528,7 @@ class HostSession:
         self._client = client
         self._hub.clients.append(client)
 
-    def _note_opened(self, ready: SessionReady, agent: Negotiated) -> None:
+    def _note_opened(self, ready: SessionEvent, agent: Negotiated) -> None:
         self.id_json = msgspec.json.encode(ready.session_id)
         self._keeper.opened(ready, agent)
 

@@ -4,7 +4,8 @@ What a front and a host say to each other: ACP, one message a line, in which the
 The host begins with `+` and a line end, as it listens. Then the front is a client of ACP. What ACP has no words for has
 methods that begin with `_acp-launch/`:
 
-    host     event {name, value}               what an observer is told besides updates
+    host     event {type, time, …}             an event of a session besides updates, as scripts read it (`-o json`)
+             news {turn, isIdle, …}            how the session stands: a `SessionNews`
              ask {sessionId, question}         a question about a tool call, for the user
     front    join {sessionId}                  answered as session/prompt, when the running turn ends
              follow {sessionId}                what follows the history is wanted; a prompt and join say so too
@@ -21,11 +22,13 @@ methods that begin with `_acp-launch/`:
 
 import asyncio
 import socket
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch import errors
 from acp_launch.errors import LaunchError
@@ -33,12 +36,14 @@ from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
 from acp_launch.rpc import TransportClosed
+from acp_launch.session.events import AnyEvent, encode
+from acp_launch.waits import format_time
 
 WELCOME = b"+\n"
 CHUNK = 256 * 1024  # bytes a read
 META = "acp-launch"  # the member of `_meta`
 
-EVENT, ASK = f"{OURS}event", f"{OURS}ask"
+EVENT, NEWS, ASK = f"{OURS}event", f"{OURS}news", f"{OURS}ask"
 JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{OURS}status"
 SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
@@ -145,9 +150,27 @@ class Reloaded(Struct, frozen=True, kw_only=True):
     servers: tuple[Standing, ...] = ()
 
 
-def event(name: str, value: object) -> bytes:
-    """Return the line of an event."""
-    return as_line(notification(EVENT, {"name": name, "value": value}))
+class SessionNews(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """How a session stands, as far as it has changed.
+
+    `turn` is the prompt of another front whose turn has begun, `is_idle` that a turn has ended. `is_asked` is whether a
+    front is asked, `denied` the tool call that the user could not be asked about.
+    """
+
+    turn: str | None = None
+    is_idle: bool = False
+    is_asked: bool | None = None
+    denied: str = ""
+
+
+def event_line(event: AnyEvent) -> bytes:
+    """Return the line of an event, which is recorded now."""
+    timed = replace(event, time=format_time(time.time()))
+    return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (EVENT.encode(), encode(timed))
+
+
+def news_line(news: SessionNews) -> bytes:
+    return as_line(notification(NEWS, news))
 
 
 # Errors of the host, which a front raises as its own.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -17,12 +18,20 @@ from acp_launch.console.draw.region import Canvas
 from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, as_seen
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, is_grave, opened_lines, unasked
+from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, describe_unasked, is_grave, opened_lines
 from acp_launch.interactive.front import Activity, Mood, elapsed
-from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.session.observer import FileServed, TerminalServed, When
+from acp_launch.session.events import (
+    AnyEvent,
+    FileEvent,
+    NoteEvent,
+    ServersEvent,
+    TerminalEvent,
+    UnaskedEvent,
+    WaitingEvent,
+)
 from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, deed, server, title, tool
 from acp_launch.waits import next_word, seconds
 
@@ -143,8 +152,8 @@ class Unfoldable:
         elif update.kind == "user_message_chunk" and update.replay:
             self.begin()
 
-    def served(self, step: FileServed | TerminalServed) -> None:
-        if isinstance(step, TerminalServed):
+    def served(self, step: FileEvent | TerminalEvent) -> None:
+        if isinstance(step, TerminalEvent):
             self._extend(f"terminal {step.terminal_id}", f"$ {step.command}", step.output, shown=ENDED)
         elif step.how == "write" and step.outcome == "done":
             self._keep(f"file {step.path}", _change("", step.path, step.old, step.new or ""))
@@ -361,13 +370,19 @@ class SessionOutput(Notices):
         self.pulse.hear(kind)
         self.take(update, chunk)
 
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self.folded.served(step)
-        super().served(step)
-
-    def server(self, change: Change) -> None:
-        super().server(change)
-        self.changed()
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case NoteEvent():  # the text may begin with the name that the agent gives itself
+                event = replace(event, text=f"note: {event.text}")
+            case FileEvent() | TerminalEvent():
+                self.folded.served(event)
+            case ServersEvent(when="opened"):
+                for text, style in opened_lines(event.servers, between=" · ", colon=":"):
+                    self.tell(text.removeprefix(OPENED), style)
+                return
+        super().show(event)
+        if isinstance(event, Change):
+            self.changed()
 
     def activity(self) -> Activity | None:
         return self.pulse.now(())
@@ -375,17 +390,6 @@ class SessionOutput(Notices):
     def unfold(self) -> bool:
         """Print what was folded in the current turn, or in the last one, in full. Return whether there was anything."""
         return False
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        if when == "opened":
-            for text, style in opened_lines(servers, between=" · ", colon=":"):
-                self.tell(text.removeprefix(OPENED), style)
-        else:
-            super().standing(servers, when)
-
-    def note(self, text: str) -> None:
-        """Print a note behind a word of ours: the text may begin with the name that the agent gives itself."""
-        super().note(f"note: {text}")
 
     def tell(self, text: str, style: str) -> None:
         """Print a line. In a session our mark is enough to say that it is ours."""
@@ -405,10 +409,13 @@ class DrawnSessionOutput(SessionOutput, Live):
     def activity(self) -> Activity | None:
         return self.pulse.now(self._work.running)
 
-    def waiting(self, what: str, waited: float, limit: float) -> None:
+    def show(self, event: AnyEvent) -> None:
         """Show a wait in the status line; it need not stay on the screen."""
-        self.pulse.waits(what, waited, limit)
-        self.changed()
+        if isinstance(event, WaitingEvent):
+            self.pulse.waits(event.what, event.seconds, event.limit)
+            self.changed()
+        else:
+            super().show(event)
 
 
 class PlainSessionOutput(SessionOutput, Plain):
@@ -416,21 +423,20 @@ class PlainSessionOutput(SessionOutput, Plain):
 
     is_drawn = False
 
-    def served(self, step: FileServed | TerminalServed) -> None:
-        """Print one line, which begins with a word of ours: without a prefix the command would stand there."""
-        if isinstance(step, TerminalServed) and step.exit is not None:
-            self._line(f"the command ended: {step.command}: {step.exit}", DIM)
-        else:
-            super().served(step)
-
-    def waiting(self, what: str, waited: float, limit: float) -> None:
-        """Print a line, unless an agent has been silent for a short time only: it thinks."""
-        if not (what.startswith(SILENCE) and waited < THINKS):
-            super().waiting(what, waited, limit)
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        if is_grave(call, by):
-            self._line(f"{unasked(by, call.get('status'))}: {title(call)}", YELLOW)
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case TerminalEvent(
+                exit=str()
+            ):  # a word of ours comes first: without a prefix the command would stand there
+                self._line(f"the command ended: {event.command}: {event.exit}", DIM)
+            case WaitingEvent() if event.what.startswith(SILENCE) and event.seconds < THINKS:
+                return  # it thinks
+            case UnaskedEvent():
+                if is_grave(event.tool_call, event.by):
+                    said = describe_unasked(event.by, event.tool_call.get("status"))
+                    self._line(f"{said}: {title(event.tool_call)}", YELLOW)
+            case _:
+                super().show(event)
 
 
 def session_output(

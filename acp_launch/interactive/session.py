@@ -51,7 +51,7 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import describe
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Choice, Observer, Person, TurnEnd
+from acp_launch.session.observer import Choice, Observer, Person, TurnEnd, show_note
 from acp_launch.session.opening import Setting
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
@@ -513,8 +513,9 @@ class _InteractiveSession:
             try:
                 await connection.call(call, what="answer to session/close from the agent", limit=limit)
             except AgentRefused as error:
-                self._interactive.observer.note(
-                    f"the session {current.held_session.name} was left open: {error.message}"
+                show_note(
+                    self._interactive.observer,
+                    f"the session {current.held_session.name} was left open: {error.message}",
                 )
         current.held_session.leave()
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import RunOutput
+from acp_launch.console.stream.text import describe_error
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
@@ -198,7 +199,7 @@ class InteractiveState(SessionSetup, kw_only=True, eq=False):
 
     def show_error(self, error: LaunchError) -> None:
         """Print an error after which the session continues; unfinished drawings are completed first."""
-        self.observer.failed(error)
+        self.observer.show(describe_error(error))
         for text, style in error_lines(error):
             self.output.tell(redactor.text(text), style)
 

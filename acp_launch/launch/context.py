@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from acp_launch.errors import AuthRequired
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer, Serve, Services
+from acp_launch.session.observer import Observer, Serve, Services, show_note
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer
@@ -53,7 +53,7 @@ async def client_services(
 
     Leaving ends running commands, at once if `hurry` is set.
     """
-    plan, offers, tell = context.plan, context.offers, observer.served
+    plan, offers, tell = context.plan, context.offers, observer.show
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
     def files() -> Services:
@@ -74,7 +74,7 @@ async def client_services(
     async with AsyncExitStack() as ending:
         services = {**_later("fs/", files, offers), **_later("terminal/", terminals, offers)}
         if context.elicit is not None:
-            eliciting = context.elicit(connection.agent.title or "the agent", observer.note)
+            eliciting = context.elicit(connection.agent.title or "the agent", partial(show_note, observer))
             services |= eliciting.services()
             completed = eliciting.completed
         yield services, completed

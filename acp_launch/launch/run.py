@@ -47,7 +47,8 @@ from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
-from acp_launch.session.observer import Observer, Said, Services, SessionReady, TurnEnd
+from acp_launch.session.events import SessionEvent
+from acp_launch.session.observer import Observer, Said, Services, TurnEnd, show_note
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     continued: "Record | None" = None  # None opens a new session
     replay: bool = False  # whether to show its history
     wishes: Sequence[Setting] = ()  # its mode and options
-    opened: Callable[[SessionReady, Negotiated], None] = lambda ready, agent: None  # stores its record
+    opened: Callable[[SessionEvent, Negotiated], None] = lambda ready, agent: None  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     servers: Sequence[object] = ()  # entries of others besides those of the launch
     gate: "Gate | None" = None  # the launch's own without one
@@ -105,7 +106,7 @@ class EditorOpening(Struct, frozen=True, kw_only=True):
 class OpenSession(Struct, frozen=True):
     connection: Connection
     client: Client
-    ready: SessionReady
+    ready: SessionEvent
     made: Sequence[Fulfilled]  # the settings of `wishes` that were made
 
 
@@ -487,7 +488,7 @@ async def open_requested(
 
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
-            connection.observer.note(changed)
+            connection.note(changed)
     offered = await _offer_servers(plan, secrets, connection, servers, request.name) if plan.servers else []
     entries = [*offered, *request.servers]
     params = asked.params if asked else None
@@ -495,7 +496,7 @@ async def open_requested(
     directories = _directories(plan, agent, connection.observer, theirs)
     stay = Stay(plan.cwd, directories, entries, request.meta, params)
 
-    async def tried() -> SessionReady:
+    async def tried() -> SessionEvent:
         session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
         limit, replay = plan.timeouts.session, _replay(plan.agent) if how == "load" else ""
         if asked and not asked.is_again:
@@ -601,7 +602,7 @@ def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observe
     if needed := errors(problems):
         raise MachineError(needed)
     for problem in problems:
-        observer.note(problem.message)
+        show_note(observer, problem.message)
     refused = offer.untakeable(plan.servers, negotiated.capabilities)
     return [server for server in plan.servers if server not in refused]
 
@@ -614,7 +615,7 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
     ours = list(map(str, plan.additional_directories))
     if ours and not agent.capabilities.additional_directories:
         title = agent.title or plan.agent.name
-        observer.note(f"{title} does not support additional directories; it does not get {', '.join(ours)}")
+        show_note(observer, f"{title} does not support additional directories; it does not get {', '.join(ours)}")
     return [*map(str, asked), *(directory for directory in ours if directory not in asked)] if ours else []
 
 

@@ -23,7 +23,8 @@ from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
-from acp_launch.session.observer import Observer
+from acp_launch.session.events import ServersEvent, WaitingEvent
+from acp_launch.session.observer import Observer, show_note
 from acp_launch.waits import FIRST_WORD, awaited, next_word, seconds, stretch
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class LaunchServers:
         if self._trace is not None:
             _trace_change(self._trace, change)
         if not self._is_stopping:
-            self._observer.server(replace(change, ends_run=True) if self._ends_run(change) else change)
+            self._observer.show(replace(change, ends_run=True) if self._ends_run(change) else change)
             self._news.set()
             self.listed()
 
@@ -89,7 +90,7 @@ class LaunchServers:
         standings = self._inner.servers.standings()
         if standings and all(map(_is_settled, standings)):
             self._is_told = True
-            self._observer.standing(standings, "opened")
+            self._observer.show(ServersEvent(when="opened", servers=standings))
             self._news.set()
 
     def log(self, server: str) -> Callable[[bytes], None]:
@@ -105,12 +106,13 @@ class LaunchServers:
 
     def note(self, text: str) -> None:
         """Show a line to the user."""
-        self._observer.note(text)
+        show_note(self._observer, text)
         self._news.set()
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         """Report a wait for `what` of so many seconds, which ends at `limit`."""
-        self._observer.waiting(what, seconds, self._budget.clamped(seconds, limit))
+        limit = self._budget.clamped(seconds, limit)
+        self._observer.show(WaitingEvent(what=what, seconds=seconds, limit=limit))
         self._news.set()
 
     async def tell(self) -> None:
@@ -259,8 +261,8 @@ class LaunchServers:
             return
         if not self._is_told:
             self._is_told = True
-            self._observer.standing(standings, "opened")
-        self._observer.standing(standings, "turn")
+            self._observer.show(ServersEvent(when="opened", servers=standings))
+        self._observer.show(ServersEvent(when="turn", servers=standings))
 
     async def proven(self) -> None:
         """Wait for the first answer of each required server that has not answered yet, up to its `timeouts.start`: a
@@ -432,7 +434,7 @@ def _hello() -> bytes:
 
 def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError:
     """Build the error of a required server that has never answered."""
-    if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
+    if last is not None and last.state in OVER and not (last.exit or "").startswith(OVERDUE):
         return _failure(called, last, plan)
     from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
@@ -457,7 +459,7 @@ def _failure(called: str, change: Change | None, plan: ServerPlan) -> LaunchErro
     if change is not None and isinstance(plan, RemotePlan):
         from acp_launch.mcp.http.clients import advice
 
-        why, fix = advice(name, change.reason)
+        why, fix = advice(name, change.reason or "")
         how = ": ".join(filter(None, (change.exit, why)))
         kind = AuthRequired if change.fault == "credentials" else ServerError
         return kind(f'the MCP server "{name}" failed: {how}', fix="; ".join(filter(None, (fix, without))))

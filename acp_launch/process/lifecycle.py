@@ -42,7 +42,7 @@ line is more likely than a bad moment, and the user who waits for it should know
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.profile.model import RemoteRestart, Restart
@@ -57,8 +57,8 @@ DOWNLOADING = f"{FETCHING}: its package runner fetches it for the first time"
 DOWNLOAD = 600.0  # seconds a package runner may take
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """One step in the life of one server.
+class Change(Struct, frozen=True, kw_only=True, tag_field="type", tag="server", rename="camel"):
+    """One step in the life of one server. It is an event, too (`session/events`).
 
     `server` is its name in the profile, `github#2` for a second process of it. `pid` belongs to its process, if it has
     one. `after` is in seconds (`ready`: how long its start took, without the time it waited for the agent; `resting`,
@@ -71,24 +71,25 @@ class Change(Struct, frozen=True, kw_only=True):
     `ends_run`: an error that ends the run says the same.
     """
 
-    server: str
+    time: str = ""
+    server: str = field(name="name")
     state: State
     required: bool = True
     pid: int | None = None
     restarts: int = 0
-    budget: int | None = None
-    after: float | None = None
-    exit: str = ""
-    reason: str = ""
+    after: float | None = field(default=None, name="seconds")
+    exit: str | None = None
+    reason: str | None = None
     retry: float | None = None
     detail: tuple[str, ...] = ()
+    budget: int | None = None
     by_hand: bool = False
     is_remote: bool = False
     ends_run: bool = False
     fault: Fault = ""
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class Standing(Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of a server of the profile at one moment.
 
     `after` is how many seconds its start took, as in `Change`, None before it was READY; `tools` is how many the agent
@@ -99,17 +100,17 @@ class Standing(Struct, frozen=True, kw_only=True):
     that have changed since.
     """
 
-    server: str
+    server: str = field(name="name")
     state: State
     required: bool = True
-    after: float | None = None
-    tools: int | None = None
     opened: bool = False
-    closed: bool = False
     unread: bool = False
-    silent: bool = False
+    after: float | None = field(default=None, name="seconds")
+    tools: int | None = None
     restarts: int = 0
-    reason: str = ""
+    reason: str | None = None
+    closed: bool = False
+    silent: bool = False
     retry: float | None = None
     old_code: bool = False
 
@@ -209,8 +210,8 @@ class Life(Struct, frozen=True, kw_only=True):
             restarts=self.used,
             budget=self.budget,
             after=self.took if self.state == "ready" else self.lived,
-            exit=self.exit,
-            reason=fetch if self.state == "starting" and fetch else self.reason,
+            exit=self.exit or None,
+            reason=(fetch if self.state == "starting" and fetch else self.reason) or None,
             retry=self.pause,
             detail=detail,
             by_hand=bool(self.wish),

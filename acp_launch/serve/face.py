@@ -44,8 +44,9 @@ from acp_launch.serve import handshake
 from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.serve.session import OPENING, EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
+from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent
 from acp_launch.session.login import LIMIT as LOGIN
-from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.observer import show_note
 from acp_launch.waits import FIRST_WORD, seconds, to_beat
 
 BEAT = 1.0  # seconds between two looks at what the agent has not answered
@@ -71,15 +72,14 @@ class EditorFeed(Notices):
     def of(self, face: "EditorFace") -> None:
         self._face = face
 
-    def ready(self, session: SessionReady) -> None:
-        """Print nothing: the editor has the answer."""
-
     def update(self, update: Updated) -> None:
         assert self._face is not None, "an agent is met with a face"
         self._face.show_update(update)
 
-    def ended(self, turn: TurnEnd) -> None:
-        """Print nothing: the editor has the answer."""
+    def show(self, event: AnyEvent) -> None:
+        """Print nothing about a session or the end of a turn: the editor has the answer."""
+        if not isinstance(event, SessionEvent | ResultEvent):
+            super().show(event)
 
     def _line(self, text: str, style: str) -> None:
         if self._is_verbose or style != DIM:
@@ -144,7 +144,7 @@ class EditorFace(EditorLines):
         directory. `deleting` keeps others from a session, by the agent's id and whether it is open here, and gives what
         removes it from the store.
         """
-        super().__init__(source, sink, max_line=launch.context.max_line, note=observer.note)
+        super().__init__(source, sink, max_line=launch.context.max_line, note=partial(show_note, observer))
         feed.of(self)
         self.interrupts, self.observer = launch.interrupts, observer
         self._stands_alone = observer.passes
@@ -279,7 +279,7 @@ class EditorFace(EditorLines):
         elif not self._was_ready:  # they have waited for an agent that did not come up
             is_told = self._refuse_parked(error) or is_told
         if not is_told:
-            self.observer.note(f"{error.message}{after}")
+            show_note(self.observer, f"{error.message}{after}")
         self._was_ready = False
         self._resume()
 

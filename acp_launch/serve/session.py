@@ -36,8 +36,9 @@ from acp_launch.serve.entries import plan_servers
 from acp_launch.serve.lines import EditorRequest
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
+from acp_launch.session.events import SessionEvent
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.observer import Answer, Observer, SessionReady, ToolQuestion, editor_answer
+from acp_launch.session.observer import Answer, Observer, ToolQuestion, editor_answer, show_note
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper
@@ -147,8 +148,9 @@ class EditorSession:
                 is_confined=made.plan.place is not None,
             )
             for own, name in given.renamed:
-                editor.observer.note(
-                    f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name'
+                show_note(
+                    editor.observer,
+                    f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name',
                 )
             plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
             context = replace(editor.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
@@ -274,7 +276,7 @@ class EditorSession:
             try:
                 await connection.call(call, what=what, limit=limit)
             except AgentRefused as error:
-                self._editor.observer.note(f"the agent that was started again: {error.message}")
+                show_note(self._editor.observer, f"the agent that was started again: {error.message}")
 
     # Its answer.
 
@@ -398,7 +400,7 @@ class EditorSession:
         is_first, self._turn = self._turn is None, request
         said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
         if not (self.is_hosted or self._keeper.is_kept):
-            ready = SessionReady(self.id, self.name, self.how, 0, NULL)
+            ready = SessionEvent(session_id=self.id, name=self.name, how=self.how, result=NULL)
             self._note(lambda: self._keeper.opened(ready, self._agent))
 
         def answered(answer: Answered) -> None:
@@ -418,7 +420,7 @@ class EditorSession:
         try:
             work()
         except LaunchError as error:
-            self._editor.observer.note(f"the session is not stored: {error.message}")
+            show_note(self._editor.observer, f"the session is not stored: {error.message}")
 
 
 async def _close(connection: Connection, session_id: str) -> None:

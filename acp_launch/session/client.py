@@ -26,7 +26,8 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
-from acp_launch.session.observer import Observer, Permission, Refusal, Said, Services, SessionReady, TurnEnd
+from acp_launch.session.events import CancelledEvent, PermissionEvent, ResultEvent, SessionEvent, UnaskedEvent
+from acp_launch.session.observer import Observer, Refusal, Said, Services, TurnEnd
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 
@@ -104,7 +105,7 @@ class Client:
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._words: Updated | None = None  # the last of the agent's answer
-        self._session: SessionReady | None = None
+        self._session: SessionEvent | None = None
         self.session_id = ""  # the agent's id of the session; empty before it is known
         self.number = -1  # of the request that opens it
         self._connection = connection
@@ -169,22 +170,26 @@ class Client:
         self.session_id = opened.session_id
         if opened.how in ("new", "fork") and self._gate is not None:
             self._gate.begin()
-        self._session = SessionReady(
-            opened.session_id, self.name, opened.how, 0, opened.result, title=self._stored_title
+        self._session = SessionEvent(
+            session_id=opened.session_id,
+            name=self.name,
+            how=opened.how,
+            result=opened.result,
+            title=self._stored_title,
         )
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
         self.settled()
         if opened.how != "load":
-            self.observer.ready(self._session)
+            self.observer.show(self._session)
 
-    def loaded(self) -> SessionReady:
+    def loaded(self) -> SessionEvent:
         """Note that the history is complete."""
         self._session = replace(self.session, replayed=self.replayed, turns=self._replayed_turns)
-        self.observer.ready(self._session)
+        self.observer.show(self._session)
         return self._session
 
     @property
-    def session(self) -> SessionReady:
+    def session(self) -> SessionEvent:
         """Return the session, once it is open."""
         assert self._session is not None, "open_session comes first"
         return self._session
@@ -274,7 +279,7 @@ class Client:
                 self._connection.send(conversation.serve(question.id, {"action": "cancel"}))
             del self._open[id]
             task.cancel()
-        self.observer.cancelled(self.excuse(), grace)
+        self.observer.show(CancelledEvent(tool_calls=self.excuse(), limit=grace))
 
     async def _serve(self, question: ServiceAsked) -> None:
         serve = self._services.get(question.method)
@@ -317,14 +322,14 @@ class Client:
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
         if self._checks is not None:
             self._checks.settle(call, allowed=decision.allowed)
-        self.observer.permission(
-            Permission(
-                title(call),
-                call,
-                question.options,
+        self.observer.show(
+            PermissionEvent(
+                tool_call=call,
+                options=question.options,
                 allowed=decision.allowed,
                 option_id=decision.option_id,
                 by=decision.by,
+                title=title(call),
             )
         )
 
@@ -341,7 +346,7 @@ class Client:
         if call.get("status") == "completed":
             self.denied = ""
         if not is_replay and self._checks is not None and (by := self._checks.passed_over(call)):
-            self.observer.unasked(call, by)
+            self.observer.show(UnaskedEvent(tool_call=call, by=by))
 
 
 # One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn").
@@ -470,7 +475,7 @@ class Turn:
         if reason == "end_turn" and (failure := self._client.failure()) is not None:
             raise failure
         usage = used if isinstance(used, dict) else None
-        turn = TurnEnd(reason, usage, self._client.denied, self._client.title, result, self._client.said())
+        denied = self._client.denied
         self._over()
-        self._client.observer.ended(turn)
-        return turn
+        self._client.observer.show(ResultEvent(stop_reason=reason, usage=usage, denied=denied or None, result=result))
+        return TurnEnd(reason, usage, denied, self._client.title, self._client.said())

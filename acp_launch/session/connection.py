@@ -38,7 +38,8 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import Answered, Call
 from acp_launch.rpc import Pump, Transport, details
-from acp_launch.session.observer import Observer
+from acp_launch.session.events import InitializedEvent, WaitingEvent
+from acp_launch.session.observer import Observer, show_note
 from acp_launch.waits import awaited
 
 # How to make a wait for the agent longer, and the time limit of a whole run.
@@ -272,7 +273,7 @@ class Connection:
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
         limit = self._budget.clamped(waited, limit)
         if not self.tell_excuse() and limit < inf:  # a wait without one is known to the user
-            self.observer.waiting(what, waited, limit)
+            self.observer.show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
     def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if (foreseen := self.understood(fault)) is not None:
@@ -329,7 +330,7 @@ class Connection:
                 listener.withdrawn(event)
 
     def note(self, text: str) -> None:
-        self.observer.note(text)
+        show_note(self.observer, text)
 
     async def drain(self) -> None:
         began, self.held_back = self._clock(), True
@@ -354,7 +355,7 @@ class Connection:
         """Tell the user what else than the agent explains its silence; return whether anything does."""
         excuse = self.excuse()
         if excuse is not None:
-            self.observer.note(f"{excuse.message}: {excuse.fix}")
+            self.note(f"{excuse.message}: {excuse.fix}")
         return excuse is not None
 
     def excused(self, error: L) -> L:
@@ -412,7 +413,7 @@ async def negotiate(
     except RemoteProtocolError as error:
         raise connection.blamed(error) from None
     connection.met(negotiated)
-    connection.observer.negotiated(negotiated)
+    connection.observer.show(InitializedEvent(result=negotiated.raw))
     return negotiated
 
 

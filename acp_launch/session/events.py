@@ -1,28 +1,36 @@
 """
-The events of a session, as scripts read them (`-o json`), and as a batch keeps them: one object a line.
+The events of a session: what every output shows, `-o json` writes, a host sends to its fronts, and a batch keeps; one
+object a line.
 
 docs/scripting.md documents each type and member; `acp-launch schema --events` prints the JSON Schema. Members and types
 may be added later. What an agent said is `Raw`: it is never decoded and encoded again, so unknown members are not lost.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
-from acp_launch.process.lifecycle import Change, Standing, State
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import How
 from acp_launch.protocol.written import replace_halves, written
 
+if TYPE_CHECKING:
+    from acp_launch.secret.redact import Redactor
+
+S = TypeVar("S", bound=Struct)
+
 
 class TimedEvent(Struct, frozen=True, tag_field="type", rename="camel"):
-    """`time` is in UTC, as "2026-11-27T08:30:00.250Z"."""
+    """`time` is in UTC, as "2026-11-27T08:30:00.250Z": when it was written or recorded. It is empty before."""
 
-    time: str
+    time: str = ""
 
 
 class InitializedEvent(TimedEvent, frozen=True, kw_only=True, tag="initialized"):
@@ -32,13 +40,19 @@ class InitializedEvent(TimedEvent, frozen=True, kw_only=True, tag="initialized")
 
 
 class SessionEvent(TimedEvent, frozen=True, kw_only=True, tag="session"):
-    """A session is open. `session_id` is the agent's, `name` ours; `replayed` counts the updates of its history."""
+    """A session is open, and its history, if any, was replayed. `session_id` is the agent's, `name` ours.
+
+    `replayed` counts the updates of its history, `turns` its prompts. `title` is the one that the store has of a
+    session that is resumed.
+    """
 
     session_id: str
     name: str
     how: How
-    replayed: int
+    replayed: int = 0
     result: Raw
+    turns: int = 0
+    title: str = ""
 
 
 class UpdateEvent(TimedEvent, frozen=True, kw_only=True, tag="update"):
@@ -65,44 +79,51 @@ class OutsideEvent(TimedEvent, frozen=True, kw_only=True, tag="outside"):
 class PermissionEvent(TimedEvent, frozen=True, kw_only=True, tag="permission"):
     """A question and its answer; `by` names what decided. `option_id` None means `cancelled`."""
 
-    tool_call: Mapping[str, Any]
+    tool_call: dict[str, Any]
     options: Sequence[Any]
     allowed: bool
     option_id: str | None
     by: str
+    title: str
 
 
 class UnaskedEvent(TimedEvent, frozen=True, kw_only=True, tag="unasked"):
     """A tool call runs without a question, although the part `by` of the policy does not allow it."""
 
-    tool_call: Mapping[str, Any]
+    tool_call: dict[str, Any]
     by: str
 
 
 class FileEvent(TimedEvent, frozen=True, kw_only=True, tag="file"):
-    """We read or wrote a file for the agent. Its content is left out, because a script can read the file."""
+    """We read or wrote a file for the agent. `old` is None for a new file, or one that was only read."""
 
     path: str
     how: Literal["read", "write"]
     outcome: Literal["done", "refused", "failed"]
-    reason: str | None
-    created: bool
+    reason: str | None = None  # why not
+    created: bool = False
+    old: str | None = None
+    new: str | None = None
 
 
 class TerminalEvent(TimedEvent, frozen=True, kw_only=True, tag="terminal"):
-    """A step of a command that we run for the agent. `output` is new since the last step."""
+    """A step of a command that we run for the agent: it began (`output` empty), printed more, or ended.
+
+    `command` is the whole command line, as shown to the user, and `output` is new since the last step. `exit` is "exit
+    status 1", "signal SIGKILL", or "it was refused: …"; None while it runs.
+    """
 
     terminal_id: str
     command: str
     cwd: str
-    output: str
-    exit: str | None
+    output: str = ""
+    exit: str | None = None
 
 
 class CancelledEvent(TimedEvent, frozen=True, kw_only=True, tag="cancelled"):
     """The turn is being cancelled; the agent is given up after `limit` seconds."""
 
-    tool_calls: Sequence[Mapping[str, Any]]
+    tool_calls: Sequence[dict[str, Any]]
     limit: float
 
 
@@ -120,50 +141,26 @@ class NoteEvent(TimedEvent, frozen=True, kw_only=True, tag="note"):
     text: str
 
 
-class ServerChangeEvent(TimedEvent, frozen=True, kw_only=True, tag="server"):
-    """A step in the life of an MCP server, as `Change` says; `retry` and `seconds` are in seconds."""
-
-    name: str
-    state: State
-    required: bool
-    pid: int | None
-    restarts: int
-    seconds: float | None
-    exit: str | None
-    reason: str | None
-    retry: float | None
-    detail: Sequence[str]
-
-
-class ServerState(Struct, frozen=True, kw_only=True):
-    """A member of `ServersEvent`, as `Standing` says."""
-
-    name: str
-    state: State
-    required: bool
-    opened: bool
-    unread: bool
-    seconds: float | None
-    tools: int | None
-    restarts: int
-    reason: str | None
-
-
 class ServersEvent(TimedEvent, frozen=True, kw_only=True, tag="servers"):
     """The state of the agent's servers: after a session has opened, or after a turn."""
 
     when: Literal["opened", "turn"]
-    servers: Sequence[ServerState]
+    servers: Sequence[Standing]
 
 
 class ResultEvent(TimedEvent, frozen=True, kw_only=True, tag="result"):
-    """The turn is over. `result` is the agent's whole answer, `text` its final message."""
+    """The turn is over. `result` is the agent's whole answer, `text` its final message, which the writer of events
+    adds.
+
+    `denied` is the last tool call that was denied, unless work went on; without a writer of events, only one that the
+    user could not be asked about.
+    """
 
     stop_reason: str
-    text: str
-    usage: Mapping[str, Any] | None
-    denied: str | None
-    denied_by: str | None
+    text: str = ""
+    usage: Mapping[str, Any] | None = None
+    denied: str | None = None
+    denied_by: str | None = None
     result: Raw
 
 
@@ -203,44 +200,14 @@ AnyEvent = (
     | TerminalEvent
     | CancelledEvent
     | WaitingEvent
-    | ServerChangeEvent
+    | Change
     | ServersEvent
     | NoteEvent
     | ResultEvent
     | ErrorEvent
 )
-TYPES: tuple[type[TimedEvent], ...] = AnyEvent.__args__
+TYPES: tuple[type[Struct], ...] = AnyEvent.__args__
 """Every type, in the order of the documentation."""
-
-
-def tell_server(change: Change, time: str) -> ServerChangeEvent:
-    return ServerChangeEvent(
-        time,
-        name=change.server,
-        state=change.state,
-        required=change.required,
-        pid=change.pid,
-        restarts=change.restarts,
-        seconds=change.after,
-        exit=change.exit or None,
-        reason=change.reason or None,
-        retry=change.retry,
-        detail=change.detail,
-    )
-
-
-def describe_server(standing: Standing) -> ServerState:
-    return ServerState(
-        name=standing.server,
-        state=standing.state,
-        required=standing.required,
-        opened=standing.opened,
-        unread=standing.unread,
-        seconds=standing.after,
-        tools=standing.tools,
-        restarts=standing.restarts,
-        reason=standing.reason or None,
-    )
 
 
 def encode(event: AnyEvent) -> bytes:
@@ -268,4 +235,36 @@ def write_schema() -> str:
     import json
 
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(AnyEvent)}
+    for described in schema["$defs"].values():  # all members are written, also those that have a default here
+        described["required"] = [*described["properties"]]
+        for member in described["properties"].values():
+            member.pop("default", None)
     return json.dumps(schema, indent=2) + "\n"
+
+
+# Members whose values are ours or the protocol's.
+OURS = frozenset({"time", "by", "how", "state", "outcome", "when", "fault", "stop_reason"})
+
+
+def redact(event: S, source: "Redactor") -> S:
+    """Return an event without secrets: the same one, if it has none."""
+    return event if source.is_empty else _redact_struct(event, source)
+
+
+def _redact_struct(struct: S, source: "Redactor") -> S:
+    members = {name: getattr(struct, name) for name in struct.__struct_fields__ if name not in OURS}
+    changed = {name: new for name, old in members.items() if (new := _redact_member(old, source)) is not old}
+    return replace(struct, **changed) if changed else struct
+
+
+def _redact_member(value: Any, source: "Redactor") -> Any:
+    if isinstance(value, Raw):
+        said = bytes(value)
+        hidden = source.raw_json(said)
+        return value if hidden is said else Raw(hidden)
+    if isinstance(value, Struct):
+        return _redact_struct(value, source)
+    if isinstance(value, tuple | list):
+        members = [_redact_member(each, source) for each in value]
+        return value if all(map(operator.is_, members, value)) else type(value)(members)
+    return source.tree(value)

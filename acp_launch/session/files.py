@@ -26,7 +26,8 @@ from weakref import WeakValueDictionary
 from acp_launch.private import replace_in
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.observer import FileServed, Refusal, Services, invalid, missing
+from acp_launch.session.events import FileEvent
+from acp_launch.session.observer import Refusal, Services, invalid, missing
 from acp_launch.session.safepath import (
     Denied,
     PinnedPath,
@@ -245,7 +246,7 @@ class Files:
         *,
         may_write: bool,
         allowed: Allowed,
-        tell: Callable[[FileServed], None],
+        tell: Callable[[FileEvent], None],
         limit: int = LIMIT,
         place: "Place | None" = None,
     ) -> None:
@@ -272,7 +273,7 @@ class Files:
             where = [{"path": path, **line} for path in pinned.spellings]
             await self._ask({"kind": "read", "title": f"Read {pinned.shown}", "locations": where})
             content = await self._on_disk(lambda: self._box.read(pinned, first or 1, count))
-            self._tell(FileServed(path=pinned.shown, how="read", outcome="done"))
+            self._tell(FileEvent(path=pinned.shown, how="read", outcome="done"))
         return {"content": content}
 
     async def _write(self, params: dict[str, Any]) -> object:
@@ -292,7 +293,7 @@ class Files:
         self._box.check_size(len(data), pinned)
         await self._ask(_edit(pinned, old, new))
         await self._on_disk(lambda: self._box.replace(pinned, data, instead_of=before))
-        self._tell(FileServed(path=pinned.shown, how="write", outcome="done", old=old, new=new))
+        self._tell(FileEvent(path=pinned.shown, how="write", outcome="done", created=old is None, old=old, new=new))
 
     async def _ask(self, call: dict[str, Any]) -> None:
         if reason := await self._allowed(call):
@@ -313,7 +314,7 @@ class Files:
             yield
         except Refusal as refusal:
             outcome: Any = "refused" if isinstance(refusal, Denied) else "failed"
-            self._tell(FileServed(path=path, how=how, outcome=outcome, reason=refusal.message))
+            self._tell(FileEvent(path=path, how=how, outcome=outcome, reason=refusal.message))
             raise
 
 

@@ -6,10 +6,9 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
-from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import How, Updated
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.events import AnyEvent, NoteEvent
 
 # The last four are for text from others: "added" and "removed" are lines of a change.
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
@@ -90,8 +89,6 @@ Ask = Callable[[ToolQuestion], Coroutine[Any, Any, Answer]]  # asks the user a p
 Serve = Callable[[dict[str, Any]], Awaitable[object]]
 Services = Mapping[str, Serve]  # by method
 
-Outcome = Literal["done", "refused", "failed"]
-
 
 class Refusal(Exception):  # noqa: N818 - the name states the fault
     """Raised by a service to answer the request with this JSON-RPC error. `message` is one short sentence."""
@@ -113,61 +110,6 @@ def missing(what: str, data: object = None) -> Refusal:
     return Refusal(jsonrpc.NOT_FOUND, what, data)
 
 
-class FileServed(Struct, frozen=True, kw_only=True):
-    """A file that we read or wrote for the agent. `old` is None for a new file, or one that was only read."""
-
-    path: str
-    how: Literal["read", "write"]
-    outcome: Outcome
-    reason: str = ""  # why not
-    old: str | None = None
-    new: str | None = None
-
-
-class TerminalServed(Struct, frozen=True, kw_only=True):
-    """A step of a command that we run for the agent: it began (`output` empty), printed more, or ended."""
-
-    terminal_id: str
-    command: str  # the whole command line, as shown to the user
-    cwd: str
-    output: str = ""  # new since the last step
-    exit: str | None = None  # "exit status 1", "signal SIGKILL", or "it was refused: …"; None while it runs
-
-
-When = Literal["opened", "turn"]
-
-
-class SessionReady(Struct, frozen=True):
-    """A session is open, and its history, if any, was replayed. `name` is ours, `session_id` the agent's.
-
-    `title` is the one that the store has of a session that is resumed.
-    """
-
-    session_id: str
-    name: str
-    how: How
-    replayed: int  # updates of the history
-    result: Raw
-    turns: int = 0  # prompts in the history
-    title: str = ""
-
-
-class Permission(Struct, frozen=True):
-    """A permission question and its answer. `by` names what decided; `option_id` None means `cancelled`."""
-
-    title: str
-    tool_call: dict[str, Any]
-    options: Sequence[Any]
-    allowed: bool
-    option_id: str | None
-    by: str
-
-    @property
-    def is_by_user(self) -> bool:
-        """Return whether the user was asked and decided."""
-        return self.by.partition(",")[0] == USER
-
-
 class Said(Struct, frozen=True):
     """The words of a turn, and the titles of its tool calls."""
 
@@ -176,51 +118,27 @@ class Said(Struct, frozen=True):
 
 
 class TurnEnd(Struct, frozen=True):
-    """The end of a turn; `result` is the whole answer to `session/prompt`."""
+    """The end of a turn, for the caller of the turn; observers are told a `ResultEvent`."""
 
     stop_reason: str
     usage: dict[str, Any] | None
     denied: str  # the tool call that the user could not be asked about, if that ended the work; else empty
     title: str  # the session's title from the agent; empty if it has none
-    result: Raw
     said: Said = Said()
 
 
 class Observer(Protocol):
-    def negotiated(self, negotiated: Negotiated) -> None: ...
-
-    def ready(self, session: SessionReady) -> None: ...
+    """What is told all that happens in a session."""
 
     def update(self, update: Updated) -> None:
         """Show an update. Called in wire order, 100,000 times in a long turn, so it must be fast."""
 
-    def permission(self, permission: Permission) -> None: ...
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        """Show that a tool call runs without a question, although the policy does not allow it; `by` names the rule."""
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        """Show that we read or wrote a file, or ran a command, for the agent."""
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        """Show that the turn is being cancelled, and abandoned after `grace` seconds.
-
-        `calls` are the tool calls that were unfinished (C-63).
-        """
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """Show that `what` has been awaited for `seconds`; at `limit` that becomes an error."""
-
-    def note(self, text: str) -> None:
-        """Show a line that a user should read; scripts may skip it."""
-
-    def server(self, change: Change) -> None:
-        """Show a step in the life of an MCP server. It may come at any time, also within a message of the agent."""
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        """Show the state of the agent's servers: after a session has opened, or after its first turn."""
-
-    def ended(self, turn: TurnEnd) -> None: ...
+    def show(self, event: AnyEvent) -> None:
+        """Show any other event, or ignore it. One about a server may also come within a message of the agent."""
 
     async def drain(self) -> None:
         """Return when there is room for more; the agent is not read meanwhile (back-pressure)."""
+
+
+def show_note(observer: Observer, text: str) -> None:
+    observer.show(NoteEvent(text=text))

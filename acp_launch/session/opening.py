@@ -27,7 +27,8 @@ from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import SessionReady
+from acp_launch.session.events import SessionEvent
+from acp_launch.session.observer import show_note
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
 from acp_launch.session.state import SessionState
 from acp_launch.waits import stretch
@@ -82,7 +83,7 @@ async def open_session(
     session_id: str,
     limit: float,
     replay: "Replay" = "",
-) -> SessionReady:
+) -> SessionEvent:
     """Open a session within `limit` seconds. A load also waits until its history is complete, as `replay` defines.
 
     Raises:
@@ -308,7 +309,8 @@ def _check(connection: Connection, state: SessionState, id: str, wish: Setting, 
     found = next((option for option in state.options if option.id == id), None)
     if found is not None and found.current != value:
         wanted = one_line(wish.value) or str(wish.value).lower()
-        connection.observer.note(f'{wish.origin}: the agent has "{one_line(id)}" at "{found.shown}", not "{wanted}"')
+        text = f'{wish.origin}: the agent has "{one_line(id)}" at "{found.shown}", not "{wanted}"'
+        show_note(connection.observer, text)
 
 
 def _call(connection: Connection, session_id: str, option: Option, value: Value) -> Call:

@@ -31,8 +31,9 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Negotiated
+    from acp_launch.session.events import SessionEvent
     from acp_launch.session.history import History
-    from acp_launch.session.observer import Said, SessionReady
+    from acp_launch.session.observer import Said
 
 # Every failure of the session store in words: which file, what is wrong, and what to do about it.
 
@@ -529,7 +530,7 @@ class SessionKeeper:
     def is_kept(self) -> bool:
         return self._key is not None
 
-    def opened(self, ready: "SessionReady", agent: "Negotiated") -> None:
+    def opened(self, ready: "SessionEvent", agent: "Negotiated") -> None:
         now = time.time()
         if self._key is not None:  # by an agent that was started again: with its title and turns so far
             self._record = self._registry.find(*self._key)
@@ -569,7 +570,7 @@ class SessionKeeper:
         turn = SessionTurn(time=time.time(), prompt=words, answer=answer, tools=tools, stop_reason=stop_reason)
         self._registry.history.add(key, turn)
 
-    def _fresh(self, ready: "SessionReady", now: float) -> Record:
+    def _fresh(self, ready: "SessionEvent", now: float) -> Record:
         return Record(
             project=str(self._plan.project),
             profile=self._plan.profile,

@@ -22,8 +22,9 @@ from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
+from acp_launch.session.events import TerminalEvent
 from acp_launch.session.files import Allowed, whole_number
-from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
+from acp_launch.session.observer import Refusal, Services, invalid, missing
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import Place
@@ -171,7 +172,7 @@ def _limit(params: dict[str, Any]) -> int:
 
 AT_ONCE = 64  # terminals that were not released; an agent that needs more has forgotten some
 
-Tell = Callable[[TerminalServed], None]
+Tell = Callable[[TerminalEvent], None]
 
 
 class Terminals:
@@ -227,7 +228,7 @@ class Terminals:
 
         def tell(output: str = "", exit: Exit | None = None) -> None:
             ending = None if exit is None else _words(exit)
-            step = TerminalServed(terminal_id=id, command=wanted.line, cwd=str(wanted.cwd), output=output, exit=ending)
+            step = TerminalEvent(terminal_id=id, command=wanted.line, cwd=str(wanted.cwd), output=output, exit=ending)
             self._tell(step)
 
         try:
@@ -283,7 +284,7 @@ class Terminals:
 
     def _refuse(self, wanted: Command, refusal: Refusal) -> Refusal:
         exit = f"it was refused: {refusal.message}"
-        self._tell(TerminalServed(terminal_id="", command=wanted.line, cwd=str(wanted.cwd), exit=exit))
+        self._tell(TerminalEvent(terminal_id="", command=wanted.line, cwd=str(wanted.cwd), exit=exit))
         return refusal
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from acp_launch import descent
 from acp_launch.batch import store
@@ -168,7 +169,7 @@ def test_half_of_a_character_from_an_agent_can_be_recorded() -> None:
                 f'"current_mode_update","currentModeId":{raw}',
             )
         ),
-        events.tell_server(change, when),
+        replace(change, time=when),
         events.ErrorEvent(
             when, exit_code=4, message=half, fix=half, detail=[], problems=[], code=None, data={half: [half]}
         ),

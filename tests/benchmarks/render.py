@@ -24,7 +24,7 @@ from rich.console import Console
 
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import TurnEnd
+from acp_launch.session.events import ResultEvent
 from tests.benchmarks.run import US, agent, profile
 
 COUNT = 100_000
@@ -93,7 +93,7 @@ async def seconds(output: RunOutput, updates: list[Updated]) -> float:
         if number % BATCH == 0:
             await output.drain()
             await asyncio.sleep(0)  # where the pump reads again, and frames are drawn
-    output.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+    output.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
     await output.drain()
     return time.process_time() - began
 

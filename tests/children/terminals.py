@@ -15,7 +15,7 @@ from acp_launch.launch.loop import guard_informed
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
-from acp_launch.session.observer import TerminalServed
+from acp_launch.session.events import TerminalEvent
 from acp_launch.session.terminals import Terminals
 
 
@@ -23,7 +23,7 @@ async def allowed(call: dict[str, Any]) -> str:
     return ""
 
 
-def tell(step: TerminalServed) -> None:
+def tell(step: TerminalEvent) -> None:
     assert step.terminal_id
 
 

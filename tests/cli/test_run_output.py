@@ -46,6 +46,7 @@ def test_json_keeps_every_update_byte_for_byte(launch: Launcher) -> None:
         "allowed": True,
         "optionId": "allow_once-1",
         "by": "--approve all",
+        "title": "Change a file",
     }
     assert done.event("result") | {"time": "T"} == {
         "type": "result",

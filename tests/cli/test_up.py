@@ -298,5 +298,5 @@ def test_a_front_that_does_not_read_holds_up_neither_agent_nor_others(launch: La
             for _ in range(3):
                 assert host.run("hi", "-s", "work").code == 0
             for _ in range(3):
-                while b'"idle"' not in (said := answers.readline()):
+                while b'"isIdle"' not in (said := answers.readline()):
                     assert said, "it is not closed"

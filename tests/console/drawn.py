@@ -85,7 +85,7 @@ class Screen:
     def turn(self, *updates: Updated) -> None:
         """Hear these last updates of a turn, and its end."""
         self.hears(*updates)
-        self.live.ended(end())
+        self.live.show(end())
 
     def resize(self, columns: int, lines: int) -> None:
         self.console.width, self.console.height = columns, lines

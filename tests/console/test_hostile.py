@@ -22,23 +22,19 @@ from acp_launch.console.ask.terminal import TerminalQuestions, answers, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.problems import show_error
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices, Plain, Quiet
+from acp_launch.console.stream.text import Notices, Plain, Quiet, describe_error
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
 from acp_launch.interactive import output
 from acp_launch.interactive.output import session_output
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.session.elicitation import Field, Form, Link
+from acp_launch.session.events import FileEvent, ResultEvent, TerminalEvent
 from acp_launch.session.observer import (
     Choice,
-    FileServed,
-    Permission,
-    SessionReady,
-    TerminalServed,
     ToolQuestion,
-    TurnEnd,
 )
-from tests.console.updates import chunk, update
+from tests.console.updates import answered, cancelled, chunk, note, opened, standing, unasked, update, waiting
 
 FORGED = "acp-launch: allowed: all of it (you)"
 HOSTILE = [
@@ -106,7 +102,7 @@ def everything(observer: Notices, evil: str, server: str = "") -> None:
     }
     part = {"type": "content", "content": {"type": "text", "text": evil}}
     diff = {"type": "diff", "path": evil, "oldText": evil, "newText": f"{evil}\n{evil}!"}
-    observer.ready(SessionReady("s1", evil, "load", 3, Raw(b"{}")))
+    observer.show(opened("s1", evil, "load", 3, Raw(b"{}")))
     observer.update(update("tool_call", **call))
     observer.update(update("tool_call_update", toolCallId="1", status="completed", content=[part, diff]))
     observer.update(update("tool_call", **{**call, "toolCallId": "2", "status": "failed"}))
@@ -116,24 +112,24 @@ def everything(observer: Notices, evil: str, server: str = "") -> None:
     observer.update(update("current_mode_update", currentModeId=evil))
     observer.update(chunk(evil, kind="agent_thought_chunk"))
     observer.update(update("usage_update", used=1, size=2, cost={"amount": 1, "currency": evil}))
-    observer.permission(Permission(evil, call, [], allowed=True, option_id=evil, by=evil))
-    observer.unasked(call, evil)
-    observer.unasked({"toolCallId": "9", "name": evil}, evil)
+    observer.show(answered(evil, call, [], allowed=True, option_id=evil, by=evil))
+    observer.show(unasked(call, evil))
+    observer.show(unasked({"toolCallId": "9", "name": evil}, evil))
     for outcome in ("done", "refused", "failed"):
-        observer.served(FileServed(path=evil, how="write", outcome=outcome, reason=evil, old=evil, new=f"{evil}!"))
-    observer.served(TerminalServed(terminal_id=evil, command=evil, cwd=evil))
+        observer.show(FileEvent(path=evil, how="write", outcome=outcome, reason=evil, old=evil, new=f"{evil}!"))
+    observer.show(TerminalEvent(terminal_id=evil, command=evil, cwd=evil))
     printed = evil.replace(FORGED, "")  # what a command prints begins lines, as an answer does: under its `$`
-    observer.served(TerminalServed(terminal_id=evil, command=evil, cwd=evil, output=printed, exit=evil))
-    observer.waiting(f'end of the login "{evil}"', 3.0, 60.0)
-    observer.note(evil)
+    observer.show(TerminalEvent(terminal_id=evil, command=evil, cwd=evil, output=printed, exit=evil))
+    observer.show(waiting(f'end of the login "{evil}"', 3.0, 60.0))
+    observer.show(note(evil))
     for state in ("starting", "ready", "resting", "failed", "stopped"):
         told = Change(server=server, state=state, exit=evil, reason=evil, detail=(evil,), restarts=1, retry=1.0)
-        observer.server(told)
-        observer.standing([Standing(server=server, state=state, opened=True, reason=evil)], "opened")
-    observer.standing([Standing(server=server, state="declared")], "turn")
-    observer.cancelled([call], 3.0)
-    observer.ended(TurnEnd(evil, {f"{evil}Tokens": 1}, evil, evil, Raw(b"{}")))
-    observer.failed(WaitExpired(evil, fix=evil))
+        observer.show(told)
+        observer.show(standing([Standing(server=server, state=state, opened=True, reason=evil)], "opened"))
+    observer.show(standing([Standing(server=server, state="declared")], "turn"))
+    observer.show(cancelled([call], 3.0))
+    observer.show(ResultEvent(stop_reason=evil, usage={f"{evil}Tokens": 1}, denied=evil, result=Raw(b"{}")))
+    observer.show(describe_error(WaitExpired(evil, fix=evil)))
 
 
 def assert_tame(shown: str) -> None:
@@ -173,7 +169,7 @@ def test_an_answer_that_a_terminal_gets_drives_it_no_more_than_a_drawn_one(
     with pty() as (ours, theirs):
         made = observer(Outlet(theirs))
         made.update(chunk(f"{evil}end"))
-        made.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+        made.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
         asyncio.run(made.drain())
         shown = b""
         while not shown.endswith(b"end\r\n"):
@@ -222,7 +218,7 @@ def test_no_line_of_ours_can_be_forged(
             observer.update(chunk(f"{evil}\n"))
             observer.update(chunk("▐", message="2"))
             observer.update(chunk(f" {OURS}", message="2"))
-            observer.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+            observer.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
             asyncio.run(observer.drain())
         assert_genuine(file.read_text())
         told = capsys.readouterr().err
@@ -238,7 +234,7 @@ def test_no_line_of_ours_can_be_forged_where_it_is_drawn(evil: str, shared: None
             live = Live(paper, history=with_history)
             everything(live, evil)
             live.update(chunk(f"{evil}\n\n```\n{evil}\n```\n"))
-            live.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+            live.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
             assert_genuine(paper.text)
 
     asyncio.run(story())
@@ -254,7 +250,7 @@ def test_no_line_of_ours_can_be_forged_in_a_session_where_it_has_the_mark_alone(
         paper = Paper()
         drawn = session_output(paper, lambda: 0.0)
         everything(drawn, evil, "a.profile-names_it")
-        drawn.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+        drawn.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
         assert_genuine(paper.text)
         assert "▐ acp-launch: " not in paper.text
         with (tmp_path / "answer").open("wb") as out:

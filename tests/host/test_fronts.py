@@ -121,7 +121,7 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
             while got[-1:] != [{"said": "end"}]:
                 got += await other.lines(1)
             missed = [each for each in got if each.get("method") == "_acp-launch/event"]
-            assert {each["params"]["value"] for each in missed} == {MISSED}
+            assert {each["params"]["text"] for each in missed} == {MISSED}
             numbers = [each["n"] for each in got if "n" in each]
             assert numbers == sorted(set(numbers)), "nothing twice, and in order"
             hall.happens(front, 30_000)
@@ -151,7 +151,7 @@ def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.M
             front.follow(hall.events, hall.events.began)
             front.news()
             missed, *got = await other.lines(1 + 40 + 1)
-            assert missed["params"]["value"] == MISSED
+            assert missed["params"]["text"] == MISSED
             assert [each["n"] for each in got] == [*range(320, 360), 400], "400 bytes of the end"
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)
@@ -177,7 +177,7 @@ def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
                 front.follow(hall.events, hall.events.began)
                 front.news()
                 got = await other.lines(2)
-                assert [each.get("n") or each["params"]["value"] for each in got] == seen
+                assert [each.get("n") or each["params"]["text"] for each in got] == seen
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)
 

@@ -71,7 +71,7 @@ def test_an_id_that_the_agent_gives_twice_is_noted_and_the_latest_session_has_it
 
     async def story() -> None:
         async with asyncio.TaskGroup() as tasks:
-            observer = SimpleNamespace(note=notes.append)
+            observer = SimpleNamespace(show=lambda event: notes.append(event.text))
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None, observer=observer)
             hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             for id in ("a", "b", "a"):

@@ -1,6 +1,7 @@
 """Sessions of a host, without an agent (docs/up.md)."""
 
 import asyncio
+import json
 import random
 from itertools import product
 from types import SimpleNamespace
@@ -8,13 +9,17 @@ from typing import Any, cast
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from acp_launch.host import fronts
+from acp_launch.host.front import Attached
 from acp_launch.host.fronts import SessionEvents
 from acp_launch.host.sessions import HostSession
-from acp_launch.host.wire import Entrance, event
-from acp_launch.protocol.conversation import PermissionAsked, ServiceAsked
+from acp_launch.host.wire import EVENT, Entrance, SessionNews, event_line, news_line
+from acp_launch.process.lifecycle import Change
+from acp_launch.protocol.conversation import Extension, PermissionAsked, ServiceAsked
 from acp_launch.session.client import Client
+from acp_launch.session.events import AnyEvent, FileEvent, encode
 
 NOTHING = Raw(b"1")
 
@@ -58,6 +63,23 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
     asyncio.run(story())
 
 
+def test_a_front_is_told_an_event_as_scripts_read_it_and_when_it_was_recorded() -> None:
+    told, changes = list[AnyEvent](), list[Change]()
+    connection: Any = SimpleNamespace()
+    attached = Attached(connection, cast(Any, SimpleNamespace(show=told.append)))
+    attached.changed = changes.append
+    change = Change(server="s", state="resting", exit="was killed by SIGKILL", detail=("a",), retry=0.5)
+    for event in (FileEvent(path="/a", how="write", outcome="done", old="\u202e", new="b"), change):
+        line = event_line(event)
+        params = line[line.index(b'"params":') + len(b'"params":') : -2]
+        assert json.loads(line) == {"jsonrpc": "2.0", "method": EVENT, "params": json.loads(params)}
+        connection.extension(Extension(EVENT, Raw(params)))
+        assert encode(told[-1]) == params
+        assert replace(told[-1], time="") == event
+        assert told[-1].time.endswith("Z")
+    assert changes == told[1:]
+
+
 def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
     """And all fronts hear that it is asked, and when no more."""
     asked, is_asked = list[str](), asyncio.Event()
@@ -83,7 +105,7 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
         session.drive(second)
         assert await answering == "of second"
         told = [line for _, line in session.events.window.since(0, 0.0) or ()]
-        assert told == [event("asked", said) for said in (True, False, True, False)]
+        assert told == [news_line(SessionNews(is_asked=said)) for said in (True, False, True, False)]
 
     asyncio.run(story())
     assert asked == ["first", "withdrawn", "second"]

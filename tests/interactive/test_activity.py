@@ -7,6 +7,7 @@ import pytest
 from acp_launch.interactive.front import Activity
 from acp_launch.interactive.output import SILENT, Pulse, describe_call, session_output
 from tests.clock import Clock
+from tests.console.updates import waiting
 
 
 @pytest.fixture
@@ -114,8 +115,8 @@ def test_a_front_of_lines_is_told_of_a_silent_agent_only_when_it_has_been_so_for
 ) -> None:
     output = session_output(None, Clock())
     for waited in (3, 9, 27):
-        output.waiting("activity from the agent", waited, 1800)
-    output.waiting("answer to session/new from the agent", 3, 120)
+        output.show(waiting("activity from the agent", waited, 1800))
+    output.show(waiting("answer to session/new from the agent", 3, 120))
     silent, opening = capsys.readouterr().err.splitlines()
     assert "the agent (27 s; timeout 30 min)" in silent
     assert "answer to session/new from the agent (3 s; timeout 2 min)" in opening

@@ -165,7 +165,7 @@ async def test_a_process_that_answers_its_handshake_too_late_is_killed_and_the_n
         assert clock.rings_in == pytest.approx([0.1])
         clock.move(0.1)
         await watched.until("lost: resting")
-        assert (watched.last.exit, watched.last.reason) == ("did not answer within 30 s", "")
+        assert (watched.last.exit, watched.last.reason) == ("did not answer within 30 s", None)
         clock.move(0.2)
         await watched.until("started", 2)
         assert clock.rings_in == [30]

@@ -76,7 +76,7 @@ def say(**line: object) -> None:
 
 class Saying(Silent):
     def changed(self, change: Change) -> None:
-        say(type="change", **msgspec.to_builtins(change))
+        say(type="change", **msgspec.structs.asdict(change))
 
     def note(self, text: str) -> None:
         say(type="note", text=text)

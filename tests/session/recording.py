@@ -2,18 +2,31 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Approval
-from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect, negotiate
-from acp_launch.session.observer import Ask, FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
+from acp_launch.session.events import (
+    AnyEvent,
+    CancelledEvent,
+    FileEvent,
+    InitializedEvent,
+    NoteEvent,
+    PermissionEvent,
+    ResultEvent,
+    ServersEvent,
+    SessionEvent,
+    TerminalEvent,
+    UnaskedEvent,
+    WaitingEvent,
+)
+from acp_launch.session.observer import Ask
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy
 from tests.oracle import Dialogue
@@ -26,6 +39,17 @@ OPTIONS = [
     {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
     {"optionId": "no", "name": "No", "kind": "reject_once"},
 ]
+
+
+NAMES: dict[type, str] = {
+    InitializedEvent: "negotiated",
+    SessionEvent: "ready",
+    PermissionEvent: "permission",
+    FileEvent: "served",
+    TerminalEvent: "served",
+    Change: "server",
+    ResultEvent: "ended",
+}
 
 
 @dataclass
@@ -48,47 +72,30 @@ class Recorder:
     def of(self, kind: str) -> list[Any]:
         return [what for told, what in self.told if told == kind]
 
-    def negotiated(self, negotiated: Negotiated) -> None:
-        self.told.append(("negotiated", negotiated))
-
-    def ready(self, session: SessionReady) -> None:
-        self.told.append(("ready", session))
-
     def update(self, update: Updated) -> None:
         body = json.loads(bytes(update.update))
         self.told.append(("replay" if update.replay else "update", body.get("n", update.kind)))
         self.changed.set()
 
-    def permission(self, permission: Permission) -> None:
-        self.told.append(("permission", permission))
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        self.told.append(("unasked", (call["toolCallId"], by)))
+    def show(self, event: AnyEvent) -> None:
+        self.told += self.describe(event)
         self.changed.set()
 
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self.told.append(("served", step))
-        self.changed.set()
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        self.told += [("cancelled", [call["toolCallId"] for call in calls]), ("grace", grace)]
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        self.told.append(("waiting", what))
-
-    def note(self, text: str) -> None:
-        self.told.append(("note", text))
-
-    def server(self, change: Change) -> None:
-        self.told.append(("server", change))
-        self.changed.set()
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self.told.append((f"standing {when}", tuple(servers)))
-        self.changed.set()
-
-    def ended(self, turn: TurnEnd) -> None:
-        self.told.append(("ended", turn))
+    def describe(self, event: AnyEvent) -> Iterator[tuple[str, Any]]:
+        match event:
+            case UnaskedEvent():
+                yield "unasked", (event.tool_call["toolCallId"], event.by)
+            case CancelledEvent():
+                yield "cancelled", [call["toolCallId"] for call in event.tool_calls]
+                yield "grace", event.limit
+            case WaitingEvent():
+                yield "waiting", event.what
+            case NoteEvent():
+                yield "note", event.text
+            case ServersEvent():
+                yield f"standing {event.when}", tuple(event.servers)
+            case _:
+                yield NAMES[type(event)], event
 
     async def drain(self) -> None:
         await self.room.wait()

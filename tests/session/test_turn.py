@@ -12,7 +12,8 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
 from acp_launch.session.client import GRACE, Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Answer, SessionReady, ToolQuestion, TurnEnd
+from acp_launch.session.events import SessionEvent
+from acp_launch.session.observer import Answer, ToolQuestion, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from tests.looped import looped
 from tests.session.recording import Agent, negotiated, question, update
@@ -24,7 +25,7 @@ TEXT = [{"type": "text", "text": "hi"}]
 
 def opened(
     connection: Connection, client: Client, how: Any = "new", id: str = "", replay: Replay = "before"
-) -> "asyncio.Task[SessionReady]":
+) -> "asyncio.Task[SessionEvent]":
     return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, limit=5, replay=replay))
 
 

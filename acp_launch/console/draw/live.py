@@ -7,10 +7,11 @@ So the cost of a long answer depends on its length, not on the number of updates
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.styled import Styled
 from rich.text import Text
@@ -24,10 +25,19 @@ from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices
-from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd
+from acp_launch.session.events import (
+    AnyEvent,
+    CancelledEvent,
+    ErrorEvent,
+    FileEvent,
+    PermissionEvent,
+    ResultEvent,
+    SessionEvent,
+    TerminalEvent,
+    UnaskedEvent,
+)
 from acp_launch.session.options import Options
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
@@ -103,7 +113,7 @@ class SessionNews:
         self._plan = self._state.plan
         return [checklist(self._plan, drawn=PRINTED)] if self._plan else []
 
-    def usage(self, result: dict[str, Any] | None, took: float) -> str:
+    def usage(self, result: Mapping[str, Any] | None, took: float) -> str:
         """Return one line about tokens, cost and time; `result` is the usage of the turn, which took so many seconds.
 
         An agent that does not report how full its context is may report the tokens of the turn.
@@ -128,7 +138,7 @@ class SessionNews:
             yield checklist(self._state.plan)
 
 
-def token_counts(usage: dict[str, Any]) -> Iterator[str]:
+def token_counts(usage: Mapping[str, Any]) -> Iterator[str]:
     """Yield the tokens of a turn by kind, in words."""
     for key, value in usage.items():
         if key.endswith("Tokens") and isinstance(value, int):
@@ -219,13 +229,46 @@ class Live(Notices):
         self._aside: list[RenderableType] = []  # printed at the end of the message
         self._pace = Pace(self._frame)
 
-    def ready(self, session: SessionReady) -> None:
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case SessionEvent():
+                self._begin(event)
+            case PermissionEvent():
+                self._work.asked(event.tool_call)
+                super().show(event)
+            case UnaskedEvent():
+                self._tell(self._work.note_unasked(event.tool_call, event.by))
+                self._pace.wake()
+            case FileEvent() | TerminalEvent():
+                self._tell(self._work.served(event))
+                self._pace.wake()
+            case CancelledEvent():
+                super().show(replace(event, tool_calls=()))
+                self._flush()
+                self._print(self._work.cancel(event.tool_calls))
+                self._pace.wake()
+            case ResultEvent():
+                self._end(event)
+            case ErrorEvent():
+                self._close()
+            case _:
+                super().show(event)
+
+    def _begin(self, session: SessionEvent) -> None:
         self._flush()
         self._replaying = False
         self._news.opened(acp.decoded(session.result))
-        super().ready(session)
+        super().show(session)
         self._began = self._clock()
         self._pace.wake()  # the drawn part of a history is printed now
+
+    def _end(self, turn: ResultEvent) -> None:
+        self._close()
+        cut = "interrupted" if self._cancelled and self._history else ""
+        super().show(turn)
+        if line := " · ".join(filter(None, (cut, self._news.usage(turn.usage, self._clock() - self._began)))):
+            self._print([indent(Text(line, "dim"))], "end")
+            self._settle()
 
     def take(self, update: Updated, chunk: Chunk) -> None:
         kind = update.kind
@@ -268,40 +311,11 @@ class Live(Notices):
             self._flush_voices()
             self._print(lines)
 
-    def permission(self, permission: Permission) -> None:
-        self._work.asked(permission.tool_call)
-        super().permission(permission)
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        self._tell(self._work.unasked(call, by))
-        self._pace.wake()
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self._tell(self._work.served(step))
-        self._pace.wake()
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        super().cancelled((), grace)
-        self._flush()
-        self._print(self._work.cancel(calls))
-        self._pace.wake()
-
     def pause(self) -> None:
         """Leave the terminal to another user of it, such as a question; the next update takes it back."""
         self._settle()
         self._pace.rest()
         self._canvas.close()
-
-    def ended(self, turn: TurnEnd) -> None:
-        self._close()
-        cut = "interrupted" if self._cancelled and self._history else ""
-        super().ended(turn)
-        if line := " · ".join(filter(None, (cut, self._news.usage(turn.usage, self._clock() - self._began)))):
-            self._print([indent(Text(line, "dim"))], "end")
-            self._settle()
-
-    def failed(self, error: LaunchError) -> None:
-        self._close()
 
     def tell(self, text: str, style: str) -> None:
         """Print beside the answer: on stderr, which may be the same screen, or above the drawn rows."""

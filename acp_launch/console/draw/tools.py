@@ -24,11 +24,11 @@ from acp_launch.console.draw.look import (
     middle,
 )
 from acp_launch.console.draw.outside import content_text, cut, diff_texts, inline, one_line, prose
-from acp_launch.console.stream.text import is_grave, unasked
+from acp_launch.console.stream.text import describe_unasked, is_grave
 from acp_launch.problem import count
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
-from acp_launch.session.observer import FileServed, TerminalServed
+from acp_launch.session.events import FileEvent, TerminalEvent
 from acp_launch.session.state import OVER, ToolCalls, call_id, deed, title
 from acp_launch.waits import seconds
 
@@ -233,7 +233,7 @@ class ToolView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
         if self.unasked:
-            yield Marked(inline(unasked(self.unasked, self.status)), "yellow")
+            yield Marked(inline(describe_unasked(self.unasked, self.status)), "yellow")
         if self.status not in OVER or not self._is_routine:
             for part in self._body():
                 yield below(part)
@@ -410,17 +410,17 @@ class ToolActivity:
             self._shown |= set(view.terminals) & set(self._ours)
         return printed
 
-    def unasked(self, call: dict[str, Any], by: str) -> Printed:
+    def note_unasked(self, call: dict[str, Any], by: str) -> Printed:
         """Note that the call ran although the policy would have asked or denied."""
         if not is_grave(call, by):
             return []
         if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
-        return [Marked(f"{inline(unasked(by, call.get('status')))}: {inline(title(call))}", "yellow")]
+        return [Marked(f"{inline(describe_unasked(by, call.get('status')))}: {inline(title(call))}", "yellow")]
 
-    def served(self, step: FileServed | TerminalServed) -> Printed:
-        return self._file(step) if isinstance(step, FileServed) else self._terminal(step)
+    def served(self, step: FileEvent | TerminalEvent) -> Printed:
+        return self._file(step) if isinstance(step, FileEvent) else self._terminal(step)
 
     def left(self) -> Printed:
         """Return the unfinished calls at the end of a turn, in their current state."""
@@ -468,15 +468,15 @@ class ToolActivity:
             signal = acp.text(ended.get("signal"))
             terminal.exit = f"signal {signal}" if signal else f"exit status {ended.get('exit_code')}"
 
-    def _file(self, step: FileServed) -> Printed:
+    def _file(self, step: FileEvent) -> Printed:
         if step.outcome == "refused":
-            return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
+            return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason or '')}", "yellow")]
         if step.how == "read":
             is_told = any(view.names(step.path) for view in self._running.values())
             return [] if is_told else [self._file_line(step, "read")]
         return [self._file_line(step, "edit")] if step.outcome == "failed" else self._show_change(step)
 
-    def _show_change(self, step: FileServed) -> Printed:
+    def _show_change(self, step: FileEvent) -> Printed:
         claimed = [diff for view in self._running.values() for diff in view.changes(step.path)]
         if any(diff.is_same(step.old, step.new or "") for diff in claimed):
             return []  # the call shows the very change
@@ -485,19 +485,19 @@ class ToolActivity:
         diff = Diff(step.path, step.old, step.new or "", is_headed=False)
         return [self._file_line(step, "edit", diff.size), below(diff)]
 
-    def _file_line(self, step: FileServed, verb: str, *after: Text) -> Deed:
+    def _file_line(self, step: FileEvent, verb: str, *after: Text) -> Deed:
         is_done, is_read = step.outcome == "done", verb == "read"
         return Deed(
             DONE if is_done else FAILED,
             verb,
             self._files.short(step.path),
-            after if is_done else [_after(step.reason)],
+            after if is_done else [_after(step.reason or "")],
             mark_style="" if is_read else "green" if is_done else "red",
             style="dim" if is_read else "",
             name_style=Style(bold=None if is_read else True) + self._files.style(step.path),
         )
 
-    def _terminal(self, step: TerminalServed) -> Printed:
+    def _terminal(self, step: TerminalEvent) -> Printed:
         terminal = self._ours.setdefault(step.terminal_id, TerminalView(step.command))
         terminal.add(step.output)
         terminal.exit = step.exit

@@ -8,38 +8,34 @@ about the rest of the agent's message.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch.console.stream.text import SAME_MESSAGE
-from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.problem import Problem
-from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp, splice
-from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
 from acp_launch.secret.value import MASK
-from acp_launch.session.observer import FileServed, Observer, Permission, SessionReady, TerminalServed, TurnEnd, When
+from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, WaitingEvent, redact
+from acp_launch.session.observer import Observer
 
 # Secrets that are cut over several chunks of a message.
 #
 # Readers put the chunks of a message together, so a secret's form must not be readable across them. Chunks of one
-# stream
-# (the agent's message, its thoughts, the user's message; per session) whose text ends in three or more characters that
-# begin a form are held back, whole and in order, until the next chunk shows whether it is a form. If it is, its
-# characters are removed from the chunks that hold them, and `***` replaces them in the first of these.
+# stream (the agent's message, its thoughts, the user's message; per session) whose text ends in three or more
+# characters that begin a form are held back, whole and in order, until the next chunk shows whether it is a form. If it
+# is, its characters are removed from the chunks that hold them, and `***` replaces them in the first of these.
 #
 # The promise: together, the chunks of a stream never hold a whole form. As long as nothing comes between them, they
 # hold no more than its first two characters. An event in between (a tool call, a question, the end of the turn; not
 # updates that leave a message alone, nor a notice) releases the held chunks: up to `SHOWN` characters unchanged, more
-# as
-# `***`. The rest of that form is hidden too, with its own `***`, so no reader sees more than its first `SHOWN`
+# as `***`. The rest of that form is hidden too, with its own `***`, so no reader sees more than its first `SHOWN`
 # characters. The beginning of a form is hidden as well when it is released. A character beyond U+FFFF that is itself
 # cut in two is not joined here.
 
@@ -163,17 +159,14 @@ def _visible(text: str, begin: int, spans: list[Span], first: int) -> str:
     return "".join([*pieces, text[at - begin :]]) if pieces else text
 
 
-OURS = frozenset({"by", "how", "state", "stop_reason"})  # members whose values are ours or the protocol's
-S = TypeVar("S", bound=Struct)
-E = TypeVar("E", bound=LaunchError)
+BESIDE = (WaitingEvent, NoteEvent, Change, ServersEvent)  # they may come within a message
 
 
 class RunOutput(Observer, Protocol):
     """An observer that shows a run."""
 
-    def failed(self, error: LaunchError) -> None: ...
-
-    def pause(self) -> None: ...
+    def pause(self) -> None:
+        """Leave the terminal to a question."""
 
 
 class RedactedOutput:
@@ -186,55 +179,16 @@ class RedactedOutput:
         self.passes = self._seams.passes  # tells whether a chunk may be shown without `update`
         self._session_id = ""  # of the latest update, if it holds no secret
 
-    def negotiated(self, negotiated: Negotiated) -> None:
-        self._seams.release()
-        self._output.negotiated(self._struct(negotiated))
-
-    def ready(self, session: SessionReady) -> None:
-        self._seams.release()
-        self._output.ready(self._struct(session))
-
     def update(self, update: Updated) -> None:
         if self._redactor.tables is None:
             self._output.update(update)
         else:
             self._seams.take(update)
 
-    def permission(self, permission: Permission) -> None:
-        self._seams.release()
-        self._output.permission(self._struct(permission))
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        self._seams.release()
-        self._output.unasked(self._redactor.tree(call), self._redactor.text(by))
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self._seams.release()
-        self._output.served(self._struct(step))
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        self._seams.release()
-        self._output.cancelled(self._redactor.tree(calls), grace)
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        self._output.waiting(self._redactor.text(what), seconds, limit)
-
-    def note(self, text: str) -> None:
-        self._output.note(self._redactor.text(text))
-
-    def server(self, change: Change) -> None:
-        self._output.server(self._struct(change))
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._output.standing(self._member(tuple(servers)), when)
-
-    def ended(self, turn: TurnEnd) -> None:
-        self._seams.release()
-        self._output.ended(self._struct(turn))
-
-    def failed(self, error: LaunchError) -> None:
-        self._seams.release()
-        self._output.failed(error if self._redactor.is_empty else _without_secrets(error, self._redactor))
+    def show(self, event: AnyEvent) -> None:
+        if not isinstance(event, BESIDE):
+            self._seams.release()
+        self._output.show(redact(event, self._redactor))
 
     def pause(self) -> None:
         self._seams.release()
@@ -262,27 +216,6 @@ class RedactedOutput:
             update = replace(update, session_id=session_id, update=Raw(written))
         self._output.update(update)
 
-    def _struct(self, struct: S) -> S:
-        if self._redactor.is_empty:
-            return struct
-        members = {name: getattr(struct, name) for name in struct.__struct_fields__}
-        changed = {
-            name: new for name, old in members.items() if name not in OURS and (new := self._member(old)) is not old
-        }
-        return replace(struct, **changed) if changed else struct
-
-    def _member(self, value: Any) -> Any:
-        if isinstance(value, Raw):
-            said = bytes(value)
-            written = self._redactor.raw_json(said)
-            return value if written is said else Raw(written)
-        if isinstance(value, Struct):
-            return self._struct(value)
-        if isinstance(value, tuple):
-            members = tuple(map(self._member, value))
-            return value if all(new is old for new, old in zip(members, value, strict=True)) else members
-        return self._redactor.tree(value)
-
 
 def with_text(update: bytes, text: str) -> bytes:
     """Return the chunk with another text; all other members stay unchanged."""
@@ -295,17 +228,3 @@ def with_text(update: bytes, text: str) -> bytes:
         return json.dumps({**body, "content": {**acp.mapping(body.get("content")), "text": text}}).encode()
     members["content"] = Raw(msgspec.json.encode({**content, "text": Raw(written)}))
     return msgspec.json.encode(members)
-
-
-def _without_secrets(error: E, source: Redactor) -> E:
-    """Return a copy of the same class and exit code; the original is still raised, and is redacted on stderr."""
-    copy = error.__class__.__new__(error.__class__, *source.tree(list(error.args)))
-    copy.__dict__.update(error.__dict__)
-    if isinstance(copy, ProblemsError):
-        copy.problems = tuple(Problem(*map(source.tree, problem)) for problem in copy.problems)
-        return copy
-    copy.message, copy.fix = source.text(error.message), source.text(error.fix)
-    copy.detail = tuple(map(source.text, error.detail))
-    if told := error.reply or error.cause:
-        copy.reply = source.tree(told[0]), source.text(told[1]), source.tree(told[2])
-    return copy

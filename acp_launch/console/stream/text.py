@@ -9,19 +9,36 @@ changes. Text that the agent sends outside a turn is not part of an answer, and 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from acp_launch.console.draw.outside import Halves, one_line, prose
+from acp_launch.console.problems import summary
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
 from acp_launch.console.stream.outlet import JoinedText, Outlet
-from acp_launch.errors import LaunchError
+from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.mark import unmarked
 from acp_launch.problem import count
 from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp
-from acp_launch.protocol.acp import VALUES, Negotiated
+from acp_launch.protocol.acp import VALUES
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.session.observer import DENIED, FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
+from acp_launch.session.events import (
+    AnyEvent,
+    CancelledEvent,
+    ErrorEvent,
+    ErrorProblem,
+    FileEvent,
+    NoteEvent,
+    PermissionEvent,
+    ResultEvent,
+    ServersEvent,
+    SessionEvent,
+    TerminalEvent,
+    UnaskedEvent,
+    WaitingEvent,
+)
+from acp_launch.session.observer import DENIED, USER
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 from acp_launch.waits import seconds
 
@@ -127,7 +144,8 @@ def _back_soon(change: Change) -> str:
 
 def _why(change: Change) -> str:
     """Say how it ended and why, each only once."""
-    said = [change.reason] if change.exit in change.reason else [change.exit, change.reason]
+    exit, reason = change.exit or "", change.reason or ""
+    said = [reason] if exit in reason else [exit, reason]
     return "; ".join(filter(None, said)) or "the reason is not known"
 
 
@@ -167,8 +185,8 @@ def _brief(amount: float) -> str:
 # Services for the agent, as lines on stderr.
 
 
-def unasked(by: str, status: object) -> str:
-    """Describe a tool call that ran and should not have; `by` is the observer's. A failed one may have done nothing."""
+def describe_unasked(by: str, status: object) -> str:
+    """Describe a tool call that ran and should not have; `by` is the event's. A failed one may have done nothing."""
     ran = "was tried" if status == "failed" else "ran"
     return f"{ran} although it was denied" if by == DENIED else f"{ran} without asking (policy: {by})"
 
@@ -190,16 +208,16 @@ def is_grave(call: dict[str, Any], by: str) -> bool:
     return not by.startswith(DEFAULT) or not GRAVE.isdisjoint(kinds)
 
 
-def line(step: FileServed | TerminalServed) -> str:
+def line(step: FileEvent | TerminalEvent) -> str:
     """Return one line about a step; empty for steps without news, such as a file that was read, or output."""
-    if isinstance(step, FileServed):
+    if isinstance(step, FileEvent):
         return _file(step)
     if step.exit is not None:
         return harmless_line(f"{step.command}: {step.exit}")
     return "" if step.output else harmless_line(f"the agent runs: {step.command}")
 
 
-def _file(step: FileServed) -> str:
+def _file(step: FileEvent) -> str:
     what = f"{step.how} {step.path}"
     if step.how == "read" and step.outcome == "failed":
         return ""  # agents check whether a file exists before they write it
@@ -207,7 +225,25 @@ def _file(step: FileServed) -> str:
         return harmless_line(f"{step.outcome}: {what}: {step.reason}")
     if step.how == "read":
         return ""
-    return harmless_line(f"the agent {'created' if step.old is None else 'changed'} {step.path}")
+    return harmless_line(f"the agent {'created' if step.created else 'changed'} {step.path}")
+
+
+def describe_error(error: LaunchError) -> ErrorEvent:
+    """Return the event that ends a run which failed; problems have their own messages and fixes."""
+    message, problems = error.message, list[ErrorProblem]()
+    if isinstance(error, ProblemsError):
+        message = "".join(summary(error.problems, error.outcome))
+        problems = [convert(problem.as_json(), ErrorProblem) for problem in error.problems]
+    code, _, data = error.reply or error.cause or (None, "", None)
+    return ErrorEvent(
+        exit_code=error.exit_code,
+        message=message,
+        fix=error.fix,
+        detail=error.detail,
+        problems=problems,
+        code=code,
+        data=data,
+    )
 
 
 # Notices of every kind of output: waits, notes, permissions, and how the turn ended.
@@ -231,18 +267,6 @@ class Notices:
     _is_watched = False  # whether a user reads it on the terminal that questions stand on
     _changes: Mapping[str, Change] = {}  # the last of each server
 
-    def negotiated(self, negotiated: Negotiated) -> None:
-        """Print nothing."""
-
-    def ready(self, session: SessionReady) -> None:
-        """Print a line only for a resumed session."""
-        if session.how != "new":
-            from acp_launch.console.sessions import display_name
-            from acp_launch.console.stdout import plain
-
-            history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
-            self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
-
     def update(self, update: Updated) -> None:
         """Decode a chunk, once for all that look at it."""
         self.take(update, acp.read_chunk(update.update) if update.kind in WORDS else NO_CHUNK)
@@ -250,9 +274,53 @@ class Notices:
     def take(self, update: Updated, chunk: Chunk) -> None:
         """Do nothing; subclasses show updates."""
 
-    def permission(self, permission: Permission) -> None:
+    def show(self, event: AnyEvent) -> None:
+        """Print a line about most events. The output of a command is the agent's to show."""
+        match event:
+            case SessionEvent():
+                self._tell_resumed(event)
+            case PermissionEvent():
+                self._tell_answer(event)
+            case UnaskedEvent() if not event.by.startswith(DEFAULT):  # agents run many calls without asking
+                status = event.tool_call.get("status")
+                self._line(f"acp-launch: {title(event.tool_call)} {describe_unasked(event.by, status)}", YELLOW)
+            case FileEvent() | TerminalEvent() if text := line(event):
+                self._line(f"acp-launch: {text}", DIM)
+            case CancelledEvent():
+                self._tell_cancelled(event)
+            case ResultEvent():
+                self._tell_end(event)
+            case _:
+                self._show_beside(event)
+
+    def _show_beside(self, event: AnyEvent) -> None:
+        """Print what is not about the agent's work."""
+        match event:
+            case WaitingEvent(what=what):
+                what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
+                spans = f"{seconds(event.seconds)}; timeout {seconds(event.limit)}"
+                self._line(f"acp-launch: still waiting for the {what} ({spans})", DIM)
+            case NoteEvent():
+                self._line(f"acp-launch: {event.text}", YELLOW)
+            case Change():
+                for text, style in () if event.ends_run else change_lines(event, self._changes.get(event.server)):
+                    self._line(text, style)
+                self._changes = {**self._changes, event.server: event}
+            case ServersEvent(servers=servers):
+                for text, style in opened_lines(servers) if event.when == "opened" else unopened_lines(servers):
+                    self._line(text, style)
+
+    def _tell_resumed(self, session: SessionEvent) -> None:
+        if session.how != "new":
+            from acp_launch.console.sessions import display_name
+            from acp_launch.console.stdout import plain
+
+            history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
+            self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
+
+    def _tell_answer(self, permission: PermissionEvent) -> None:
         """Print an answer, unless its question stands right above with it."""
-        if self._is_watched and permission.is_by_user:
+        if self._is_watched and permission.by.partition(",")[0] == USER:
             return
         from acp_launch.session.permission.policy import chosen_name  # only where an agent asks
 
@@ -261,39 +329,13 @@ class Notices:
         what = f"{permission.title}: {chosen}" if chosen else permission.title
         self._line(f"acp-launch: {answer}: {what} ({permission.by})", DIM)
 
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        """Report a call that ignored a rule. Agents run many calls without asking, so other calls are not reported."""
-        if not by.startswith(DEFAULT):
-            self._line(f"acp-launch: {title(call)} {unasked(by, call.get('status'))}", YELLOW)
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        """Print one line for a change or a refusal; the output of a command is the agent's to show."""
-        if text := line(step):
-            self._line(f"acp-launch: {text}", DIM)
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+    def _tell_cancelled(self, event: CancelledEvent) -> None:
         self._cancelled = True
-        self._line(f"acp-launch: cancelling the turn (timeout {seconds(grace)}); Ctrl-C stops at once", DIM)
-        for call in calls:
+        self._line(f"acp-launch: cancelling the turn (timeout {seconds(event.limit)}); Ctrl-C stops at once", DIM)
+        for call in event.tool_calls:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
-    def waiting(self, what: str, waited: float, limit: float) -> None:
-        what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
-        self._line(f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
-
-    def note(self, text: str) -> None:
-        self._line(f"acp-launch: {text}", YELLOW)
-
-    def server(self, change: Change) -> None:
-        for text, style in () if change.ends_run else change_lines(change, self._changes.get(change.server)):
-            self._line(text, style)
-        self._changes = {**self._changes, change.server: change}
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        for text, style in opened_lines(servers) if when == "opened" else unopened_lines(servers):
-            self._line(text, style)
-
-    def ended(self, turn: TurnEnd) -> None:
+    def _tell_end(self, turn: ResultEvent) -> None:
         was_cancelled, self._cancelled = self._cancelled, False
         if was_cancelled and turn.stop_reason == "cancelled":
             return  # we cancelled it, and the reason is printed when the run ends
@@ -308,9 +350,6 @@ class Notices:
     def tell(self, text: str, style: str) -> None:
         """Print a line on stderr unchanged: the caller has made it harmless."""
         say(text, style=style)
-
-    def failed(self, error: LaunchError) -> None:
-        """End the output of a run without an end of its turn; the caller shows `error`."""
 
     def pause(self) -> None:
         """Leave the terminal to a question."""
@@ -403,14 +442,18 @@ class Quiet(Messages):
             self._last = text[-1]
             self._text.add(text)
 
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
+    def show(self, event: AnyEvent) -> None:
         """Report only failed servers that were not reported when they failed."""
-        if when == "opened":
-            said = {server for server, change in self._changes.items() if change.state == "failed"}
-            servers = [each for each in servers if each.state == "failed" and each.server not in said]
-        super().standing(servers, when)
+        match event:
+            case ServersEvent(when="opened"):
+                said = {server for server, change in self._changes.items() if change.state == "failed"}
+                servers = [each for each in event.servers if each.state == "failed" and each.server not in said]
+                event = replace(event, servers=servers)
+            case ResultEvent():
+                self._write_message()
+        super().show(event)
 
-    def ended(self, turn: TurnEnd) -> None:
+    def _write_message(self) -> None:
         if self._last != "\n":
             self.say("\n")
         for text in self._text.parts:
@@ -419,7 +462,6 @@ class Quiet(Messages):
             else:
                 self._outlet.write(memoryview(text))
         self.begin()  # from here on the outlet holds the text
-        super().ended(turn)
 
 
 class Plain(Messages):
@@ -464,9 +506,13 @@ class Plain(Messages):
         for line in filter(str.strip, lines):
             self.tell(f"thought: {harmless(line, keep=TAB)}", DIM)
 
-    def permission(self, permission: Permission) -> None:
-        self._calls.merge(permission.tool_call)  # gemini sends the title of a call only here
-        super().permission(permission)
+    def show(self, event: AnyEvent) -> None:
+        match event:
+            case PermissionEvent():
+                self._calls.merge(event.tool_call)  # gemini sends the title of a call only here
+            case ResultEvent() | ErrorEvent():
+                self.begin()
+        super().show(event)
 
     def _tool(self, call: dict[str, object]) -> None:
         if call.get("status") in OVER or "shown" not in call:
@@ -475,10 +521,3 @@ class Plain(Messages):
             status = acp.text(call.get("status")) or "pending"
             self._line(f"{kind}: {title(call)}: {status}", DIM)
         call["shown"] = True
-
-    def ended(self, turn: TurnEnd) -> None:
-        self.begin()
-        super().ended(turn)
-
-    def failed(self, error: LaunchError) -> None:
-        self.begin()

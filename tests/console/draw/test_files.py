@@ -9,7 +9,7 @@ import pytest
 from rich.style import Style
 
 from acp_launch.console.draw.look import ProjectFiles, can_link
-from acp_launch.session.observer import FileServed
+from acp_launch.session.events import FileEvent
 from tests.console.drawn import Screen
 from tests.console.updates import end, tool
 
@@ -87,8 +87,8 @@ def drawn(project: Path, monkeypatch: pytest.MonkeyPatch, *, colours: Any = "sta
     screen.hears(tool("1", "completed", title=f"Read {path}", kind="read", locations=[{"path": path, "line": 7}]))
     screen.hears(tool("2", "completed", title="Read https://example.com", kind="fetch"))
     screen.hears(tool("3", "completed", title="Read /etc/passwd", kind="read"))
-    screen.live.served(FileServed(path=path, how="write", outcome="done", old="a\n", new="b\n"))
-    screen.live.ended(end())
+    screen.live.show(FileEvent(path=path, how="write", outcome="done", old="a\n", new="b\n"))
+    screen.live.show(end())
     assert "✓ read a b.py:7" in screen.text
     assert "✓ edit a b.py  +1 -1" in screen.text
     return screen.file.getvalue()

@@ -10,12 +10,13 @@ from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
 from acp_launch.console.stderr import TYPED
+from acp_launch.console.stream.text import describe_error
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.events import ResultEvent
 from tests.console.drawn import Screen
-from tests.console.updates import chunk, end, tool, update
+from tests.console.updates import cancelled, chunk, end, note, opened, tool, update, waiting
 
 THOUGHT, PROMPT = "agent_thought_chunk", "user_message_chunk"
 CHOICES = [{"value": value, "name": value.title()} for value in ("small", "large")]
@@ -31,7 +32,7 @@ def title(text: str) -> Updated:
     return update("session_info_update", title=text)
 
 
-STORIES: dict[str, tuple[dict[str, bool], list[Updated], TurnEnd, str]] = {
+STORIES: dict[str, tuple[dict[str, bool], list[Updated], ResultEvent, str]] = {
     "a message is shown once however it was cut": (
         {},
         [chunk(piece) for piece in ("Hel", "lo *wor", "ld*.\n\n- o", "ne\n- two\n\n", "End")],
@@ -99,10 +100,10 @@ STORIES: dict[str, tuple[dict[str, bool], list[Updated], TurnEnd, str]] = {
 
 
 @pytest.mark.parametrize(("settings", "updates", "over", "shown"), STORIES.values(), ids=STORIES)
-def test_a_turn_is_shown(settings: dict[str, bool], updates: list[Updated], over: TurnEnd, shown: str) -> None:
+def test_a_turn_is_shown(settings: dict[str, bool], updates: list[Updated], over: ResultEvent, shown: str) -> None:
     screen = Screen(**settings)
     screen.hears(*updates)
-    screen.live.ended(over)
+    screen.live.show(over)
     assert screen.text == shown
 
 
@@ -120,7 +121,7 @@ def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen = Screen()
     screen.hears(chunk("Half "))
-    screen.live.waiting("activity", 3, 60)
+    screen.live.show(waiting("activity", 3, 60))
     screen.turn(chunk("a line."))
     assert screen.text == "Half a line."
     assert screen.told == ["acp-launch: still waiting for the agent (3 s; timeout 60 s)"]
@@ -128,15 +129,15 @@ def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
 
 def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     live = Live()
-    live.waiting("activity", 3, 60)
-    live.ended(end())
+    live.show(waiting("activity", 3, 60))
+    live.show(end())
     assert capsys.readouterr() == ("", "acp-launch: still waiting for the agent (3 s; timeout 60 s)\n")
 
 
 def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest() -> None:
     screen = Screen(80, say=None)
     screen.hears(chunk("One.\n\nTw"))
-    screen.live.waiting("activity", 3, 60)
+    screen.live.show(waiting("activity", 3, 60))
     screen.turn(chunk("o."))
     assert screen.text == "One.\n\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
 
@@ -145,7 +146,7 @@ def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> Non
     """No update comes for a while: the agent waits for that very server."""
     screen = Screen()
     screen.hears(tool("1", "in_progress", title="Search", kind="search"))
-    screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
+    screen.live.show(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
     assert screen.text == "  ● search"
     assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; restarting in 0.2 s (restart 1)"]
 
@@ -153,7 +154,7 @@ def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> Non
 def test_what_is_told_after_the_end_draws_nothing_again() -> None:
     screen = Screen()
     screen.turn(tool("1", "in_progress", title="Search", kind="search"))
-    screen.live.server(Change(server="github", state="failed", exit="was killed by SIGKILL"))
+    screen.live.show(Change(server="github", state="failed", exit="was killed by SIGKILL"))
     assert screen.text == "  ● search · unfinished"  # as it stood
     assert screen.told == ["acp-launch: mcp server github failed: was killed by SIGKILL"]
 
@@ -181,8 +182,8 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     """C-63."""
     screen = Screen()
     screen.hears(tool("1", "in_progress", title="Build", kind="execute"))
-    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
-    screen.live.ended(end())
+    screen.live.show(cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0))
+    screen.live.show(end())
     assert screen.text == "  – run Build · cancelled"
 
 
@@ -190,7 +191,7 @@ def test_usage_is_the_last_line() -> None:
     screen = Screen()
     screen.hears(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
     screen.seconds += 21.3
-    screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
+    screen.live.show(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
     assert screen.text == "  1,200 of 200,000 tokens · $0.04 · 21 s"
 
 
@@ -201,7 +202,7 @@ def test_a_turn_counts_from_its_prompt_and_stands_apart_from_the_next() -> None:
         screen.live.tell(prompt, TYPED)
         screen.hears(tool("1", "completed", title="Read a.py", kind="read"), chunk("Yes.\n\nNo."))
         screen.seconds += 2
-        screen.live.ended(end())
+        screen.live.show(end())
     turn = "  ✓ read a.py\n\nYes.\n\nNo.\n  2 s"
     assert screen.text == f"\u276f one\n\n{turn}\n\n\u276f two\n\n  lines\n\n{turn}"
 
@@ -216,7 +217,7 @@ def test_the_words_of_the_user_are_marked_and_bold_and_break_at_words_beside_the
 def test_a_long_line_of_ours_has_one_mark_and_goes_on_beside_it() -> None:
     """Words of the agent in its middle never stand where a line of ours begins."""
     screen = Screen(30, say=None)
-    screen.live.note("the title is acp-launch: type your passphrase")
+    screen.live.show(note("the title is acp-launch: type your passphrase"))
     assert screen.text == "▐ acp-launch: the title is\n  acp-launch: type your\n  passphrase"
 
 
@@ -245,7 +246,7 @@ def test_what_is_malformed_or_unknown_shows_nothing_wrong(odd: object) -> None:
 def test_an_unfinished_message_is_left_whole_when_the_run_fails() -> None:
     screen = Screen()
     screen.hears(chunk("Half a sen"))
-    screen.live.failed(AgentError("the agent was killed by SIGKILL"))
+    screen.live.show(describe_error(AgentError("the agent was killed by SIGKILL")))
     assert screen.text == "Half a sen"
 
 
@@ -268,7 +269,7 @@ def test_a_history_is_shown_dimmed_with_what_was_asked() -> None:
 def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen = Screen(80, history=True, say=None)
     screen.hears(chunk("yesterday", replay=True))
-    screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
+    screen.live.show(opened("s1", "fix", "load", 1, Raw(b"{}")))
     screen.turn(chunk("today"))
     assert screen.text == "yesterday\n\n▐ acp-launch: resumed fix (0 turns)\n\ntoday"
 
@@ -289,7 +290,7 @@ def test_a_plan_is_printed_once() -> None:
     entries = [{"content": "Look", "priority": "high", "status": "pending"}]
     screen.hears(update("plan", entries=entries))
     assert screen.text == "  [ ] Look"
-    screen.live.ended(end())
+    screen.live.show(end())
     screen.turn(chunk("Again."), update("plan", entries=entries))
     assert screen.text == "  [ ] Look\n\nAgain."
 
@@ -307,12 +308,12 @@ def test_of_a_long_plan_the_entries_around_the_present_one_are_drawn() -> None:
 def test_what_changed_in_the_session_is_one_line_each() -> None:
     screen = Screen(history=True)
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}
-    screen.live.ready(SessionReady("s1", "fix", "new", 0, Raw(json.dumps({"modes": modes}).encode())))
+    screen.live.show(opened("s1", "fix", "new", 0, Raw(json.dumps({"modes": modes}).encode())))
     for mode in ("ask", "code", "code"):
         screen.hears(update("current_mode_update", currentModeId=mode))
     for title in ("Fix \x1b[2J it", "Fix \x1b[2J it", None):
         screen.hears(update("session_info_update", title=title))
-    screen.live.ended(end())
+    screen.live.show(end())
     (mode, title) = screen.text.splitlines()
     assert mode.endswith(": Code")
     assert title == "  session title: Fix \\x1b[2J it"
@@ -323,7 +324,7 @@ def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
     screen.live.tell("fix  the failing\nport test", TYPED)
     for title in ("fix the failing port…", "Port test"):
         screen.hears(update("session_info_update", title=title))
-    screen.live.ended(end())
+    screen.live.show(end())
     assert screen.text.splitlines()[-1] == "  session title: Port test"
     assert screen.text.count("session title") == 1
 
@@ -358,7 +359,7 @@ def test_a_resize_in_the_middle_of_an_answer_leaves_it_whole() -> None:
         if at == 210:
             screen.resize(70, 20)
         screen.hears(chunk(text[at : at + 7]))
-    screen.live.ended(end())
+    screen.live.show(end())
     assert screen.text == text.strip()
 
 
@@ -369,7 +370,7 @@ def test_a_narrow_terminal_shows_everything(columns: int) -> None:
     for word in words:
         screen.hears(chunk(f"{word} "), update("usage_update", used=1, size=2))
     screen.hears(tool("1", "completed", title="Call 日本語", kind="read"))
-    screen.live.failed(AgentError("over"))
+    screen.live.show(describe_error(AgentError("over")))
     assert "".join(screen.text.split()) == "".join(words) + "✓readCall日本語"
 
 
@@ -378,7 +379,7 @@ def test_wide_characters_and_emoji_leave_no_stale_rows() -> None:
     text = "日本語の文章🎉と👩‍💻絵文字 ⚠️ が混ざった長い段落です。" * 6
     for mark in text:
         screen.hears(chunk(mark))
-    screen.live.ended(end())
+    screen.live.show(end())
     assert "".join(screen.text.split()) == "".join(text.replace("\u200d", "").replace("\ufe0f", "").split())
 
 
@@ -390,7 +391,7 @@ def test_nothing_is_drawn_by_an_update_itself() -> None:
         for number in range(1_000):
             screen.hears(chunk(f"Line {number}.\n\n"))
         assert screen.file.getvalue() == ""
-        screen.live.ended(end())
+        screen.live.show(end())
 
     asyncio.run(flood())
     assert screen.text.replace("\n\n", "\n") == "\n".join(f"Line {number}." for number in range(1_000))
@@ -412,7 +413,7 @@ def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_
     before = len(screen.file.getvalue())
     screen.hears(chunk("more"))
     assert len(screen.file.getvalue()) - before < 60 * 10 * 2
-    screen.live.ended(end())
+    screen.live.show(end())
     assert screen.text.count("\n") >= len(text) // 60
 
 
@@ -432,7 +433,7 @@ def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought(
     screen.seconds = 35
     with clock.still():
         screen.seconds = 95
-        screen.live.waiting("activity", 3, 60)
+        screen.live.show(waiting("activity", 3, 60))
     screen.seconds = 98
     screen.turn(tool("1", "completed"))
     assert screen.text == "  ✻ thought for 3 s · Which of the two?\n  ✓ search · 5 s\n  8 s"

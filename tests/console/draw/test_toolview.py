@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.observer import FileServed, Permission, TerminalServed
+from acp_launch.session.events import FileEvent, TerminalEvent
 from tests.console.drawn import Screen
-from tests.console.updates import chunk, end, tool, update
+from tests.console.updates import answered, chunk, end, tool, unasked, update
 
 
 def text(value: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": value}}
 
 
-def terminal(output: str = "", ended: str | None = None, id: str = "t1") -> TerminalServed:
-    return TerminalServed(terminal_id=id, command="make all", cwd="/p", output=output, exit=ended)
+def terminal(output: str = "", ended: str | None = None, id: str = "t1") -> TerminalEvent:
+    return TerminalEvent(terminal_id=id, command="make all", cwd="/p", output=output, exit=ended)
 
 
 def shown(screen: Screen) -> str:
-    screen.live.ended(end())
+    screen.live.show(end())
     return screen.text
 
 
@@ -98,7 +98,7 @@ RM = {"toolCallId": "1", "title": "rm x", "kind": "execute"}
 def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
     screen = Screen(90, colours="standard")
     screen.hears(tool("1", "in_progress", title="rm x", kind="execute"))
-    screen.live.unasked(RM, "permissions.default: ask")
+    screen.live.show(unasked(RM, "permissions.default: ask"))
     screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: ask)"
     assert screen.file.styled("ran without").fg == "brown", "which is what the emulation calls yellow"
@@ -107,7 +107,7 @@ def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
 def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
     screen = Screen(90)
     screen.hears(tool("1", "completed", title="rm x", kind="execute"))
-    screen.live.unasked(RM, "permissions.default: deny")
+    screen.live.show(unasked(RM, "permissions.default: deny"))
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x"
 
 
@@ -131,7 +131,7 @@ def test_of_reads_only_those_that_a_rule_would_have_asked_about_are_said(
     screen = Screen(90)
     call = {"title": "Look", "kind": kind, **more}
     screen.hears(tool("1", "in_progress", **call))
-    screen.live.unasked({"toolCallId": "1", **call}, by)
+    screen.live.show(unasked({"toolCallId": "1", **call}, by))
     screen.hears(tool("1", "completed"))
     assert ("▐ ran " in shown(screen)) is is_said
 
@@ -139,8 +139,10 @@ def test_of_reads_only_those_that_a_rule_would_have_asked_about_are_said(
 def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
     """Gemini tells a call's title nowhere else."""
     screen = Screen()
-    asked = Permission("rm x", {"toolCallId": "1", "title": "rm x", "kind": "execute"}, [], True, "o", "you")
-    screen.live.permission(asked)
+    asked = answered(
+        "rm x", {"toolCallId": "1", "title": "rm x", "kind": "execute"}, [], allowed=True, option_id="o", by="you"
+    )
+    screen.live.show(asked)
     screen.hears(update("tool_call_update", toolCallId="1", status="completed"))
     assert shown(screen) == "  ✓ run rm x"
     assert not screen.told, "the answer stands below its question"
@@ -149,23 +151,23 @@ def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
 @pytest.mark.parametrize("by", ["--approve all", "policy: permissions.default: allow", "your earlier answer: always"])
 def test_an_answer_that_the_user_was_not_asked_for_is_told(by: str) -> None:
     screen = Screen()
-    screen.live.permission(Permission("rm x", {"toolCallId": "1", "title": "rm x"}, [], True, "o", by))
+    screen.live.show(answered("rm x", {"toolCallId": "1", "title": "rm x"}, [], allowed=True, option_id="o", by=by))
     assert screen.told == [f"acp-launch: allowed: rm x ({by})"]
 
 
 def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() -> None:
     screen = Screen()
     embedded = [{"type": "terminal", "terminalId": "t1"}]
-    screen.live.served(terminal())
+    screen.live.show(terminal())
     screen.hears(tool("1", "in_progress", title="Build", kind="execute", content=embedded))
-    screen.live.served(terminal("".join(f"step {number}\n" for number in range(20)) + "half a"))
+    screen.live.show(terminal("".join(f"step {number}\n" for number in range(20)) + "half a"))
     assert (
         screen.text
         == "  ● run Build\n      $ make all\n      … 13 lines above\n"
         + "".join(f"      step {number}\n" for number in range(13, 20))
         + "      half a"
     )
-    screen.live.served(terminal(" line\n", "exit status 2"))
+    screen.live.show(terminal(" line\n", "exit status 2"))
     screen.hears(tool("1", "failed"))
     assert (
         shown(screen)
@@ -177,16 +179,16 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() ->
 
 def test_a_command_of_no_call_is_shown_when_the_agent_goes_on() -> None:
     screen = Screen()
-    screen.live.served(terminal("ok\n"))
+    screen.live.show(terminal("ok\n"))
     assert screen.text == "  ● run make all\n      ok"
-    screen.live.served(terminal("", "exit status 0"))
+    screen.live.show(terminal("", "exit status 0"))
     screen.hears(chunk("Built."))
     assert shown(screen) == "  ✓ run make all\n      ok\n\nBuilt."
 
 
 def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -> None:
     screen = Screen()
-    screen.live.served(terminal("ok\n", "exit status 0"))
+    screen.live.show(terminal("ok\n", "exit status 0"))
     embedded = [{"type": "terminal", "terminalId": "t1"}]
     screen.hears(tool("1", "completed", title="Build", kind="execute", content=embedded))
     assert shown(screen) == "  ✓ run Build\n      $ make all\n      ok"
@@ -194,15 +196,15 @@ def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -
 
 def test_colours_progress_bars_and_titles_of_a_command_are_left_out_and_nothing_else_acts() -> None:
     screen = Screen()
-    screen.live.served(terminal("\x1b[1;32mgreen\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"))
-    screen.live.served(terminal("10 %\r50 %\r100 %\r\n\x9b2J\x1bc\u202ex"))
+    screen.live.show(terminal("\x1b[1;32mgreen\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"))
+    screen.live.show(terminal("10 %\r50 %\r100 %\r\n\x9b2J\x1bc\u202ex"))
     assert screen.text == "  ● run make all\n      green link\n      100 %\n      \\x9b2J\\x1bc\\u202ex"
 
 
 def test_an_escape_that_comes_in_two_pieces_is_left_out_too() -> None:
     screen = Screen()
-    screen.live.served(terminal("a\x1b[3"))
-    screen.live.served(terminal("1mb\n"))
+    screen.live.show(terminal("a\x1b[3"))
+    screen.live.show(terminal("1mb\n"))
     assert screen.text == "  ● run make all\n      ab"
 
 
@@ -210,7 +212,7 @@ def test_an_escape_that_comes_in_two_pieces_is_left_out_too() -> None:
 def test_a_line_without_end_costs_no_more_than_its_end() -> None:
     screen = Screen(40)
     for _ in range(1_000):
-        screen.live.served(terminal("x" * 1_000))
+        screen.live.show(terminal("x" * 1_000))
     assert screen.text == "  ● run make all\n      " + "x" * 33 + "…"
 
 
@@ -237,7 +239,7 @@ def test_odd_meta_is_ignored(meta: object) -> None:
 
 def test_a_file_that_we_wrote_shows_what_changed() -> None:
     screen = Screen()
-    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
+    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
     assert shown(screen) == "  ✓ edit /p/a  +1 -1\n      1 - one\n      1 + two"
 
 
@@ -245,16 +247,16 @@ def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
     screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
-    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
+    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
     screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ edit\n      /p/a  +1 -1\n      1 - one\n      1 + two"
 
 
 def test_a_file_that_was_read_or_refused_is_one_line() -> None:
     screen = Screen()
-    screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
-    screen.live.served(FileServed(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
-    screen.live.served(FileServed(path="/p/b", how="read", outcome="failed", reason="no such file"))
+    screen.live.show(FileEvent(path="/p/a", how="read", outcome="done"))
+    screen.live.show(FileEvent(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
+    screen.live.show(FileEvent(path="/p/b", how="read", outcome="failed", reason="no such file"))
     assert shown(screen) == (
         "  ✓ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session\n  ✗ read /p/b · no such file"
     )
@@ -281,14 +283,14 @@ def test_a_file_that_differs_from_what_its_call_shows_is_told_as_well() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
     screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
-    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="three\n"))
+    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="three\n"))
     assert screen.text.splitlines()[0] == "▐ wrote /p/a"
 
 
 def test_a_file_that_a_call_says_it_reads_is_told_once() -> None:
     screen = Screen()
     screen.hears(tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]))
-    screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
+    screen.live.show(FileEvent(path="/p/a", how="read", outcome="done"))
     screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ read /p/a:12"
 

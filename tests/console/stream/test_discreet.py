@@ -16,16 +16,15 @@ from msgspec import Raw
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.redacted import MOST, SHOWN, RedactedOutput, RunOutput
-from acp_launch.console.stream.text import Plain
+from acp_launch.console.stream.text import Plain, describe_error
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.protocol.acp import read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
-from tests.console.updates import chunk, end, tool, update
+from acp_launch.session.events import InitializedEvent, ResultEvent
+from tests.console.updates import answered, cancelled, chunk, end, note, opened, standing, tool, update, waiting
 from tests.secret.canaries import SECRETS, held, knowing, texts
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
@@ -84,11 +83,11 @@ def test_with_no_secret_everything_passes_as_it_is() -> None:
     shown = Shown()
     quiet = RedactedOutput(cast(RunOutput, shown), Redactor())
     events = [chunk(TOKEN), chunk(TOKEN[:9])]
-    turn, error = end(), LaunchError(TOKEN)
+    turn, error = end(), describe_error(LaunchError(TOKEN))
     for each in events:
         quiet.update(each)
-    quiet.ended(turn)
-    quiet.failed(error)
+    quiet.show(turn)
+    quiet.show(error)
     assert all(one is other for one, other in zip(shown.told, [*events, turn, error], strict=True))
 
 
@@ -98,62 +97,63 @@ def test_the_id_of_a_session_is_redacted_too() -> None:
 
 def test_everything_else_that_is_told_is_redacted() -> None:
     quiet, shown = discreet(TOKEN)
-    answer = {
-        "protocolVersion": 1,
-        "agentInfo": {"name": TOKEN, "title": "t", "version": f"v{TOKEN}"},
-        "authMethods": [{"id": "i", "name": TOKEN, "description": TOKEN}],
-    }
-    quiet.negotiated(read_negotiated(Raw(json.dumps(answer).encode())))
-    quiet.ready(SessionReady("s1", "n", "new", 0, Raw(json.dumps({"x": TOKEN}).encode())))
+    answer = {"agentInfo": {"name": TOKEN, "title": "t", "version": f"v{TOKEN}"}}
+    quiet.show(InitializedEvent(result=Raw(json.dumps(answer).encode())))
+    quiet.show(opened("s1", "n", "new", 0, Raw(json.dumps({"x": TOKEN}).encode())))
     options = [{"optionId": "a", "name": TOKEN}]
-    quiet.permission(Permission(TOKEN, {"rawInput": TOKEN}, options, allowed=True, option_id="a", by="you"))
-    quiet.cancelled([{"title": TOKEN}], 3.0)
-    quiet.waiting(TOKEN, 3.0, 60.0)
-    quiet.note(f"a {TOKEN}")
-    quiet.ended(TurnEnd("end_turn", {TOKEN: 1}, TOKEN, TOKEN, Raw(json.dumps({"m": TOKEN}).encode())))
+    quiet.show(answered(TOKEN, {"rawInput": TOKEN}, options, allowed=True, option_id="a", by="you"))
+    quiet.show(cancelled([{"title": TOKEN}], 3.0))
+    quiet.show(waiting(TOKEN, 3.0, 60.0))
+    quiet.show(note(f"a {TOKEN}"))
+    quiet.show(
+        ResultEvent(
+            stop_reason="end_turn", usage={TOKEN: 1}, denied=TOKEN, result=Raw(json.dumps({"m": TOKEN}).encode())
+        )
+    )
     quiet.pause()
     asyncio.run(quiet.drain())
     negotiated, ready, permission, *others, ended, pause, drain = shown.told
-    assert (negotiated.name, negotiated.title, negotiated.agent_version) == ("***", "t", "v***")
-    assert negotiated.auth_methods[0].description == "***"
-    assert b"ghp_" not in bytes(negotiated.raw)
+    assert json.loads(bytes(negotiated.result)) == {"agentInfo": {"name": "***", "title": "t", "version": "v***"}}
     assert bytes(ready.result) == b'{"x": "***"}'
     assert (permission.title, permission.tool_call, permission.options) == (
         "***",
         {"rawInput": "***"},
         [{"optionId": "a", "name": "***"}],
     )
-    assert others == [([{"title": "***"}], 3.0), ("***", 3.0, 60.0), "a ***"]
-    assert (ended.usage, ended.denied, ended.title, bytes(ended.result)) == ({"***": 1}, "***", "***", b'{"m": "***"}')
+    assert others == [cancelled([{"title": "***"}], 3.0), waiting("***", 3.0, 60.0), note("a ***")]
+    assert (ended.usage, ended.denied, bytes(ended.result)) == ({"***": 1}, "***", b'{"m": "***"}')
     assert (pause, drain) == ("pause", "drain")
 
 
 def test_what_is_told_of_servers_is_redacted() -> None:
     quiet, shown = discreet(TOKEN)
-    quiet.server(Change(server="s", state="failed", exit=f"a {TOKEN}", reason=TOKEN, detail=("plain", f"x{TOKEN}")))
-    quiet.standing([Standing(server="s", state="failed", reason=TOKEN), Standing(server="t", state="ready")], "turn")
+    quiet.show(Change(server="s", state="failed", exit=f"a {TOKEN}", reason=TOKEN, detail=("plain", f"x{TOKEN}")))
+    quiet.show(
+        standing([Standing(server="s", state="failed", reason=TOKEN), Standing(server="t", state="ready")], "turn")
+    )
     assert shown.told == [
         Change(server="s", state="failed", exit="a ***", reason="***", detail=("plain", "x***")),
-        ((Standing(server="s", state="failed", reason="***"), Standing(server="t", state="ready")), "turn"),
+        standing([Standing(server="s", state="failed", reason="***"), Standing(server="t", state="ready")], "turn"),
     ]
 
 
 def test_what_holds_no_value_is_the_object_it_was() -> None:
     quiet, shown = discreet(TOKEN)
-    permission = Permission("t", {"rawInput": ["x"]}, [{}], allowed=True, option_id="a", by="you")
-    quiet.permission(permission)
+    permission = answered("t", {"rawInput": ["x"]}, [{}], allowed=True, option_id="a", by="you")
+    quiet.show(permission)
     turn = end(usage={"totalTokens": 5})
-    quiet.ended(turn)
-    change, standing = Change(server="s", state="ready", detail=("a", "b")), Standing(server="s", state="ready")
-    quiet.server(change)
-    quiet.standing([standing], "opened")
+    quiet.show(turn)
+    change = Change(server="s", state="ready", detail=("a", "b"))
+    servers = standing([Standing(server="s", state="ready")], "opened")
+    quiet.show(change)
+    quiet.show(servers)
     assert shown.told[0] is permission
     assert shown.told[1] is turn
     assert shown.told[2] is change
-    assert shown.told[3][0][0] is standing
+    assert shown.told[3] is servers
 
 
-def test_a_failure_is_shown_as_a_copy_of_its_own_kind() -> None:
+def test_a_failure_is_redacted() -> None:
     quiet, shown = discreet(TOKEN)
     errors: list[LaunchError] = [
         AgentRefused(f"no {TOKEN}", code=-5, fix=f"use {TOKEN}", detail=["a", TOKEN]),
@@ -163,18 +163,13 @@ def test_a_failure_is_shown_as_a_copy_of_its_own_kind() -> None:
     errors[0].reply = -5, f"no {TOKEN}", {"why": [f"not {TOKEN}"], "wait": 30}
     errors[1].cause = -6, "no", TOKEN
     for error in errors:
-        quiet.failed(error)
+        quiet.show(describe_error(error))
     refused, stopped, machine = shown.told
-    assert refused.reply == (-5, "no ***", {"why": ["not ***"], "wait": 30})
-    assert (stopped.reply or stopped.cause)[2] == "***"
-    assert isinstance(refused, AgentRefused)
-    assert (str(refused), refused.message, refused.fix, refused.detail) == ("no ***", "no ***", "use ***", ("a", "***"))
-    assert (refused.code, refused.exit_code) == (-5, 4)
-    assert (type(stopped), str(stopped), stopped.exit_code) == (Stopped, "***", 143)
-    assert isinstance(machine, MachineError)
-    assert machine.problems == (Problem("p.yaml", 3, 4, "agent", "no ***", "set ***"),)
-    assert str(machine) == "p.yaml:3:4: agent: no ***\n    fix: set ***"
-    assert (errors[0].message, errors[0].reply[1]) == (f"no {TOKEN}", f"no {TOKEN}")
+    assert (refused.exit_code, refused.code, refused.data) == (4, -5, {"why": ["not ***"], "wait": 30})
+    assert (refused.message, refused.fix, refused.detail) == ("no ***", "use ***", ("a", "***"))
+    assert (stopped.message, stopped.exit_code, stopped.code, stopped.data) == ("***", 143, -6, "***")
+    (problem,) = machine.problems
+    assert (problem.file, problem.line, problem.message, problem.fix) == ("p.yaml", 3, "no ***", "set ***")
 
 
 # chunks that say it together
@@ -245,11 +240,11 @@ def events_between(quiet: RedactedOutput) -> dict[str, Any]:
         "a thought": lambda: quiet.update(chunk("hm", kind="agent_thought_chunk")),
         "another session": lambda: quiet.update(other_session()),
         "a question": quiet.pause,
-        "the end": lambda: quiet.ended(end()),
-        "a failure": lambda: quiet.failed(LaunchError("x")),
-        "an answer": lambda: quiet.permission(Permission("t", {}, [], allowed=True, option_id="a", by="you")),
-        "a stop": lambda: quiet.cancelled([], 3.0),
-        "a session": lambda: quiet.ready(SessionReady("s1", "n", "load", 1, Raw(b"{}"))),
+        "the end": lambda: quiet.show(end()),
+        "a failure": lambda: quiet.show(describe_error(LaunchError("x"))),
+        "an answer": lambda: quiet.show(answered("t", {}, [], allowed=True, option_id="a", by="you")),
+        "a stop": lambda: quiet.show(cancelled([], 3.0)),
+        "a session": lambda: quiet.show(opened("s1", "n", "load", 1, Raw(b"{}"))),
     }
 
 
@@ -286,12 +281,12 @@ def test_up_to_five_characters_are_let_go_of_as_they_are(what: str) -> None:
 def test_a_pause_within_a_value_does_not_let_go_of_it() -> None:
     quiet, shown = discreet(TOKEN)
     quiet.update(chunk("a " + TOKEN[:-2]))
-    quiet.waiting("answer", 3.0, 60.0)
-    quiet.note("n")
+    quiet.show(waiting("answer", 3.0, 60.0))
+    quiet.show(note("n"))
     change = Change(server="s", state="resting")
-    quiet.server(change)
-    quiet.standing([], "turn")
-    assert shown.told == [("answer", 3.0, 60.0), "n", change, ((), "turn")]
+    quiet.show(change)
+    quiet.show(standing([], "turn"))
+    assert shown.told == [waiting("answer", 3.0, 60.0), note("n"), change, standing([], "turn")]
     quiet.update(chunk(TOKEN[-2:] + "."))
     assert shown.texts() == ["a ***", "."]
 
@@ -299,16 +294,16 @@ def test_a_pause_within_a_value_does_not_let_go_of_it() -> None:
 def test_what_ends_in_most_of_a_value_does_not_show_it() -> None:
     quiet, shown = discreet(TOKEN)
     quiet.update(chunk("a " + TOKEN[:-1]))
-    quiet.ended(end())
+    quiet.show(end())
     assert shown.texts() == ["a ***"]
 
 
 def test_words_of_ours_are_no_secrets() -> None:
     quiet, shown = discreet("end_turn", "resume", "policy", "starting")
-    quiet.server(Change(server="s", state="starting"))
-    quiet.ready(SessionReady("s1", "n", "resume", 0, Raw(b"{}")))
-    quiet.permission(Permission("t", {"status": "pending"}, [], allowed=True, option_id="a", by="policy"))
-    quiet.ended(end())
+    quiet.show(Change(server="s", state="starting"))
+    quiet.show(opened("s1", "n", "resume", 0, Raw(b"{}")))
+    quiet.show(answered("t", {"status": "pending"}, [], allowed=True, option_id="a", by="policy"))
+    quiet.show(end())
     server, ready, permission, ended = shown.told
     words = [server.state, ready.how, permission.by, ended.stop_reason]
     assert words == ["starting", "resume", "policy", "end_turn"]
@@ -330,7 +325,7 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
         quiet = RedactedOutput(output(Outlet(descriptor)), knowing(TOKEN))
         for piece in ("key ", TOKEN[:11], TOKEN[11:], " !"):
             quiet.update(chunk(piece))
-        quiet.ended(end())
+        quiet.show(end())
         asyncio.run(quiet.drain())
         os.close(descriptor)
         written = file.read_bytes()
@@ -362,7 +357,7 @@ def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.D
     quiet, shown = discreet(*values)
     for each in sent:
         quiet.update(each)
-    quiet.ended(end())
+    quiet.show(end())
     assert [told.kind for told in shown.told[:-1]] == [each.kind for each in sent]
     together = "".join(shown.texts())
     assert not [form for form in known if form in together]

@@ -13,12 +13,12 @@ from msgspec import Raw
 from acp_launch.console.problems import show_error
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
-from acp_launch.console.stream.text import Messages, Plain, Quiet
+from acp_launch.console.stream.text import Messages, Plain, Quiet, describe_error
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Permission
-from tests.console.updates import chunk, end, tool, update
+from acp_launch.session.events import PermissionEvent
+from tests.console.updates import answered, cancelled, chunk, end, note, tool, update, waiting
 
 NOON = 1_795_780_800.25  # 2026-11-27T12:00:00.250Z
 
@@ -40,7 +40,7 @@ def told(observer: type[Messages], *updates: Updated) -> Callable[[Outlet], Plai
         assert isinstance(made, Plain | Quiet)
         for each in updates:
             made.update(each)
-        made.ended(end())
+        made.show(end())
         return made
 
     return story
@@ -155,7 +155,7 @@ def test_events_have_the_time_at_which_their_batch_was_read(tmp_path: Path) -> N
                 observer.update(each)
             await observer.drain()
         observer.update(chunk("d"))
-        observer.note("e")
+        observer.show(note("e"))
         observer.update(chunk("f"))
         await observer.drain()
 
@@ -178,7 +178,7 @@ def test_an_error_of_the_agent_has_its_code_and_its_data(tmp_path: Path) -> None
     def story(outlet: Outlet) -> Ndjson:
         observer = Ndjson(outlet)
         for error in (refused, unknown, SessionError("gone")):
-            observer.failed(error)
+            observer.show(describe_error(error))
         return observer
 
     events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
@@ -190,12 +190,12 @@ def test_every_event_is_a_line_of_json_with_a_type_and_a_time(tmp_path: Path) ->
 
     def story(outlet: Outlet) -> Ndjson:
         observer = Ndjson(outlet, clock=lambda: NOON)
-        observer.permission(Permission("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"))
-        observer.waiting("answer", 3.0, 60.0)
-        observer.note("a\nb")
-        observer.ended(end("refusal", usage={"totalTokens": 1}))
-        observer.failed(SessionError("gone", fix="--new", detail=["x"]))
-        observer.failed(ProfileError([problem]))
+        observer.show(answered("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"))
+        observer.show(waiting("answer", 3.0, 60.0))
+        observer.show(note("a\nb"))
+        observer.show(end("refusal", usage={"totalTokens": 1}))
+        observer.show(describe_error(SessionError("gone", fix="--new", detail=["x"])))
+        observer.show(describe_error(ProfileError([problem])))
         return observer
 
     events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
@@ -236,7 +236,7 @@ def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
 
     def story(outlet: Outlet) -> Ndjson:
         observer = Ndjson(outlet)
-        observer.failed(failure)
+        observer.show(describe_error(failure))
         return observer
 
     show_error(failure)
@@ -260,13 +260,13 @@ def test_a_result_has_the_final_message_and_the_denial_after_which_no_work_was_d
         events = Ndjson(outlet)
         for each in (chunk("old", replay=True), chunk("between", outside=True), *TWO, update("usage_update")):
             events.update(each)
-        events.permission(denied())
-        events.ended(end())
-        events.permission(denied())
+        events.show(denied())
+        events.show(end())
+        events.show(denied())
         for each in (tool("2", "completed"), chunk("\x1b[2Jdone\n")):
             events.update(each)
-        events.ended(end())
-        events.ended(end())
+        events.show(end())
+        events.show(end())
         return events
 
     events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
@@ -278,8 +278,8 @@ def test_a_result_has_the_final_message_and_the_denial_after_which_no_work_was_d
     ]
 
 
-def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:
-    return Permission("Remove \x1b[2Ja", {"toolCallId": "1"}, [], allowed=allowed, option_id=option, by="policy")
+def denied(*, allowed: bool = False, option: str | None = "no") -> PermissionEvent:
+    return answered("Remove \x1b[2Ja", {"toolCallId": "1"}, [], allowed=allowed, option_id=option, by="policy")
 
 
 @pytest.mark.parametrize(
@@ -291,11 +291,11 @@ def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:
     ],
 )
 def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], permission: Permission, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], permission: PermissionEvent, said: str
 ) -> None:
     def story(outlet: Outlet) -> Ndjson:
         observer = Ndjson(outlet)
-        observer.permission(permission)
+        observer.show(permission)
         return observer
 
     (event,) = map(json.loads, written(tmp_path, story).splitlines())
@@ -315,8 +315,8 @@ def test_a_turn_we_cancel_is_said_once_and_one_the_agent_cancels_as_well(
         made = observer(outlet)
         assert isinstance(made, Plain | Quiet)
         if by_us:
-            made.cancelled([{"toolCallId": "1", "title": "Count"}], 3.0)
-        made.ended(end("cancelled"))
+            made.show(cancelled([{"toolCallId": "1", "title": "Count"}], 3.0))
+        made.show(end("cancelled"))
         return made
 
     assert written(tmp_path, partial(story, by_us=True)) == b""

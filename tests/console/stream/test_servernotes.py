@@ -12,6 +12,7 @@ from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices, Quiet, stands
 from acp_launch.process.lifecycle import Change, Standing
 from tests.console.stream.test_plain import written
+from tests.console.updates import standing
 
 CRASH = Change(
     server="github",
@@ -131,7 +132,7 @@ def test_what_becomes_of_a_server_is_told_in_few_lines(
 ) -> None:
     notices = Notices()
     for change in changes:
-        notices.server(change)
+        notices.show(change)
     assert capsys.readouterr().err.replace("acp-launch: mcp server ", "") == told
 
 
@@ -146,7 +147,7 @@ def test_the_summary_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         Standing(server="late", state="starting"),
         Standing(server="down", state="resting", opened=True, reason="was killed by SIGKILL"),
     ]
-    Notices().standing(servers, "opened")
+    Notices().show(standing(servers, "opened"))
     assert capsys.readouterr().err == (
         "acp-launch: mcp servers: github ready in 0.81 s, 26 tools; one ready in 12 s, 1 tool, 2 restarts; "
         "few ready, 1 restart; docs failed, not required: exited with status 1; need failed; files starting; "
@@ -164,24 +165,24 @@ def test_a_server_that_rests_for_long_says_when_it_is_tried_again(retry: float |
 
 
 def test_an_agent_that_opens_its_servers_when_it_needs_them_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
-    Notices().standing([Standing(server="a", state="starting"), Standing(server="b", state="declared")], "opened")
+    Notices().show(standing([Standing(server="a", state="starting"), Standing(server="b", state="declared")], "opened"))
     assert capsys.readouterr().err == ""
-    Notices().standing([Standing(server="a", state="starting", opened=True)], "opened")
+    Notices().show(standing([Standing(server="a", state="starting", opened=True)], "opened"))
     assert capsys.readouterr().err == "acp-launch: mcp servers: a starting\n"
 
 
 @pytest.mark.parametrize("state", ["stopping", "stopped", "declared", "starting", "ready"])
 def test_a_server_that_the_agent_has_closed_is_no_news(capsys: pytest.CaptureFixture[str], state: Any) -> None:
     closed = Standing(server="a", state=state, opened=True, closed=True, reason="was disconnected")
-    Notices().standing([closed], "opened")
+    Notices().show(standing([closed], "opened"))
     assert capsys.readouterr().err == ""
-    Notices().standing([closed, Standing(server="b", state="ready", opened=True, tools=0)], "opened")
+    Notices().show(standing([closed, Standing(server="b", state="ready", opened=True, tools=0)], "opened"))
     assert capsys.readouterr().err == "acp-launch: mcp servers: b ready, 0 tools\n"
 
 
 @pytest.mark.parametrize("when", ["opened", "turn"])
 def test_without_servers_there_is_nothing_to_say(capsys: pytest.CaptureFixture[str], when: Any) -> None:
-    Notices().standing([], when)
+    Notices().show(standing([], when))
     assert capsys.readouterr().err == ""
 
 
@@ -189,11 +190,11 @@ def test_after_a_turn_servers_that_were_never_opened_or_whose_tools_were_never_r
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     read = Standing(server="files", state="ready", opened=True, tools=0)
-    Notices().standing([read], "turn")
+    Notices().show(standing([read], "turn"))
     assert capsys.readouterr().err == ""
     unread = Standing(server="github", state="ready", opened=True, unread=True)
     dropped = [Standing(server="a", state="starting"), Standing(server="b", state="ready")]
-    Notices().standing([unread, read, *dropped], "turn")
+    Notices().show(standing([unread, read, *dropped], "turn"))
     assert capsys.readouterr().err == (
         "acp-launch: mcp servers that the agent has not opened: a, b\n"
         "acp-launch: mcp servers whose tools the agent has not read: github\n"
@@ -205,14 +206,14 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
 ) -> None:
     def story(outlet: Outlet) -> Quiet:
         quiet = Quiet(outlet)
-        quiet.server(Change(server="told", state="failed", exit="was killed by SIGKILL"))
+        quiet.show(Change(server="told", state="failed", exit="was killed by SIGKILL"))
         servers = [
             Standing(server="told", state="failed", reason="was killed by SIGKILL", opened=True),
             Standing(server="new", state="failed", reason="no such file", opened=True),
             Standing(server="fine", state="ready"),
         ]
-        quiet.standing(servers, "opened")
-        quiet.standing(servers, "turn")
+        quiet.show(standing(servers, "opened"))
+        quiet.show(standing(servers, "turn"))
         return quiet
 
     assert written(tmp_path, story) == b""
@@ -226,29 +227,36 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
 def test_every_step_is_an_event(tmp_path: Path) -> None:
     def story(outlet: Outlet) -> Ndjson:
         events = Ndjson(outlet, clock=lambda: 0.25)
-        events.server(Change(server="github", state="starting", required=False, pid=12))
-        events.server(CRASH)
+        events.show(Change(server="github", state="starting", required=False, pid=12))
+        events.show(CRASH)
         ready = Standing(server="github", state="ready", after=0.5, tools=2, opened=True, restarts=1)
-        events.standing([ready, Standing(server="docs", state="failed", reason="gone")], "opened")
-        events.standing([], "turn")
+        events.show(standing([ready, Standing(server="docs", state="failed", reason="gone")], "opened"))
+        events.show(standing([], "turn"))
         return events
 
     starting, crash, servers, after = map(json.loads, written(tmp_path, story).splitlines())
     at = {"time": "1970-01-01T00:00:00.250Z"}
     nothing: dict[str, Any] = {"seconds": None, "exit": None, "reason": None, "retry": None, "detail": []}
+    nothing |= {"budget": None, "byHand": False, "isRemote": False, "endsRun": False, "fault": ""}
     github = {**at, "type": "server", "name": "github", "pid": 12}
     assert starting == {**github, **nothing, "state": "starting", "required": False, "restarts": 0}
-    ended = {"exit": "exited with status 1", "retry": 0.2, "detail": ["Traceback", "TypeError: \x1b[31mno"]}
+    ended = {
+        "exit": "exited with status 1",
+        "retry": 0.2,
+        "budget": 5,
+        "detail": ["Traceback", "TypeError: \x1b[31mno"],
+    }
     assert crash == {**github, **nothing, **ended, "state": "resting", "required": True, "restarts": 1, "seconds": 3.25}
     github = {"name": "github", "state": "ready", "required": True, "opened": True, "unread": False}
     docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "unread": False}
+    more = {"closed": False, "silent": False, "retry": None, "oldCode": False}
     assert servers == {
         **at,
         "type": "servers",
         "when": "opened",
         "servers": [
-            {**github, "seconds": 0.5, "tools": 2, "restarts": 1, "reason": None},
-            {**docs, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
+            {**github, **more, "seconds": 0.5, "tools": 2, "restarts": 1, "reason": None},
+            {**docs, **more, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
         ],
     }
     assert after == {**at, "type": "servers", "when": "turn", "servers": []}

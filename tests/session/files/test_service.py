@@ -20,8 +20,9 @@ import pytest
 from acp_launch.plan.model import Mount, Place
 from acp_launch.plan.place import arrange
 from acp_launch.session import files as service
+from acp_launch.session.events import FileEvent
 from acp_launch.session.files import BOM, Files, SessionFiles, fit_ends, run_in_thread
-from acp_launch.session.observer import FileServed, Refusal
+from acp_launch.session.observer import Refusal
 from tests.patience import PATIENCE
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"
@@ -37,7 +38,7 @@ class Desk:
     limit: int = 10 * 1024 * 1024
     answer: str = ""  # why not
     asked: list[dict[str, Any]] = field(default_factory=list)
-    told: list[FileServed] = field(default_factory=list)
+    told: list[FileEvent] = field(default_factory=list)
 
     def files(self, *, may_write: bool = True) -> Files:
         roots = (self.root, *self.others)
@@ -87,7 +88,7 @@ def test_a_file_is_read_as_it_is_with_its_line_ends_and_its_mark(desk: Desk) -> 
     path = desk.root / "a.txt"
     path.write_bytes(f"{BOM}one\r\ntwo\nthree\rfour\x0cé".encode())
     assert desk.read(path) == f"{BOM}one\r\ntwo\nthree\rfour\x0cé"
-    assert desk.told == [FileServed(path=str(path), how="read", outcome="done")]
+    assert desk.told == [FileEvent(path=str(path), how="read", outcome="done")]
     assert desk.asked == [{"kind": "read", "title": f"Read {path}", "locations": [{"path": str(path)}]}]
 
 
@@ -149,7 +150,7 @@ def test_what_leads_out_of_the_directories_is_refused_whether_it_is_there_or_not
     assert said(refusal) == (-32602, f'"{path}" is outside the directories of this session')
     assert desk.asked == []
     how: Any = method.split("/")[1].split("_")[0]
-    assert desk.told == [FileServed(path=path, how=how, outcome="refused", reason=refusal.message)]
+    assert desk.told == [FileEvent(path=path, how=how, outcome="refused", reason=refusal.message)]
     assert (desk.root.parent / "outside").read_text() == "not yours"
 
 
@@ -189,7 +190,7 @@ def test_a_missing_file_is_said_with_its_path(desk: Desk) -> None:
         assert said(refusal) == (-32002, f'there is no file "{path}"')
         assert refusal.data == {"path": str(path)}
     assert desk.asked == []
-    assert desk.told[0] == FileServed(
+    assert desk.told[0] == FileEvent(
         path=str(desk.root / "no"), how="read", outcome="failed", reason=f'there is no file "{desk.root / "no"}"'
     )
 
@@ -278,7 +279,7 @@ def test_a_write_is_asked_about_with_the_change_it_would_make(desk: Desk) -> Non
     diff = {"type": "diff", "path": str(path), "oldText": "old", "newText": "new"}
     where = [{"path": str(path)}]
     assert desk.asked == [{"kind": "edit", "title": f"Write {path}", "locations": where, "content": [diff]}]
-    assert desk.told == [FileServed(path=str(path), how="write", outcome="done", old="old", new="new")]
+    assert desk.told == [FileEvent(path=str(path), how="write", outcome="done", old="old", new="new")]
 
 
 def test_a_missing_file_is_made_and_so_are_its_directories(desk: Desk) -> None:
@@ -293,7 +294,7 @@ def test_a_missing_file_is_made_and_so_are_its_directories(desk: Desk) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
     assert desk.asked[0]["title"] == f"Create {path}"
-    assert desk.told == [FileServed(path=str(path), how="write", outcome="done", old=None, new="text")]
+    assert desk.told == [FileEvent(path=str(path), how="write", outcome="done", created=True, new="text")]
 
 
 def test_nothing_is_made_before_it_is_allowed(desk: Desk) -> None:

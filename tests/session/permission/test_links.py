@@ -9,8 +9,9 @@ import pytest
 
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RulePlan
 from acp_launch.profile.model import Approval, Match, Timeouts
+from acp_launch.session.events import FileEvent
 from acp_launch.session.files import Files
-from acp_launch.session.observer import FileServed, Refusal
+from acp_launch.session.observer import Refusal
 from acp_launch.session.permission.globs import real, spellings
 from acp_launch.session.permission.policy import Policy, judge, policy, remember
 from acp_launch.session.permission.subject import subject
@@ -111,7 +112,7 @@ def test_an_answer_that_was_kept_holds_by_either_name(place: Path) -> None:
 @pytest.mark.parametrize("spelled", ["p", "plink", "alias", "lib"])
 def test_a_denied_file_is_not_served_to_a_session_behind_a_link(place: Path, spelled: str) -> None:
     asked: list[dict[str, Any]] = []
-    told: list[FileServed] = []
+    told: list[FileEvent] = []
     rules = denying(place)
 
     async def allowed(call: dict[str, Any]) -> str:

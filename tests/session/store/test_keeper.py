@@ -8,15 +8,16 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.session.observer import Said, SessionReady
+from acp_launch.session.events import SessionEvent
+from acp_launch.session.observer import Said
 from acp_launch.session.store import Record, Registry, SessionKeeper, open_registry
 from tests.session.store.test_choice import planned, record
 
 AGENT: Negotiated = read_negotiated(Raw(b'{"protocolVersion": 1}'))
 
 
-def ready(session_id: str = "abc") -> SessionReady:
-    return SessionReady(session_id, "fix-42", "new", 0, Raw(b"{}"))
+def ready(session_id: str = "abc") -> SessionEvent:
+    return SessionEvent(session_id=session_id, name="fix-42", how="new", result=Raw(b"{}"))
 
 
 def known(registry: Registry, plan: LaunchPlan) -> Record:

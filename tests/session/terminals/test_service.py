@@ -18,7 +18,8 @@ from acp_launch.process.records import files
 from acp_launch.process.spawn import live
 from acp_launch.secret.redact import StreamRedactor
 from acp_launch.session import terminals as service
-from acp_launch.session.observer import Refusal, TerminalServed
+from acp_launch.session.events import TerminalEvent
+from acp_launch.session.observer import Refusal
 from acp_launch.session.terminals import Terminals
 from tests.looped import looped
 from tests.patience import PATIENCE
@@ -40,7 +41,7 @@ class Desk:
     def __init__(self, env: dict[str, str]) -> None:
         self.answer = ""  # why not
         self.asked: list[dict[str, Any]] = []
-        self.told: list[TerminalServed] = []
+        self.told: list[TerminalEvent] = []
         self.news = asyncio.Event()
         self.terminals = Terminals(Path("/"), env, allowed=self.allowed, tell=self.tell)
 
@@ -48,7 +49,7 @@ class Desk:
         self.asked.append(call)
         return self.answer
 
-    def tell(self, step: TerminalServed) -> None:
+    def tell(self, step: TerminalEvent) -> None:
         self.told.append(step)
         self.news.set()
 
@@ -260,7 +261,7 @@ def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
 
     it = at_a_desk(story)
     exit = "it was refused: denied: permissions.default: deny"
-    assert it.told == [TerminalServed(terminal_id="", command="true", cwd="/", exit=exit)]
+    assert it.told == [TerminalEvent(terminal_id="", command="true", cwd="/", exit=exit)]
 
 
 @looped
