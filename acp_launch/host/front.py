@@ -252,7 +252,7 @@ class HostedLaunch(Launch):
 
         def listen(client: Client) -> None:
             attached.client = client
-            connection.listen(client)
+            connection.listen(client.take)
 
         return replace(
             request,
@@ -291,6 +291,8 @@ async def launch_in_host(
 
 class HostAsAgent(Launch):
     """A launch whose agent is a host. The host starts its own agent again when it is wanted."""
+
+    judges = False
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, SessionError
 from acp_launch.host.fronts import FrontLine, SessionEvents, UnknownMethod
 from acp_launch.host.sessions import HistoryFeed, HostPolicy, HostSession
 from acp_launch.host.wire import (
@@ -42,19 +43,19 @@ from acp_launch.host.wire import (
     member,
     news_line,
 )
+from acp_launch.launch.agent import Agent, Parked
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Launch, with_agent
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
-from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import Completed, How, PermissionAsked, ServiceAsked, Withdrawn
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
-from acp_launch.session.connection import Connection
+from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact
 from acp_launch.session.observer import show_note
 from acp_launch.session.opening import Stay, how_to_continue, open_session
@@ -78,11 +79,11 @@ class Hub:
     def __init__(self, launch: Launch, host: HostPolicy, tasks: asyncio.TaskGroup) -> None:
         self.launch, self.host = launch, host
         self.sessions: dict[str, HostSession] = {}
-        self.clients: list[Client] = []
+        self._over = asyncio.Event()
+        self.agent: Agent[HostSession] = Agent(launch, self, self._over)
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
         self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
-        self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
         self.max_line = launch.context.max_line
@@ -100,16 +101,10 @@ class Hub:
             CANCEL: self._cancel,
         }
         self._tasks = tasks
-        self._connection: Connection | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._is_up, self._is_wanted, self._is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._has_failed = asyncio.Event()
-        self._was_up = False  # the latest agent
-        self._failure: LaunchError | None = None  # of the latest agent
-        self._is_left = asyncio.Event()  # the agent is to be stopped, and started again if it is wanted
         self._began = time.monotonic()
         self._took = 0.0
-        self._idle_since = self.now()
+        self._idle_since = inf  # not before it is up
 
     @property
     def plan(self) -> LaunchPlan:
@@ -125,58 +120,55 @@ class Hub:
         Raises:
             LaunchError: the first agent could not be used; `Stopped` after a signal.
         """
-
-        def ending(error: BaseException | None) -> None:
-            if self._is_over.is_set():
-                self.launch.servers.stopping(is_orderly=True)
-
+        ending = self.begin(self._until_idle())
+        self.agent.wanted.set()
         try:
-            await self.launch.run(self._serve, self._wants_another, ending)
-        except (AgentError, WaitExpired, RemoteProtocolError):
-            if not self._is_over.is_set():
-                raise
+            await self.agent.run()
+        finally:
+            ending.cancel()
 
-    async def _wants_another(self, error: Exception | None) -> bool:
-        """Wait until a request wants an agent again; False once the host is to end."""
-        if isinstance(error, LaunchError):
-            if not self._took:
-                return False
-            self._fail(error)
-        self._was_up = False
-        self._is_left.clear()
-        await self.launch.interrupts.watch(self._until_wanted())
-        return not self._is_over.is_set()
+    # What the agent needs (`launch.agent.AgentFront`).
 
-    def _fail(self, error: LaunchError) -> None:
-        """Give an agent up; the next request starts it again. Requests that waited for its start are told why."""
-        self.note(f"{error.message}; it is started again at the next prompt")
-        self._failure = error
-        if not self._was_up:
-            self._is_wanted.clear()
-            self._has_failed.set()
-
-    async def _serve(self, connection: Connection) -> None:
-        await self.launch.servers.up()
-        connection.listen(self)
-        self._connection = connection
+    def meet(self, connection: Connection) -> None:
         self._idle_since = self.now()
-        self._was_up = True
-        self._is_up.set()
+
+    async def restore(self) -> None:
+        await self.launch.servers.up()
         if not self._took:
             self._took = time.monotonic() - self._began
             self.host.ready(self._took)
-        try:
-            await connection.unless_over(first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
-        finally:
-            self._is_up.clear()
-            self._is_wanted.clear()  # requests from here on want another agent
-            self._connection = None
-            for session in list(self.sessions.values()):
-                session.leave()
-            self.clients.clear()
 
-    async def _until_wanted(self) -> None:
-        await first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
+    def leave(self) -> None:
+        for session in list(self.sessions.values()):
+            session.leave()
+
+    def end(self, error: BaseException | None) -> None:
+        if self._over.is_set():
+            self.launch.servers.stopping(is_orderly=True)
+
+    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
+        """Give an agent up. Requests that waited for its start are told why."""
+        if not self._took:
+            raise error
+        self.note(f"{error.message}; it is started again at the next prompt")
+        for each in waiting:
+            each.refuse(error)
+
+    def stray(self, message: AgentMessage) -> None:
+        connection = self.agent.connection
+        match message:
+            case PermissionAsked(id, session_id) if connection is not None:
+                connection.send(connection.conversation.permit(session_id, id, None))
+            case ServiceAsked(id) if connection is not None:
+                refuse = connection.conversation.refuse
+                connection.send(refuse(id, jsonrpc.INVALID_PARAMS, "there is no such session"))
+            case Completed(elicitation_id):
+                line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
+                for driver in filter(None, [each.driver for each in self.agent.sessions]):
+                    driver.say(line)
+            case Withdrawn():
+                for client in filter(None, [each.client for each in self.agent.sessions]):
+                    client.withdrawn(message)
 
     async def _until_idle(self) -> None:
         """Wait until the host was without fronts and turns for `keep`."""
@@ -194,24 +186,7 @@ class Hub:
             await asyncio.sleep(min(1.0, left))
 
     def down(self) -> None:
-        self._is_over.set()
-
-    def renew(self) -> None:
-        """Stop the agent; the next request starts it again."""
-        self._is_left.set()
-
-    async def connected(self) -> Connection:
-        """Return the connection to the agent, which is started if it has ended.
-
-        Raises:
-            LaunchError: it did not come up.
-        """
-        self._has_failed.clear()
-        self._is_wanted.set()
-        await first_of(self._is_up.wait(), self._has_failed.wait())
-        if self._connection is not None:
-            return self._connection
-        raise self._failure or AgentError("the agent has ended")
+        self._over.set()
 
     async def open(
         self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]
@@ -278,7 +253,7 @@ class Hub:
         await session.gone.wait()
 
     async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
-        connection, host, plan = await self.connected(), self.host, self.plan
+        connection, host, plan = await self.agent.connected(), self.host, self.plan
         record = None
         if how != "new":
             record = continued(host.registry, plan, entrance.name, latest=False)
@@ -291,7 +266,8 @@ class Hub:
             session.named(record.session_id)
         before = self._enter_session(front, session, entrance)
         front.follow(session.events, 0)
-        self.sessions[entrance.name] = self.opening = session
+        self.sessions[entrance.name] = session
+        self.agent.sessions.append(session)
         connection.beside(session.live(connection, session.request(record, replay=how == "load")))
         try:
             await asyncio.shield(session.opened)
@@ -299,14 +275,12 @@ class Hub:
             session.leave(closes=True)
             self._return(front, session, before)
             raise
-        finally:
-            self.opening = None
         return session
 
     def lost(self, session: HostSession) -> None:
         """Note that a session is not open any more; the end of its latest turn can still be waited for."""
         del self.sessions[session.name]
-        self.clients[:] = [client for client in self.clients if client.name != session.name]
+        self.agent.forget(session)
         if session.has_begun:
             self.past.pop(session.name, None)
             self.past[session.name] = session
@@ -315,64 +289,17 @@ class Hub:
 
     async def forward(self, method: str, params: object) -> Raw:
         """Pass a request on to the agent, and return its answer."""
-        connection = await self.connected()
+        connection = await self.agent.connected()
         limit = self.plan.timeouts.session
         what = f"answer to {method} from the agent"
         answer = await connection.call(connection.conversation.forward(method, params), what=what, limit=limit)
         return Raw(redactor.raw_json(bytes(answer)))
 
-    # What the agent says (`session.connection.Listener`), for the client of its session.
-
-    def _client(self, session_id: str) -> Client | None:
-        """Return the client of a session; the latest one if the agent has given one id to several."""
-        return next((client for client in reversed(self.clients) if client.session_id == session_id), None)
-
-    def updated(self, update: Updated) -> None:
-        if (client := self._client(update.session_id)) is not None:
-            client.updated(update)
-
-    def opened(self, opened: Opened) -> None:
-        if self.opening is not None:  # one session is opened at a time, and its client is the latest
-            self.opening.named(opened.session_id)
-        if opened.how == "new" and self._client(opened.session_id) is not None:
-            self.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
-            self._lose_id(opened.session_id)
-        self.clients[-1].opened(opened)
-
-    def _lose_id(self, session_id: str) -> None:
-        """Close the sessions whose id the agent has given to the one that is being opened."""
-        id = msgspec.json.encode(session_id)
-        for session in self.sessions.values():
-            if session.id_json == id and session is not self.opening:
-                session.leave()
-
-    def asked(self, question: PermissionAsked) -> None:
-        if (client := self._client(question.session_id)) is not None:
-            client.asked(question)
-        elif self._connection is not None:
-            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
-
-    def service(self, question: ServiceAsked) -> None:
-        if (client := self._client(question.session_id)) is not None:
-            client.service(question)
-        elif self._connection is not None:
-            refuse = self._connection.conversation.refuse
-            self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
-
-    def completed(self, elicitation_id: str) -> None:
-        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
-        for session in self.sessions.values():
-            if session.driver is not None:
-                session.driver.say(line)
-
-    def withdrawn(self, withdrawn: Withdrawn) -> None:
-        for client in self.clients:
-            client.withdrawn(withdrawn)
-
     def status(self) -> HostStatus:
         import os
 
-        agent = self._connection.agent.title if self._connection else ""
+        connection = self.agent.connection
+        agent = connection.agent.title if connection else ""
         return HostStatus(
             pid=os.getpid(),
             agent=redactor.text(agent or self.plan.agent.command.name),
@@ -402,7 +329,7 @@ class Hub:
     def gone(self, front: FrontLine) -> None:
         entered = self.fronts.pop(front)
         self._silent.pop(front, None)
-        self._idle_since = self.now()
+        self._idle_since = max(self._idle_since, self.now())
         for session in entered:
             session.exit(front)
 
@@ -428,7 +355,7 @@ class Hub:
         return await self.forward(method, raw)
 
     async def _initialize(self, front: FrontLine, params: dict[str, Any]) -> object:
-        connection = await self.connected()
+        connection = await self.agent.connected()
         elicitation = acp.mapping(params.get("clientCapabilities")).get("elicitation")
         front.can_ask = front.can_elicit = bool(elicitation)
         said = acp.mapping(acp.decoded(connection.agent.raw))
@@ -486,7 +413,7 @@ class Hub:
         None if it tells none in half the time that the front waits, or a turn runs, of which it would tell a part.
         """
         context, ready, limit = self.launch.context, session.feed.opened, self.plan.timeouts.session / 2
-        able = self._connection.agent.capabilities.load if self._connection else False
+        able = self.agent.connection.agent.capabilities.load if self.agent.connection else False
         if ready is None or context.respawn is None or session.turn is not None or not able:
             return None
         feed, interrupts = HistoryFeed(session), Interrupts()
@@ -594,7 +521,7 @@ ACTS: Mapping[str, Callable[[HostSession, FrontLine], None]] = {
 ANSWERS: Mapping[str, Callable[[Hub], object]] = {
     STATUS: Hub.status,
     SERVERS: lambda hub: hub.launch.servers.standings(),
-    RENEW: Hub.renew,
+    RENEW: lambda hub: hub.agent.stop(),
 }
 
 

@@ -19,12 +19,13 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
+from acp_launch.launch.agent import Agent
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import ELICITATION, Updated
+from acp_launch.protocol.conversation import ELICITATION, Opened, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
@@ -88,8 +89,8 @@ class Holder(Protocol):
 
     launch: Launch
     host: HostPolicy
+    agent: "Agent[HostSession]"
     sessions: dict[str, "HostSession"]
-    clients: list[Client]
     turns: int  # so far, of all sessions
 
     def now(self) -> float: ...
@@ -100,8 +101,7 @@ class Holder(Protocol):
     def lost(self, session: "HostSession") -> None:
         """Note that a session is not open any more."""
 
-    def renew(self) -> None:
-        """Stop the agent; the next request starts it again."""
+    def note(self, text: str) -> None: ...
 
 
 class Feed:
@@ -183,7 +183,7 @@ class HostSession:
         self._left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # whether the agent is told
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
-        self._client: Client | None = None
+        self.client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
         self._turns: dict[asyncio.Task[ResultEvent | LaunchError], FrontLine | None] = {}  # whose end ends each
         self.gone = asyncio.Event()
@@ -192,11 +192,11 @@ class HostSession:
     def state(self) -> str:
         if self.turn is None:
             return "idle"
-        return "asks" if self._client is not None and self._client.is_asking else "works"
+        return "asks" if self.client is not None and self.client.is_asking else "works"
 
     @property
     def status(self) -> SessionStatus:
-        client = self._client
+        client = self.client
         return SessionStatus(
             name=self.name,
             title=redactor.text(client.title) if client else "",
@@ -364,7 +364,7 @@ class HostSession:
         except LaunchError as error:
             self.failed = error
             if isinstance(error, WaitExpired):  # the agent hangs
-                self._hub.renew()
+                self._hub.agent.stop()
             return error
         finally:
             if is_waiting:
@@ -525,11 +525,19 @@ class HostSession:
     # The agent's session.
 
     def _listen(self, client: Client) -> None:
-        self._client = client
-        self._hub.clients.append(client)
+        self.client = client
+        self._hub.agent.by_id[msgspec.json.decode(self.id_json)] = self
+
+    def begin(self, opened: Opened) -> None:
+        assert self.client is not None, "it opens the session"
+        self.named(opened.session_id)
+        before = self._hub.agent.by_id.get(opened.session_id)
+        if opened.how == "new" and before not in (None, self):
+            self._hub.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
+            before.leave()
+        self.client.opened(opened)
 
     def _note_opened(self, ready: SessionEvent, agent: Negotiated) -> None:
-        self.id_json = msgspec.json.encode(ready.session_id)
         self._keeper.opened(ready, agent)
 
     def named(self, session_id: str) -> None:

@@ -10,7 +10,7 @@ faster than the agent takes, and the agent no faster than the editor takes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -22,19 +22,15 @@ from msgspec.structs import replace
 from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired, first
-from acp_launch.launch.context import LaunchContext
+from acp_launch.errors import LaunchError, WaitExpired, first
+from acp_launch.launch.agent import Agent, Parked
 from acp_launch.launch.run import Launch
-from acp_launch.process.child import first_of
 from acp_launch.process.flow import HIGH, LOW, Lent
 from acp_launch.protocol import acp, jsonrpc, splice
-from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import (
     ELICITATION,
-    Opened,
     Passing,
     PermissionAsked,
-    ServiceAsked,
     Updated,
     Withdrawn,
 )
@@ -43,7 +39,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
 from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.serve.session import OPENING, EditorSession, SessionPlan
-from acp_launch.session.connection import Connection
+from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.session.observer import show_note
@@ -146,26 +142,17 @@ class EditorFace(EditorLines):
         """
         super().__init__(source, sink, max_line=launch.context.max_line, note=partial(show_note, observer))
         feed.of(self)
-        self.interrupts, self.observer = launch.interrupts, observer
+        self.observer = observer
         self._stands_alone = observer.passes
-        self._launch, self.plan_session, self._deleting = launch, plan_session, deleting
+        self.plan_session, self._deleting = plan_session, deleting
         self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
         self._greeting: EditorRequest | None = None  # the first `initialize`
-        self._agent: Negotiated | None = None
-        self._connection: Connection | None = None
-        self._ended = asyncio.Event()  # the agent of the connection
-        self._is_up = asyncio.Event()
-        self._is_ready = False  # the agent has the sessions, so requests need not wait
-        self._was_ready = False  # the latest agent was ready
-        self._wanted = asyncio.Event()  # a request waits for an agent
-        self._hangs: LaunchError | None = None  # why the agent is to be stopped
-        self._parked: list[EditorRequest] = []  # until there is an agent
+        self.agent: Agent[EditorSession] = Agent(launch, self, self.over)
         self._passed: dict[int, EditorRequest] = {}  # by their numbers at the agent
         self._asked: dict[bytes, _Asked] = {}  # by our number
         self._next = 0
         self._tasks: asyncio.TaskGroup | None = None
-        self._lives: dict[asyncio.Task[None], EditorSession] = {}
-        self._by_id: dict[str, EditorSession] = {}  # by the agent's id, from the moment it is known
+        self._lives: dict[EditorSession, asyncio.Task[None]] = {}
         timeouts = launch.plan.timeouts
         self._limits = {
             **dict.fromkeys((*OPENING, *CLOSING, *SETTING, "session/list", "logout"), timeouts.session),
@@ -188,12 +175,7 @@ class EditorFace(EditorLines):
         """
         try:
             async with self._sessions_running():
-                await self.interrupts.watch(first_of(self._wanted.wait(), self.over.wait()))
-                if not self.over.is_set():
-                    await self._launch.run(self._serve, self._wants_another, self._stop_servers)
-        except (AgentError, WaitExpired, RemoteProtocolError):
-            if self._agent is None or not self.over.is_set():
-                raise
+                await self.agent.run()
         finally:
             self.close()
 
@@ -204,7 +186,7 @@ class EditorFace(EditorLines):
                 try:
                     yield
                 finally:
-                    for task, session in self._lives.items():
+                    for session, task in self._lives.items():
                         if session.is_open:
                             session.left.set()
                         else:
@@ -212,56 +194,30 @@ class EditorFace(EditorLines):
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
-    # The agent.
+    # What the agent needs (`launch.agent.AgentFront`).
 
-    async def _serve(self, connection: Connection) -> None:
-        """Let the agent and the editor talk until one of them ends.
-
-        Raises:
-            LaunchError: the agent has ended, or hangs.
-        """
-        self._connection, self._ended = connection, asyncio.Event()
-        self._hangs = None
-        connection.listen(self)
+    def meet(self, connection: Connection) -> None:
         connection.serve_editor(lines=self._pass_plain, passing=self._take_passing, written=self._resume)
-        self._agent = connection.agent
         if self._greeting is not None and not self._greeting.is_settled:
             line = jsonrpc.result(NULL, connection.agent.raw)
-            self.finish(self._greeting, handshake.edit_answer(line, self._launch.plan.called))
-        try:
-            await connection.unless_over(first_of(self.over.wait(), self._bring_back(), self._watch()))
-        finally:
-            self._connection, self._is_ready = None, False
-            self._is_up.clear()
-            self._ended.set()
+            self.finish(self._greeting, handshake.edit_answer(line, self.agent.launch.plan.called))
+        connection.beside(self._watch(connection))
 
-    async def _bring_back(self) -> None:
-        """Bring the sessions to where the last agent had them, let requests go on, and wait for ever."""
-        self._is_up.set()
-        await asyncio.gather(*(each.is_back.wait() for each in self._lives.values() if each.is_open))
-        parked, self._parked = self._parked, []
-        self._is_ready = self._was_ready = True
-        for request in parked:
-            self._go_on(request)
-        await asyncio.Event().wait()
+    async def restore(self) -> None:
+        await asyncio.gather(*(each.is_back.wait() for each in self.agent.sessions if each.is_open))
 
-    async def _wants_another(self, error: Exception | None) -> bool:
-        """Wait until a request wants an agent again; False once the editor has ended."""
-        if isinstance(error, LaunchError):
-            self._lose(error)
-        await self.interrupts.watch(first_of(self._wanted.wait(), self.over.wait()))
-        return not self.over.is_set()
+    def leave(self) -> None:
+        """Leave it to `lose` what its sessions have open."""
 
-    def _stop_servers(self, error: BaseException | None) -> None:
+    def end(self, error: BaseException | None) -> None:
         """Let the servers know that the last agent is about to be stopped: they end with it."""
         if self.over.is_set() or not isinstance(error, LaunchError):
-            for session in self._lives.values():
+            for session in self.agent.sessions:
                 if session.servers is not None:
                     session.servers.stopping(is_orderly=False)
 
-    def _lose(self, error: LaunchError) -> None:
-        """Settle what an agent has left open. The next request starts it again."""
-        after = self._launch.after_death if self._agent is not None else ""
+    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
+        after = self.agent.launch.after_death if self.agent.negotiated is not None else ""
         passed, self._passed = self._passed, {}
         is_told = bool(passed)
         for request in passed.values():
@@ -271,66 +227,44 @@ class EditorFace(EditorLines):
             if asked.id is not None:
                 del self._asked[number]
                 self.write(jsonrpc.notification(CANCEL, {"requestId": int(number)}))
-        for session in self._lives.values():
+        for session in self.agent.sessions:
             session.lose_agent()
-        self._wanted.clear()
-        if self._was_ready and self._parked:
-            self._wanted.set()
-        elif not self._was_ready:  # they have waited for an agent that did not come up
-            is_told = self._refuse_parked(error) or is_told
+        for each in waiting:
+            is_told = each.refuse(error) or is_told
         if not is_told:
             show_note(self.observer, f"{error.message}{after}")
-        self._was_ready = False
         self._resume()
 
-    def _refuse_parked(self, error: LaunchError) -> bool:
-        """Answer the requests that wait for an agent with the reason why none comes; return whether there are any."""
-        parked, self._parked = [*filter(None, [self._greeting]), *self._parked], []
-        has_open = not all(request.is_settled for request in parked)
-        for request in parked:
+    def _park(self, request: EditorRequest, go_on: Callable[[EditorRequest], None]) -> None:
+        """Let a request wait for the agent."""
+
+        def refuse(error: LaunchError) -> bool:
+            is_open = not request.is_settled
             request.withdrawn()
             self.tell(request, error)
-        return has_open
+            return is_open
 
-    async def _watch(self) -> None:
-        """Wait until the agent lets the time for an answer pass. While it waits for the editor, it has time.
+        self.agent.park(Parked(partial(go_on, request), refuse))
 
-        Raises:
-            WaitExpired: it does not answer any more.
-        """
-        connection, now = self._connection, asyncio.get_running_loop().time
-        assert connection is not None
+    async def _watch(self, connection: Connection) -> None:
+        """Stop the agent if it lets the time for an answer pass. While it waits for the editor, it has time."""
+        now = asyncio.get_running_loop().time
         spoke, has_told = now(), False
         while True:
             await asyncio.sleep(to_beat(now(), BEAT))
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
-            if self._hangs is not None:
-                raise connection.excused(self._hangs)
             if self._passed and now() >= spoke + FIRST_WORD and not has_told:
                 has_told = connection.tell_excuse()
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
-                    raise connection.excused(WaitExpired(f"no activity from the agent within {seconds(limit)}"))
+                    self.agent.stop(WaitExpired(f"no activity from the agent within {seconds(limit)}"))
+                    return
 
     # What sessions need.
 
-    @property
-    def context(self) -> LaunchContext:
-        return self._launch.context
-
-    async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
-        if is_wanted:
-            self._wanted.set()
-        await self._is_up.wait()
-        assert self._connection is not None
-        return self._connection, self._ended
-
-    def expire(self, error: LaunchError) -> None:
-        self._hangs = error
-
     def pass_on(self, request: EditorRequest, answered: Callable[[Answered], None] | None = None) -> None:
-        connection = self._connection
+        connection = self.agent.connection
         assert connection is not None, "requests wait for an agent"
         take = answered or (lambda answer: self.finish(request, answer.line))
 
@@ -347,7 +281,7 @@ class EditorFace(EditorLines):
 
     def _resume(self) -> None:
         """Read the editor again, if the agent takes what it has sent."""
-        if self._connection is None or self._connection.unsent <= LOW:
+        if self.agent.connection is None or self.agent.connection.unsent <= LOW:
             self._inflow.resume()
 
     def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:
@@ -357,19 +291,18 @@ class EditorFace(EditorLines):
         self.write(splice.with_id(line, Raw(number)), is_masked=method not in ACTS)
 
     def refuse_agent(self, id: Raw, code: int, message: str) -> None:
-        if self._connection is not None:
-            self._connection.reply(self._connection.conversation.refuse(id, code, message))
+        if (connection := self.agent.connection) is not None:
+            connection.reply(connection.conversation.refuse(id, code, message))
 
     # What the editor says.
 
     def called(self, request: EditorRequest) -> None:
-        if request.method == "initialize" and self._agent is None:
+        if request.method == "initialize" and self.agent.negotiated is None:
             self._greet(request)
-        elif not self._is_ready or self._launch.is_agent_dead:
-            self._parked.append(request)
-            self._wanted.set()
-        else:
+        elif self.agent.is_ready:
             self._go_on(request)
+        else:
+            self._park(request, self._go_on)
 
     def _greet(self, request: EditorRequest) -> None:
         """Take the editor's `initialize`, with which the agent is met, now and after each start."""
@@ -381,8 +314,8 @@ class EditorFace(EditorLines):
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
             return
-        self._launch.context = replace(self._launch.context, greeting=greeting)
-        self._wanted.set()
+        self.agent.launch.context = replace(self.agent.launch.context, greeting=greeting)
+        self._park(request, lambda request: None)  # it is answered with the agent's handshake
 
     def _go_on(self, request: EditorRequest) -> None:
         if request.is_settled:
@@ -393,21 +326,22 @@ class EditorFace(EditorLines):
             self.refuse(request, PARSE_ERROR, "Parse error")
 
     def notified(self, method: str, line: bytes) -> None:
-        if self._connection is None:
+        if (connection := self.agent.connection) is None:
             return  # it is about what has ended with the agent
         if method == "session/cancel" and (session := self._session(line)) is not None:
             session.cancel()
-        self._connection.send(jsonrpc.as_line(line))
+        connection.send(jsonrpc.as_line(line))
 
     def withdraw(self, request: EditorRequest, line: bytes) -> None:
         number, place = self._number_of(request), splice.at(line, ("params", "requestId"))
-        if number is None or place is None or self._connection is None:
+        connection = self.agent.connection
+        if number is None or place is None or connection is None:
             super().withdraw(request, line)
         else:
-            self._connection.send(jsonrpc.as_line(line[: place[0]] + b"%d" % number + line[place[1] :]))
+            connection.send(jsonrpc.as_line(line[: place[0]] + b"%d" % number + line[place[1] :]))
 
     def _number_of(self, request: EditorRequest) -> int | None:
-        opening = next((each for each in self._lives.values() if each.request is request), None)
+        opening = next((each for each in self.agent.sessions if each.request is request), None)
         if opening is None or opening.client is None or opening.client.number < 0:
             return request.number
         return opening.client.number
@@ -418,8 +352,8 @@ class EditorFace(EditorLines):
             if not (id.isdigit() and len(id) <= jsonrpc.DIGITS and int(id) < self._next):  # else it is late
                 self.mishaps.add_junk("the output of the editor", "an answer to a request that was never made")
             return
-        if asked.id is not None and self._connection is not None:
-            self._connection.reply(self._connection.conversation.settle(asked.id, line))
+        if asked.id is not None and (connection := self.agent.connection) is not None:
+            connection.reply(connection.conversation.settle(asked.id, line))
         asked.answered(line)
 
     # Sessions.
@@ -435,33 +369,32 @@ class EditorFace(EditorLines):
             return
         assert self._tasks is not None, "the sessions run"
         session = EditorSession(self, request)
-        task = self._tasks.create_task(self._live(session, request), name=request.method)
-        self._lives[task] = session
-        task.add_done_callback(self._lives.pop)
+        self.agent.sessions.append(session)
+        self._lives[session] = task = self._tasks.create_task(self._live(session, request), name=request.method)
+        task.add_done_callback(lambda task: self._lives.pop(session))
         request.withdrawn = task.cancel
 
     async def _live(self, session: EditorSession, request: EditorRequest) -> None:
-        assert self._agent is not None, "it has answered"
+        assert self.agent.negotiated is not None, "it has answered"
         try:
             if session.id:
                 await self._take_place(session)
-            await session.live(request, self._agent)
+            await session.live(request, self.agent.negotiated)
         except LaunchError as error:
             self.tell(request, error)
         except Exception as error:  # a bug of ours costs the session, not the others
             self.mishaps.add("a session", error)
             self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
         finally:
-            if self._by_id.get(session.id) is session:
-                del self._by_id[session.id]
+            self.agent.forget(session)
             session.release()
             session.is_back.set()
             session.gone.set()
 
     async def _take_place(self, session: EditorSession) -> None:
         """Take the place of a session of this id, if it is open."""
-        before = self._by_id.get(session.id)
-        self._by_id[session.id] = session
+        before = self.agent.by_id.get(session.id)
+        self.agent.by_id[session.id] = session
         if before is not None:
             before.left.set()
             await before.gone.wait()
@@ -469,7 +402,7 @@ class EditorFace(EditorLines):
     def _close_session(self, request: EditorRequest) -> None:
         """Let a session's servers go once the agent has closed it."""
         id = acp.text(request.params.get("sessionId"))
-        session = self._by_id.get(id)
+        session = self.agent.by_id.get(id)
         held, forget = ExitStack(), None
         if request.method == "session/delete":
             try:
@@ -501,12 +434,12 @@ class EditorFace(EditorLines):
 
     def _session(self, line: bytes) -> EditorSession | None:
         try:
-            return self._by_id.get(_about.decode(line).params.sessionId)
+            return self.agent.by_id.get(_about.decode(line).params.sessionId)
         except (msgspec.DecodeError, RecursionError):
             place = splice.at(line, ("params", "sessionId"))
-            return self._by_id.get(acp.text(acp.decoded(line[slice(*place)]))) if place else None
+            return self.agent.by_id.get(acp.text(acp.decoded(line[slice(*place)]))) if place else None
 
-    # What the agent says (`session.connection.Listener`).
+    # What the agent says.
 
     def _pass_plain(self, chunk: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Pass on the updates that do not concern us, as a turn has very many, and yield the other lines."""
@@ -525,7 +458,7 @@ class EditorFace(EditorLines):
 
     def _is_plain(self, said: bytes) -> bool:
         """Tell whether no update in what the agent has said concerns us: none is held, and none is of a tool call."""
-        is_held = any(each.held is not None or each.is_muted for each in self._by_id.values())
+        is_held = any(each.held is not None or each.is_muted for each in self.agent.by_id.values())
         return not is_held and b'"tool_call' not in said and b'"session_info_update"' not in said
 
     def _may_pass(self, line: bytes) -> bool:
@@ -549,25 +482,16 @@ class EditorFace(EditorLines):
             lines = list(map(redactor.raw_json, lines))
         self.write_all(lines)
 
-    def updated(self, update: Updated) -> None:
-        session = self._by_id.get(update.session_id)
-        if session is not None and session.client is not None:
-            session.client.updated(update)
-        else:
-            self.observer.update(update)
-
-    def opened(self, opened: Opened) -> None:
-        for session in self._lives.values():
-            if session.client is not None and session.client.number == opened.number:
-                self._by_id[opened.session_id] = session
-                session.begin(opened)
-
-    def asked(self, question: PermissionAsked) -> None:
-        session = self._by_id.get(question.session_id)
-        if session is None or session.client is None or session.is_hosted:
-            self.ask(question.id, "session/request_permission", question.line, lambda line: None)
-        else:
-            session.client.asked(question)
+    def stray(self, message: AgentMessage) -> None:
+        match message:
+            case Updated():
+                self.observer.update(message)
+            case PermissionAsked():
+                self.ask(message.id, "session/request_permission", message.line, lambda line: None)
+            case Withdrawn():
+                self._withdraw_asked(message)
+            case _:
+                raise AssertionError("requests and notifications of the agent pass on")
 
     def _take_passing(self, message: Passing) -> None:
         if message.id is None:
@@ -587,24 +511,18 @@ class EditorFace(EditorLines):
         request = self._passed.get(int(number)) if number.isdigit() and len(number) <= jsonrpc.DIGITS else None
         return line if place is None or request is None else line[: place[0]] + request.id + line[place[1] :]
 
-    def withdrawn(self, withdrawn: Withdrawn) -> None:
+    def _withdraw_asked(self, withdrawn: Withdrawn) -> None:
         place = splice.at(withdrawn.line, ("params", "requestId"))
         for number, asked in self._asked.items():
             if place is not None and asked.id is not None and bytes(asked.id) == bytes(withdrawn.id):
                 self.write(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])
                 return
 
-    def service(self, question: ServiceAsked) -> None:
-        raise AssertionError("requests of the agent pass on")
-
-    def completed(self, elicitation_id: str) -> None:
-        raise AssertionError("notifications of the agent pass on")
-
     # What is written to the editor.
 
     def show_update(self, update: Updated) -> None:
         """Write an update that may be seen, unless the editor is not to have it yet."""
-        session, line = self._by_id.get(update.session_id), update.line
+        session, line = self.agent.by_id.get(update.session_id), update.line
         if session is not None:
             if session.is_muted:
                 return

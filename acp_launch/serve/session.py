@@ -20,8 +20,8 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.launch.context import LaunchContext, leave_login
-from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.agent import Agent
+from acp_launch.launch.context import leave_login
 from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.plan.model import LaunchPlan
@@ -38,7 +38,7 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import SessionEvent
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.observer import Answer, Observer, ToolQuestion, editor_answer, show_note
+from acp_launch.session.observer import Answer, ToolQuestion, editor_answer, show_note
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper
@@ -71,20 +71,8 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
 class Editor(Protocol):
     """The editor's side, as a session needs it."""
 
-    interrupts: Interrupts
-
-    @property
-    def context(self) -> LaunchContext: ...
-
-    @property
-    def observer(self) -> Observer: ...
-
+    agent: "Agent[EditorSession]"
     plan_session: Callable[[Path], AbstractContextManager[SessionPlan]]  # for its directory
-
-    async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
-        """Return the connection to the agent once there is one, and what is set at its end. The agent is started if it
-        has ended and `is_wanted`.
-        """
 
     def pass_on(self, request: EditorRequest, answered: Callable[[Answered], None] | None = None) -> None:
         """Pass a request on to the agent; `answered` takes the answer, and finishes the request."""
@@ -102,9 +90,6 @@ class Editor(Protocol):
 
     def show(self, line: bytes) -> None:
         """Write an update to the editor."""
-
-    def expire(self, error: LaunchError) -> None:
-        """Stop the agent, which hangs."""
 
 
 class EditorSession:
@@ -140,6 +125,7 @@ class EditorSession:
             LaunchError: it cannot be opened.
         """
         editor = self._editor
+        observer, interrupts = editor.agent.launch.observer, editor.agent.launch.interrupts
         with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
             given = plan_servers(
                 acp.sequence(self._params.get("mcpServers")),
@@ -149,14 +135,16 @@ class EditorSession:
             )
             for own, name in given.renamed:
                 show_note(
-                    editor.observer,
+                    observer,
                     f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name',
                 )
             plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
-            context = replace(editor.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
-            async with launch_servers(context, editor.observer, editor.interrupts) as servers:
+            context = replace(
+                editor.agent.launch.context, plan=plan, secrets=made.secrets, credentials=made.credentials
+            )
+            async with launch_servers(context, observer, interrupts) as servers:
                 self.servers = servers
-                launch = Launch(context, editor.observer, editor.interrupts, servers)
+                launch = Launch(context, observer, interrupts, servers)
                 try:
                     await self._stay(launch, request, self._request(made, given.untouched))
                 finally:
@@ -181,7 +169,7 @@ class EditorSession:
             wishes=made.wishes,
             servers=others,
             gate=self._gate,
-            observer=self._editor.observer,
+            observer=self._editor.agent.launch.observer,
             listen=self._attend,
             asked=EditorOpening(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
         )
@@ -192,9 +180,9 @@ class EditorSession:
     async def _stay(self, launch: Launch, request: EditorRequest, wanted: SessionRequest) -> None:
         """Have one agent after the other open the session."""
         while not self.left.is_set():
-            if (found := await self._await_agent()) is None:
+            if (connection := await self._await_agent()) is None:
                 return
-            connection, ended = self._connection, _ = found
+            self._connection = connection
             try:
                 now = self._again(wanted, connection.agent.capabilities) if self.is_open else wanted
                 async with launch.session(connection, now, leave_login) as opened:
@@ -205,20 +193,25 @@ class EditorSession:
                     else:
                         await self._restore(connection, launch.plan.timeouts.session)
                     self._be_back()
-                    await first_of(self.left.wait(), ended.wait())
+                    await first_of(self.left.wait(), self._editor.agent.until_end(connection))
             except LaunchError as error:
-                await self._fail(connection, ended, error)
+                await self._fail(connection, error)
 
-    async def _await_agent(self) -> tuple[Connection, asyncio.Event] | None:
-        """Wait for an agent; None if the session is left first. Once it is open, the next request starts the agent."""
-        waiting = asyncio.ensure_future(self._editor.connected(is_wanted=not self.is_open))
+    async def _await_agent(self) -> Connection | None:
+        """Wait for an agent; None if the session is left first. Once it is open, the next request starts the agent.
+
+        Raises:
+            LaunchError: the agent did not come up.
+        """
+        agent = self._editor.agent
+        waiting = asyncio.ensure_future(agent.reconnected() if self.is_open else agent.connected())
         try:
             await first_of(asyncio.wait([waiting]), self.left.wait())
             return waiting.result() if waiting.done() else None
         finally:
             waiting.cancel()
 
-    async def _fail(self, connection: Connection, ended: asyncio.Event, error: LaunchError) -> None:
+    async def _fail(self, connection: Connection, error: LaunchError) -> None:
         """Deal with an agent that cannot open the session: give up if the editor does not know it yet.
 
         Raises:
@@ -232,9 +225,9 @@ class EditorSession:
             why = error.reply[1] if error.reply else error.message
             self.lost = f"the agent was started again and does not have this session: {why}; open a new one"
         elif not isinstance(error, AgentError):
-            self._editor.expire(error)
+            self._editor.agent.stop(error)
         self._be_back()
-        await first_of(self.left.wait(), ended.wait())
+        await first_of(self.left.wait(), self._editor.agent.until_end(connection))
 
     def _be_back(self) -> None:
         self.is_muted = False
@@ -276,7 +269,7 @@ class EditorSession:
             try:
                 await connection.call(call, what=what, limit=limit)
             except AgentRefused as error:
-                show_note(self._editor.observer, f"the agent that was started again: {error.message}")
+                show_note(self._editor.agent.launch.observer, f"the agent that was started again: {error.message}")
 
     # Its answer.
 
@@ -420,7 +413,7 @@ class EditorSession:
         try:
             work()
         except LaunchError as error:
-            show_note(self._editor.observer, f"the session is not stored: {error.message}")
+            show_note(self._editor.agent.launch.observer, f"the session is not stored: {error.message}")
 
 
 async def _close(connection: Connection, session_id: str) -> None:

@@ -18,6 +18,7 @@ from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import (
     ELICITATION,
     WORDS,
+    Completed,
     Opened,
     PermissionAsked,
     ServiceAsked,
@@ -25,7 +26,7 @@ from acp_launch.protocol.conversation import (
     Withdrawn,
 )
 from acp_launch.protocol.jsonrpc import BROKEN
-from acp_launch.session.connection import AGENT, Connection
+from acp_launch.session.connection import AGENT, AgentMessage, Connection
 from acp_launch.session.events import CancelledEvent, PermissionEvent, ResultEvent, SessionEvent, UnaskedEvent
 from acp_launch.session.observer import Observer, Refusal, Said, Services, TurnEnd
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
@@ -110,7 +111,7 @@ class Client:
         self.number = -1  # of the request that opens it
         self._connection = connection
         self.observer = observer or connection.observer
-        self._listen = listen or connection.listen
+        self._listen = listen or (lambda client: connection.listen(client.take))
         self._gate = gate
         self._services = services or {}
         self.completed, self.settled, self._asking = completed, changed, asking
@@ -148,6 +149,21 @@ class Client:
         the request.
         """
         self.session_id, self.number = session_id, number
+
+    def take(self, message: AgentMessage) -> None:
+        match message:
+            case Updated():  # first, as a turn has very many
+                self.updated(message)
+            case Opened():
+                self.opened(message)
+            case PermissionAsked():
+                self.asked(message)
+            case ServiceAsked():
+                self.service(message)
+            case Completed(elicitation_id):
+                self.completed(elicitation_id)
+            case Withdrawn():
+                self.withdrawn(message)
 
     def updated(self, update: Updated) -> None:
         if update.session_id != self.session_id:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
@@ -126,15 +126,9 @@ AGENT = "the agent"
 SHIM = "acp-launch: no connection for the MCP server"  # on its stderr, from what it starts in place of servers
 
 
-class Listener(Protocol):
-    """Handles what the agent sends; called in wire order, must not block."""
-
-    def updated(self, update: Updated) -> None: ...
-    def opened(self, opened: Opened) -> None: ...
-    def asked(self, question: PermissionAsked) -> None: ...
-    def service(self, question: ServiceAsked) -> None: ...
-    def completed(self, elicitation_id: str) -> None: ...
-    def withdrawn(self, withdrawn: Withdrawn) -> None: ...
+# What the agent sends to the client of a session, or about all of them.
+AgentMessage = Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn
+Listener = Callable[[AgentMessage], None]  # called in wire order, must not block
 
 
 class Connection:
@@ -302,32 +296,13 @@ class Connection:
 
     # Called by the pump.
 
-    def take(
-        self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Passing | Extension
-    ) -> None:
-        listener = self._listener
-        if isinstance(event, Updated):  # first, as a turn has very many
-            if listener is not None:
-                listener.updated(event)
-        elif isinstance(event, Extension):
+    def take(self, event: AgentMessage | Passing | Extension) -> None:
+        if isinstance(event, Extension):
             self.extension(event)
         elif isinstance(event, Passing):
             self._passing(event)
-        elif listener is not None:
-            self._take(event, listener)
-
-    def _take(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn, listener: Listener) -> None:
-        match event:
-            case Opened():
-                listener.opened(event)
-            case PermissionAsked():
-                listener.asked(event)
-            case ServiceAsked():
-                listener.service(event)
-            case Completed(elicitation_id):
-                listener.completed(elicitation_id)
-            case Withdrawn():
-                listener.withdrawn(event)
+        elif self._listener is not None:
+            self._listener(event)
 
     def note(self, text: str) -> None:
         show_note(self.observer, text)

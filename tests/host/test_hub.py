@@ -61,28 +61,6 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
     run(story)
 
 
-def test_an_id_that_the_agent_gives_twice_is_noted_and_the_latest_session_has_it() -> None:
-    notes: list[str] = []
-
-    def client() -> Any:
-        made = SimpleNamespace(session_id="")
-        made.opened = lambda opened: setattr(made, "session_id", opened.session_id)
-        return made
-
-    async def story() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            observer = SimpleNamespace(show=lambda event: notes.append(event.text))
-            launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None, observer=observer)
-            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
-            for id in ("a", "b", "a"):
-                hub.clients.append(client())
-                hub.opened(cast(Any, SimpleNamespace(how="new", session_id=id)))
-            assert hub._client("a") is hub.clients[2]
-
-    asyncio.run(story())
-    assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]
-
-
 def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
     async def story() -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -93,9 +71,9 @@ def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
                     name=f"s{number}", stay="over" if number in (2, 3) else "turn", has_begun=True
                 )
                 hub.sessions[session.name] = cast(Any, session)
-                hub.clients.append(cast(Any, SimpleNamespace(name=session.name)))
+                hub.agent.sessions.append(cast(Any, session))
                 hub.lost(cast(Any, session))
             assert list(hub.past) == ["s0", "s1", "s4", "s5", "s6"]
-            assert hub.clients == []
+            assert hub.agent.sessions == []
 
     asyncio.run(story())

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from acp_launch.errors import SessionError, UsageError
 from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
-from acp_launch.session.connection import Connection, connect, negotiate
+from acp_launch.protocol.conversation import Opened, Updated
+from acp_launch.session.connection import AgentMessage, Connection, connect, negotiate
 from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, parse_setting, wishes
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
@@ -260,36 +261,19 @@ async def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_
         assert (made.option, made.value) == (config_options([MODEL])[0], "sonnet")
 
 
-class Following:
-    """Takes updates in, as the client does; nothing else comes in this story."""
-
-    def __init__(self, state: SessionState) -> None:
-        self._state = state
-
-    def updated(self, update: Updated) -> None:
-        self._state.apply(update.kind, acp.decoded(update.update))
-
-    def opened(self, opened: Opened) -> None:
-        assert opened.session_id == "s1"
-
-    def asked(self, question: PermissionAsked) -> None:
-        raise AssertionError(question)
-
-    def service(self, question: ServiceAsked) -> None:
-        raise AssertionError(question)
-
-    def completed(self, elicitation_id: str) -> None:
-        raise AssertionError(elicitation_id)
-
-    def withdrawn(self, withdrawn: Withdrawn) -> None:
-        raise AssertionError(withdrawn)
+def follow(state: SessionState, message: AgentMessage) -> None:
+    """Take updates in, as the client does; nothing else comes in this story."""
+    if isinstance(message, Updated):
+        state.apply(message.kind, acp.decoded(message.update))
+    else:
+        assert isinstance(message, Opened) and message.session_id == "s1"
 
 
 @looped
 async def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
     """Both in one chunk: the pump has handled both before `configure` runs again."""
     async with offering({"configOptions": [MODEL]}) as scene:
-        scene.connection.listen(Following(scene.state))
+        scene.connection.listen(partial(follow, scene.state))
         opening = asyncio.create_task(
             scene.connection.call(
                 scene.connection.conversation.open("new", "", cwd="/w", servers=[], directories=[]), what="x", limit=5

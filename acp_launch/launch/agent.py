@@ -1,0 +1,224 @@
+"""
+The agent of a launch and its sessions, for a front that outlives it: a host, and a profile that is served to an editor.
+
+It is started when a request wants it, and again after its end. Requests wait in their order until it has its sessions;
+if it does not come up, each is told why. What the agent says goes to the session that it concerns.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
+from acp_launch.launch.run import Launch
+from acp_launch.process.child import first_of
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import Completed, Opened, PermissionAsked, Withdrawn
+from acp_launch.session.client import Client
+from acp_launch.session.connection import AgentMessage, Connection
+
+
+class AgentSession(Protocol):
+    """A session of the agent. Its `client` is set while the agent has it open, or opens it."""
+
+    client: Client | None
+
+    def begin(self, opened: Opened) -> None:
+        """Take the agent's answer to the request that opens it."""
+
+
+S = TypeVar("S", bound=AgentSession)
+
+
+class Parked(Struct, frozen=True):
+    """A request that waits for the agent. `refuse` returns whether its sender was still waiting."""
+
+    go_on: Callable[[], object]
+    refuse: Callable[[LaunchError], bool]
+
+
+class AgentFront(Protocol):
+    """What has the agent."""
+
+    def meet(self, connection: Connection) -> None:
+        """Take up an agent right after its handshake."""
+
+    async def restore(self) -> None:
+        """Return when the agent has its sessions, so that requests may go on."""
+
+    def leave(self) -> None:
+        """Leave an agent that has ended, or is about to be stopped."""
+
+    def end(self, error: BaseException | None) -> None:
+        """Prepare for the agent's stop; `error` is the reason, None after an orderly end."""
+
+    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
+        """Settle what an agent has left open. It did not come up for those that are `waiting`.
+
+        Raises:
+            LaunchError: no other agent is to be started.
+        """
+
+    def stray(self, message: AgentMessage) -> None:
+        """Take what concerns no session that is open."""
+
+
+class Agent(Generic[S]):
+    """One process after the other, each with the same sessions."""
+
+    def __init__(self, launch: Launch, front: AgentFront, over: asyncio.Event) -> None:
+        """`over` is set when no agent is wanted any more."""
+        self.launch, self._front, self._over = launch, front, over
+        self.sessions: list[S] = []
+        self.by_id: dict[str, S] = {}  # by the agent's id; one that is made may have the empty one
+        self.connection: Connection | None = None
+        self.negotiated: Negotiated | None = None  # of the latest agent
+        self.wanted = asyncio.Event()
+        self._up, self._ended, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._reason: LaunchError | None = None  # of the stop
+        self._is_ready = False  # it has its sessions
+        self._was_ready = False  # the latest one
+        self._parked: list[Parked] = []
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Have one agent after the other, each when it is wanted, until it is over.
+
+        Raises:
+            LaunchError: no agent has ever answered, or the front wants no other; `Stopped` after a signal.
+        """
+        try:
+            if await self._await_want():
+                await self.launch.run(self._serve, self._again, self._front.end)
+        except (AgentError, WaitExpired, RemoteProtocolError):
+            if self.negotiated is None or not self._over.is_set():
+                raise
+
+    async def _await_want(self) -> bool:
+        """Wait until a request wants an agent; False once it is over."""
+        await self.launch.interrupts.watch(first_of(self.wanted.wait(), self._over.wait()))
+        return not self._over.is_set()
+
+    async def _again(self, error: Exception | None) -> bool:
+        if isinstance(error, LaunchError):
+            waiting: list[Parked] = []
+            if not self._was_ready:
+                waiting, self._parked = self._parked, []
+            self._front.lose(error, waiting)
+        self._was_ready = False
+        if not self._parked:
+            self.wanted.clear()
+        return await self._await_want()
+
+    async def _serve(self, connection: Connection) -> None:
+        """Serve with an agent until it ends, or is stopped.
+
+        Raises:
+            LaunchError: how it has ended, or why it was stopped.
+        """
+        self.connection, self.negotiated, self._reason = connection, connection.agent, None
+        self._ended = asyncio.Event()
+        self._stopped.clear()
+        connection.listen(self._take)
+        self._front.meet(connection)
+        try:
+            await connection.unless_over(first_of(self._over.wait(), self._stopped.wait(), self._bring_back()))
+            if self._reason is not None:
+                raise connection.excused(self._reason)
+        finally:
+            self.connection, self._is_ready = None, False
+            self._up.clear()
+            self._ended.set()
+            self._front.leave()
+
+    async def _bring_back(self) -> None:
+        """Bring the sessions to where the last agent had them, let requests go on, and wait for ever."""
+        self._up.set()
+        await self._front.restore()
+        parked, self._parked = self._parked, []
+        self._is_ready = self._was_ready = True
+        for each in parked:
+            each.go_on()
+        await asyncio.Event().wait()
+
+    def stop(self, reason: LaunchError | None = None) -> None:
+        """Stop the agent, which hangs for this reason, if there is one; the next request starts it again."""
+        self._reason = reason
+        self._stopped.set()
+
+    # Its use.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes requests; others are to be parked."""
+        return self._is_ready and not self.launch.is_agent_dead
+
+    def park(self, request: Parked) -> None:
+        self._parked.append(request)
+        self.wanted.set()
+
+    async def connected(self) -> Connection:
+        """Return the connection to the agent, which is started if it has ended.
+
+        Raises:
+            LaunchError: it did not come up.
+        """
+        if not self.is_ready:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def refuse(error: LaunchError) -> bool:
+                if is_open := not waiting.done():
+                    waiting.set_exception(error)
+                return is_open
+
+            def go_on() -> None:
+                if not waiting.done():
+                    waiting.set_result(None)
+
+            self.park(Parked(go_on, refuse))
+            await waiting
+        if self.connection is None:
+            raise AgentError("the agent has ended")
+        return self.connection
+
+    async def reconnected(self) -> Connection:
+        """Return the connection to the next agent, for a session that it is to have again."""
+        while self.connection is None:
+            await self._up.wait()
+        return self.connection
+
+    async def until_end(self, connection: Connection) -> None:
+        """Wait for the end of a connection."""
+        if self.connection is connection:
+            await self._ended.wait()
+
+    # What it says.
+
+    def _take(self, message: AgentMessage) -> None:
+        if isinstance(message, Opened):
+            self._open(message)
+        elif isinstance(message, Completed | Withdrawn) or (
+            isinstance(message, PermissionAsked) and not self.launch.judges
+        ):
+            self._front.stray(message)
+        elif (session := self.by_id.get(message.session_id)) is not None and session.client is not None:
+            session.client.take(message)
+        else:
+            self._front.stray(message)
+
+    def _open(self, opened: Opened) -> None:
+        for session in self.sessions:
+            if session.client is not None and session.client.number == opened.number:
+                session.begin(opened)
+                self.by_id.pop("", None)
+                self.by_id[opened.session_id] = session
+
+    def forget(self, session: S) -> None:
+        """Forget a session that is not open any more."""
+        if session in self.sessions:
+            self.sessions.remove(session)
+        for id in [id for id, each in self.by_id.items() if each is session]:
+            del self.by_id[id]
