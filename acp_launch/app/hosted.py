@@ -126,7 +126,7 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(note=note, entrance=entrance, ask=ask, stays=True)
     with open_registry(settings.state) as registry:
-        sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
+        sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
         return await run_session(
             lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
             terminal.setup(

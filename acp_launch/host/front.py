@@ -292,7 +292,7 @@ async def launch_in_host(
 class HostAsAgent(Launch):
     """A launch whose agent is a host. The host starts its own agent again when it is wanted."""
 
-    judges = False
+    is_of_host = True
 
     def __init__(
         self,

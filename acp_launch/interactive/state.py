@@ -44,11 +44,9 @@ class HeldSession:
         name: str,
         record: Record | None,
         held: ExitStack,
-        *,
-        is_hosted: bool = False,
     ) -> None:
-        """Leaving it closes `held`. A host keeps its sessions on record, and counts their turns, itself."""
-        self.name, self._is_hosted = name, is_hosted
+        """Leaving it closes `held`."""
+        self.name = name
         self.is_used = record is not None  # there is something to come back to
         self._registry, self._plan = registry, plan
         self._keeper = SessionKeeper(registry, plan, record)
@@ -57,8 +55,8 @@ class HeldSession:
 
     def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """Return how to open it now: as a new session the first time, resumed afterwards."""
-        opened = (lambda ready, agent: None) if self._is_hosted else self._keeper.opened
-        return SessionRequest(name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=opened)
+        name, record, opened = self.name, self._record, self._keeper.opened
+        return SessionRequest(name=name, continued=record, replay=replay, wishes=wishes, opened=opened)
 
     def note_open(self) -> None:
         """Note that it is open and on record: from now on it is resumed."""
@@ -66,13 +64,11 @@ class HeldSession:
 
     def note_turn(self, end: TurnEnd, prompt: str, first: str) -> None:
         """Note the end of a turn, as `SessionKeeper.ended`; `first` is the first prompt of this run."""
-        if not self._is_hosted:
-            self._keeper.ended(end.title, prompt, end.said, end.stop_reason, first)
+        self._keeper.ended(end.title, prompt, end.said, end.stop_reason, first)
 
     def note_broken(self, prompt: str, said: Said) -> None:
         """Note a turn without an end, as `SessionKeeper.broken`."""
-        if not self._is_hosted:
-            self._keeper.broken(prompt, said)
+        self._keeper.broken(prompt, said)
 
     def leave(self) -> None:
         """Release it for other processes."""
@@ -89,10 +85,9 @@ class HeldSessions:
         hold: Callable[[str], AbstractContextManager[None]],
         *,
         check: Callable[[str], object],
-        is_hosted: bool = False,
     ) -> None:
         """`hold` locks the session with a name; `check` raises for an invalid name."""
-        self._registry, self._plan, self._is_hosted = registry, plan, is_hosted
+        self._registry, self._plan = registry, plan
         self._hold, self._check = hold, check
         self.names: tuple[tuple[str, str], ...] = ()  # and titles as last read: the file is not read at every key
 
@@ -117,7 +112,7 @@ class HeldSessions:
 
     def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """Return the session chosen on the command line; `held` holds it already."""
-        return HeldSession(self._registry, self._plan, name, record, held, is_hosted=self._is_hosted)
+        return HeldSession(self._registry, self._plan, name, record, held)
 
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)

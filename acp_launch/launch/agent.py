@@ -201,7 +201,7 @@ class Agent(Generic[S]):
         if isinstance(message, Opened):
             self._open(message)
         elif isinstance(message, Completed | Withdrawn) or (
-            isinstance(message, PermissionAsked) and not self.launch.judges
+            isinstance(message, PermissionAsked) and self.launch.is_of_host
         ):
             self._front.stray(message)
         elif (session := self.by_id.get(message.session_id)) is not None and session.client is not None:

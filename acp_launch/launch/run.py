@@ -124,7 +124,7 @@ class Launch:
     """A launch with running servers, and its agent. Made by `conversation`."""
 
     host: HostControl | None = None  # None unless the agent is a host's
-    judges = True  # about the agent's tool calls; a host judges those of its agent
+    is_of_host = False  # its agent is a host, which judges tool calls and keeps sessions itself
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     gate: Gate
     registry: Registry
     hold: Callable[[str, str], AbstractContextManager[None]]
-    enters: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
+    enters: Callable[[dict[str, Any], str], dict[str, Any]] = lambda params, name: params
 
 
 class Editor(Protocol):
@@ -157,10 +157,9 @@ class EditorSession:
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
         self.name = record.name if record else fresh_name()
         self._keeper = SessionKeeper(made.registry, plan, record)
-        self._gate, self.is_hosted = made.gate, made.enters is not None
+        self._gate = made.gate
         self._gate.ask = self._ask
-        if made.enters is not None:
-            self._params = made.enters(self._params, self.name)
+        self._params = made.enters(self._params, self.name)
         return made.hold(self.name, self.id)
 
     def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
@@ -349,7 +348,7 @@ class EditorSession:
 
     def cancel(self) -> None:
         """Note that the editor cancels the turn."""
-        if self.client is not None and not self.is_hosted:
+        if self.client is not None:
             self.client.excuse()
         if self._turn is not None:
             self._turn.limit = CANCELLED
@@ -392,7 +391,7 @@ class EditorSession:
         self._connection.conversation.working(self.id, is_working=True)  # a history has ended
         is_first, self._turn = self._turn is None, request
         said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
-        if not (self.is_hosted or self._keeper.is_kept):
+        if not (self._editor.agent.launch.is_of_host or self._keeper.is_kept):
             ready = SessionEvent(session_id=self.id, name=self.name, how=self.how, result=NULL)
             self._note(lambda: self._keeper.opened(ready, self._agent))
 
@@ -400,9 +399,9 @@ class EditorSession:
             self._editor.finish(request, answer.line)
             if self.servers is not None and is_first:
                 self.servers.first_turn_over()
-            if answer.fault is not None and not self.is_hosted:
+            if answer.fault is not None:
                 self._note(lambda: self._keeper.broken(said, client.said()))
-            elif not self.is_hosted:
+            else:
                 reason = acp.text(acp.mapping(acp.decoded(answer.result)).get("stopReason"))
                 self._note(lambda: self._keeper.ended(client.title, said, client.said(), reason))
 

@@ -515,7 +515,7 @@ TITLE = 80  # characters of the first prompt that stand in for a title
 
 
 class SessionKeeper:
-    """Keeps one session of `plan` in the store."""
+    """Keeps one session of `plan` in the store, from `opened` on."""
 
     def __init__(self, registry: Registry, plan: "LaunchPlan", record: Record | None, prompt: str = "") -> None:
         """Keep a session. `record` is the session that is continued; `prompt` names a new one until the agent does."""

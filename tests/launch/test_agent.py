@@ -231,9 +231,9 @@ async def test_a_message_reaches_the_session_that_it_concerns_and_the_front_if_t
 
 
 @bounded
-async def test_a_question_goes_to_the_front_where_the_agent_is_a_host_that_judges_itself() -> None:
+async def test_a_question_goes_to_the_front_of_an_agent_that_is_a_host() -> None:
     scene = Scene()
-    scene.launch.judges = False
+    scene.launch.is_of_host = True
     async with scene.running():
         await scene.agent.connected()
         scene.agent.by_id["a"] = session = FakeSession()
