@@ -78,13 +78,11 @@ class Hub:
 
     def __init__(self, launch: Launch, host: HostPolicy, tasks: asyncio.TaskGroup) -> None:
         self.launch, self.host = launch, host
-        self.sessions: dict[str, HostSession] = {}
         self._over = asyncio.Event()
         self.agent: Agent[HostSession] = Agent(launch, self, self._over)
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
         self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
-        self.turns = 0
         self.now = asyncio.get_running_loop().time
         self.max_line = launch.context.max_line
         self._handlers: dict[str, Handler] = {
@@ -138,10 +136,6 @@ class Hub:
             self._took = time.monotonic() - self._began
             self.host.ready(self._took)
 
-    def leave(self) -> None:
-        for session in list(self.sessions.values()):
-            session.leave()
-
     def end(self, error: BaseException | None) -> None:
         if self._over.is_set():
             self.launch.servers.stopping(is_orderly=True)
@@ -177,7 +171,7 @@ class Hub:
             await asyncio.Event().wait()
             return
         while True:
-            if self.fronts or any(session.is_busy for session in self.sessions.values()):
+            if self.fronts or any(session.is_busy for session in self.agent.sessions):
                 self._idle_since = self.now()
             left = self._idle_since + keep - self.now()
             if left <= 0:
@@ -198,8 +192,10 @@ class Hub:
             LaunchError: it cannot be opened.
         """
         async with self._one_at_a_time:
-            session = self.sessions.get(entrance.name)
-            if session is not None and session.is_left:  # it is being closed, or its agent has ended
+            session = self._session(entrance.name)
+            if session is not None and (
+                session.is_left or self.agent.connection is None
+            ):  # it is being closed, or its agent has ended
                 await session.gone.wait()
                 session = None
             if entrance.waits and (session is None or not session.has_begun):
@@ -211,6 +207,9 @@ class Hub:
                 return await self._open_new(how, entrance, front, servers), False
             self._enter_session(front, session, entrance)
             return session, True
+
+    def _session(self, name: str) -> HostSession | None:
+        return next((each for each in self.agent.sessions if each.name == name), None)
 
     def _past(self, name: str) -> HostSession | None:
         past = self.past.get(name)
@@ -261,14 +260,14 @@ class Hub:
                 raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
-        session = HostSession(self, entrance.name, servers, SessionKeeper(host.registry, plan, record))
+        keeper = SessionKeeper(host.registry, plan, record)
+        session = HostSession(self.agent, host, self._tasks, entrance.name, servers, keeper)
         if record is not None:
             session.named(record.session_id)
         before = self._enter_session(front, session, entrance)
         front.follow(session.events, 0)
-        self.sessions[entrance.name] = session
-        self.agent.sessions.append(session)
-        connection.beside(session.live(connection, session.request(record, replay=how == "load")))
+        living = connection.beside(session.live(connection, session.request(record, replay=how == "load")))
+        living.add_done_callback(lambda task: self._end(session))
         try:
             await asyncio.shield(session.opened)
         except BaseException:
@@ -277,10 +276,9 @@ class Hub:
             raise
         return session
 
-    def lost(self, session: HostSession) -> None:
+    def _end(self, session: HostSession) -> None:
         """Note that a session is not open any more; the end of its latest turn can still be waited for."""
-        del self.sessions[session.name]
-        self.agent.forget(session)
+        session.end()
         if session.has_begun:
             self.past.pop(session.name, None)
             self.past[session.name] = session
@@ -303,7 +301,7 @@ class Hub:
         return HostStatus(
             pid=os.getpid(),
             agent=redactor.text(agent or self.plan.agent.command.name),
-            sessions=tuple(session.status for session in self.sessions.values()),
+            sessions=tuple(session.status for session in self.agent.sessions),
             servers=tuple(self.launch.servers.standings()),
             past=tuple(name for name, session in self.past.items() if session.has_turned),
         )
@@ -460,7 +458,7 @@ class Hub:
         return NOTHING
 
     async def _cancel(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self.sessions.get(acp.text(params.get("name")))
+        session = self._session(acp.text(params.get("name")))
         if session is None or session.turn is None:
             return False
         session.cancel()
@@ -481,7 +479,7 @@ class Hub:
     async def _delete(self, front: FrontLine, params: dict[str, Any]) -> object:
         """Have the agent delete a session, unless another front has it open."""
         id = msgspec.json.encode(acp.text(params.get("sessionId")))
-        for session in [each for each in self.sessions.values() if each.id_json == id]:
+        for session in [each for each in self.agent.sessions if each.id_json == id]:
             if session.is_busy or set(session.fronts) - {front}:
                 raise SessionError(f'session "{session.name}" is in use by the host', fix="close it there first")
             session.leave()
@@ -552,4 +550,4 @@ class HostNotices(Notices):
                 session.feed.show(event)
 
     def _sessions(self) -> "Sequence[HostSession]":
-        return list(self._hub.sessions.values()) if self._hub else []
+        return list(self._hub.agent.sessions) if self._hub else []

@@ -6,10 +6,10 @@ Towards the agent it is what a run of one prompt is. All that happens is an even
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,7 +19,7 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
-from acp_launch.launch.agent import Agent
+from acp_launch.launch.agent import Agent, AgentSession
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
@@ -84,26 +84,6 @@ class HostPolicy(Struct, frozen=True, kw_only=True):
     outlives: bool = True
 
 
-class Holder(Protocol):
-    """What holds the sessions."""
-
-    launch: Launch
-    host: HostPolicy
-    agent: "Agent[HostSession]"
-    sessions: dict[str, "HostSession"]
-    turns: int  # so far, of all sessions
-
-    def now(self) -> float: ...
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run work that no front owns."""
-
-    def lost(self, session: "HostSession") -> None:
-        """Note that a session is not open any more."""
-
-    def note(self, text: str) -> None: ...
-
-
 class Feed:
     """The observer of one session, for all its fronts: it records what it is told.
 
@@ -159,13 +139,22 @@ class HistoryFeed(Feed):
         """Record nothing: the session has all other events itself."""
 
 
-class HostSession:
+class HostSession(AgentSession):
     """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
 
-    def __init__(self, hub: Holder, name: str, servers: Sequence[object], keeper: SessionKeeper) -> None:
-        """`servers` are entries of the front that opens it, besides those of the host."""
+    def __init__(
+        self,
+        agent: "Agent[HostSession]",
+        host: HostPolicy,
+        tasks: asyncio.TaskGroup,
+        name: str,
+        servers: Sequence[object],
+        keeper: SessionKeeper,
+    ) -> None:
+        """`tasks` run its turns. `servers` are entries of the front that opens it, besides those of the host."""
+        super().__init__(agent)
         self.name, self.servers, self._keeper = name, servers, keeper
-        self.events = SessionEvents(hub.now, self._tell)
+        self.events = SessionEvents(asyncio.get_running_loop().time, self._tell)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
         self._roles: dict[FrontLine, Literal["watches", "took"]] = {}  # of fronts that drive never, or until they leave
@@ -176,17 +165,15 @@ class HostSession:
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | asyncio.Task[None] | None = None  # or the wait for the servers before it
         self.since = time.time()
-        self._hub, self._gate = hub, hub.host.gate()
+        self._host, self._tasks, self._gate = host, tasks, host.gate()
         self._open: OpenSession | None = None
         # It stays open; or until a front has the end of its turn, which is over then.
         self.stay: Literal["open", "turn", "over"] = "turn"
         self._left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # whether the agent is told
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
-        self.client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
         self._turns: dict[asyncio.Task[ResultEvent | LaunchError], FrontLine | None] = {}  # whose end ends each
-        self.gone = asyncio.Event()
 
     @property
     def state(self) -> str:
@@ -231,21 +218,20 @@ class HostSession:
 
     async def live(self, connection: Connection, request: SessionRequest) -> None:
         """Open the session, and keep it open until it is left or the agent ends."""
-        hub = self._hub
+        launch = self.agent.launch
         try:
-            with hub.host.hold(self.name):
-                async with hub.launch.session(connection, request, hub.launch.context.log_in) as opened:
+            with self._host.hold(self.name):
+                async with launch.session(connection, request, launch.context.log_in) as opened:
                     self._open = opened
                     self.opened.set_result(None)
                     if await self._left:
-                        await _free(hub.launch, opened)
+                        await _free(launch, opened)
         except LaunchError as error:
             self._not_opened(error)
-        finally:
-            self._not_opened(AgentError("the agent ended before the session was open"))
-            if hub.sessions.get(self.name) is self:
-                hub.lost(self)
-            self.gone.set()
+
+    def end(self) -> None:
+        self._not_opened(AgentError("the agent ended before the session was open"))
+        super().end()
 
     def _not_opened(self, error: LaunchError) -> None:
         if not self.opened.done():
@@ -339,8 +325,8 @@ class HostSession:
         """Run a turn, after those before it."""
         said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
-        task = self._hub.begin(self._run(blocks, said, front))
-        self._turns[task] = None if self._hub.host.outlives else front
+        task = self._tasks.create_task(self._run(blocks, said, front))
+        self._turns[task] = None if self._host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
         if self._roles.get(front) != "watches":  # else it is about to leave (--detach)
@@ -364,7 +350,7 @@ class HostSession:
         except LaunchError as error:
             self.failed = error
             if isinstance(error, WaitExpired):  # the agent hangs
-                self._hub.agent.stop()
+                self.agent.stop()
             return error
         finally:
             if is_waiting:
@@ -380,7 +366,7 @@ class HostSession:
         Raises:
             LaunchError: as `LaunchServers.proven`.
         """
-        self.turn = awaiting = asyncio.ensure_future(self._hub.launch.servers.proven())
+        self.turn = awaiting = asyncio.ensure_future(self.agent.launch.servers.proven())
         try:
             await asyncio.wait([awaiting])
         finally:
@@ -398,8 +384,8 @@ class HostSession:
             self._drive(front)  # the user who has sent the prompt is asked about it
         self.stay = "open" if self.stay == "open" else "turn"
         broken = partial(self._keeper.broken, said)
-        self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0, broken=broken)
-        self._hub.turns += 1
+        self.turn = turn = self.agent.launch.turn(self._open, is_first=self.agent.turns == 0, broken=broken)
+        self.agent.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
         self.events.add(news_line(SessionNews(turn=redactor.text(acp.prompt_text(blocks)))), front)
@@ -451,7 +437,7 @@ class HostSession:
         return await self._put(put) or self._answer_unattended(question)
 
     def _answer_unattended(self, question: ToolQuestion) -> Answer:
-        policy = self._hub.host.unattended
+        policy = self._host.unattended
         about = self._gate.about(question.call)
         allowed = policy.allows_reads and about.kind in READS and not about.acts and not is_choice(question.options)
         came = ", and no terminal attached" if policy.wait else ""
@@ -481,10 +467,10 @@ class HostSession:
                         with suppress(FrontGone):
                             return await self._put_to(front, put)
                         continue
-                    if not (wait := self._hub.host.unattended.wait):
+                    if not (wait := self._host.unattended.wait):
                         return None
                     if patience.when() is None:
-                        patience.reschedule(self._hub.now() + wait)
+                        patience.reschedule(asyncio.get_running_loop().time() + wait)
                         self._wait_told()
                     await self._changed.wait()
         return None
@@ -518,7 +504,7 @@ class HostSession:
         self.events.add(news_line(SessionNews(is_asked=is_asked)))
 
     def _wait_told(self) -> None:
-        host = self._hub.host
+        host = self._host
         show_note(self.feed, f"a question waits in session {self.name} ({host.unattended.written}): acp-launch attach")
         host.waits(self.name)
 
@@ -526,14 +512,15 @@ class HostSession:
 
     def _listen(self, client: Client) -> None:
         self.client = client
-        self._hub.agent.by_id[msgspec.json.decode(self.id_json)] = self
+        self.agent.by_id[msgspec.json.decode(self.id_json)] = self
 
     def begin(self, opened: Opened) -> None:
         assert self.client is not None, "it opens the session"
         self.named(opened.session_id)
-        before = self._hub.agent.by_id.get(opened.session_id)
+        before = self.agent.by_id.get(opened.session_id)
         if opened.how == "new" and before not in (None, self):
-            self._hub.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
+            what = f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it"
+            show_note(self.agent.launch.observer, what)
             before.leave()
         self.client.opened(opened)
 

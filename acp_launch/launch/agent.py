@@ -6,8 +6,9 @@ if it does not come up, each is told why. What the agent says goes to the sessio
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -20,13 +21,23 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import AgentMessage, Connection
 
 
-class AgentSession(Protocol):
-    """A session of the agent. Its `client` is set while the agent has it open, or opens it."""
+class AgentSession(ABC):
+    """A session of the agent."""
 
-    client: Client | None
+    def __init__(self, agent: "Agent[Any]") -> None:
+        self.agent = agent
+        self.client: Client | None = None  # set while the agent has it open, or opens it
+        self.gone = asyncio.Event()
+        agent.sessions.append(self)
 
+    @abstractmethod
     def begin(self, opened: Opened) -> None:
         """Take the agent's answer to the request that opens it."""
+
+    def end(self) -> None:
+        """Note that it is not open any more."""
+        self.agent.forget(self)
+        self.gone.set()
 
 
 S = TypeVar("S", bound=AgentSession)
@@ -47,9 +58,6 @@ class AgentFront(Protocol):
 
     async def restore(self) -> None:
         """Return when the agent has its sessions, so that requests may go on."""
-
-    def leave(self) -> None:
-        """Leave an agent that has ended, or is about to be stopped."""
 
     def end(self, error: BaseException | None) -> None:
         """Prepare for the agent's stop; `error` is the reason, None after an orderly end."""
@@ -75,6 +83,7 @@ class Agent(Generic[S]):
         self.by_id: dict[str, S] = {}  # by the agent's id; one that is made may have the empty one
         self.connection: Connection | None = None
         self.negotiated: Negotiated | None = None  # of the latest agent
+        self.turns = 0  # so far, of all sessions
         self.wanted = asyncio.Event()
         self._up, self._ended, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._reason: LaunchError | None = None  # of the stop
@@ -132,7 +141,6 @@ class Agent(Generic[S]):
             self.connection, self._is_ready = None, False
             self._up.clear()
             self._ended.set()
-            self._front.leave()
 
     async def _bring_back(self) -> None:
         """Bring the sessions to where the last agent had them, let requests go on, and wait for ever."""
@@ -218,7 +226,6 @@ class Agent(Generic[S]):
 
     def forget(self, session: S) -> None:
         """Forget a session that is not open any more."""
-        if session in self.sessions:
-            self.sessions.remove(session)
+        self.sessions.remove(session)
         for id in [id for id, each in self.by_id.items() if each is session]:
             del self.by_id[id]

@@ -206,9 +206,6 @@ class EditorFace(EditorLines):
     async def restore(self) -> None:
         await asyncio.gather(*(each.is_back.wait() for each in self.agent.sessions if each.is_open))
 
-    def leave(self) -> None:
-        """Leave it to `lose` what its sessions have open."""
-
     def end(self, error: BaseException | None) -> None:
         """Let the servers know that the last agent is about to be stopped: they end with it."""
         if self.over.is_set() or not isinstance(error, LaunchError):
@@ -368,11 +365,14 @@ class EditorFace(EditorLines):
             self.pass_on(request)  # the agent will say what is wrong
             return
         assert self._tasks is not None, "the sessions run"
-        session = EditorSession(self, request)
-        self.agent.sessions.append(session)
+        session = EditorSession(self.agent, self, request)
         self._lives[session] = task = self._tasks.create_task(self._live(session, request), name=request.method)
-        task.add_done_callback(lambda task: self._lives.pop(session))
+        task.add_done_callback(lambda task: self._end(session))
         request.withdrawn = task.cancel
+
+    def _end(self, session: EditorSession) -> None:
+        del self._lives[session]
+        session.end()
 
     async def _live(self, session: EditorSession, request: EditorRequest) -> None:
         assert self.agent.negotiated is not None, "it has answered"
@@ -386,10 +386,8 @@ class EditorFace(EditorLines):
             self.mishaps.add("a session", error)
             self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
         finally:
-            self.agent.forget(session)
             session.release()
             session.is_back.set()
-            session.gone.set()
 
     async def _take_place(self, session: EditorSession) -> None:
         """Take the place of a session of this id, if it is open."""

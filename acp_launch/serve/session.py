@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.launch.agent import Agent
+from acp_launch.launch.agent import Agent, AgentSession
 from acp_launch.launch.context import leave_login
 from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
@@ -71,7 +71,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
 class Editor(Protocol):
     """The editor's side, as a session needs it."""
 
-    agent: "Agent[EditorSession]"
     plan_session: Callable[[Path], AbstractContextManager[SessionPlan]]  # for its directory
 
     def pass_on(self, request: EditorRequest, answered: Callable[[Answered], None] | None = None) -> None:
@@ -92,20 +91,20 @@ class Editor(Protocol):
         """Write an update to the editor."""
 
 
-class EditorSession:
+class EditorSession(AgentSession):
     """A session of an editor."""
 
-    def __init__(self, editor: Editor, request: EditorRequest) -> None:
+    def __init__(self, agent: "Agent[EditorSession]", editor: Editor, request: EditorRequest) -> None:
+        super().__init__(agent)
         self.how: How = OPENING[request.method]
         # The agent's id; empty for a session that is made.
         self.id = acp.text(request.params.get("sessionId")) if self.how in ("load", "resume") else ""
-        self.client: Client | None = None  # set while the agent has it open, or opens it
         self.servers: LaunchServers | None = None
         self.held: list[bytes] | None = None  # updates that wait until the editor knows the session
         self.is_open = False  # the editor knows it
         self.is_muted = False  # it is opened again, and the editor knows its history
         self.lost = ""  # why the agent that was started again does not have it
-        self.left, self.gone, self.is_back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.left, self.is_back = asyncio.Event(), asyncio.Event()
         self.request = request
         self._editor = editor
         self._connection: Connection | None = None
@@ -125,7 +124,7 @@ class EditorSession:
             LaunchError: it cannot be opened.
         """
         editor = self._editor
-        observer, interrupts = editor.agent.launch.observer, editor.agent.launch.interrupts
+        observer, interrupts = self.agent.launch.observer, self.agent.launch.interrupts
         with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
             given = plan_servers(
                 acp.sequence(self._params.get("mcpServers")),
@@ -139,9 +138,7 @@ class EditorSession:
                     f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name',
                 )
             plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
-            context = replace(
-                editor.agent.launch.context, plan=plan, secrets=made.secrets, credentials=made.credentials
-            )
+            context = replace(self.agent.launch.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
             async with launch_servers(context, observer, interrupts) as servers:
                 self.servers = servers
                 launch = Launch(context, observer, interrupts, servers)
@@ -168,7 +165,7 @@ class EditorSession:
             wishes=made.wishes,
             servers=others,
             gate=self._gate,
-            observer=self._editor.agent.launch.observer,
+            observer=self.agent.launch.observer,
             listen=self._attend,
             asked=EditorOpening(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
         )
@@ -192,7 +189,7 @@ class EditorSession:
                     else:
                         await self._restore(connection, launch.plan.timeouts.session)
                     self._be_back()
-                    await first_of(self.left.wait(), self._editor.agent.until_end(connection))
+                    await first_of(self.left.wait(), self.agent.until_end(connection))
             except LaunchError as error:
                 await self._fail(connection, error)
 
@@ -202,8 +199,7 @@ class EditorSession:
         Raises:
             LaunchError: the agent did not come up.
         """
-        agent = self._editor.agent
-        waiting = asyncio.ensure_future(agent.reconnected() if self.is_open else agent.connected())
+        waiting = asyncio.ensure_future(self.agent.reconnected() if self.is_open else self.agent.connected())
         try:
             await first_of(asyncio.wait([waiting]), self.left.wait())
             return waiting.result() if waiting.done() else None
@@ -224,9 +220,9 @@ class EditorSession:
             why = error.reply[1] if error.reply else error.message
             self.lost = f"the agent was started again and does not have this session: {why}; open a new one"
         elif not isinstance(error, AgentError):
-            self._editor.agent.stop(error)
+            self.agent.stop(error)
         self._be_back()
-        await first_of(self.left.wait(), self._editor.agent.until_end(connection))
+        await first_of(self.left.wait(), self.agent.until_end(connection))
 
     def _be_back(self) -> None:
         self.is_muted = False
@@ -268,7 +264,7 @@ class EditorSession:
             try:
                 await connection.call(call, what=what, limit=limit)
             except AgentRefused as error:
-                show_note(self._editor.agent.launch.observer, f"the agent that was started again: {error.message}")
+                show_note(self.agent.launch.observer, f"the agent that was started again: {error.message}")
 
     # Its answer.
 
@@ -391,7 +387,7 @@ class EditorSession:
         self._connection.conversation.working(self.id, is_working=True)  # a history has ended
         is_first, self._turn = self._turn is None, request
         said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
-        if not (self._editor.agent.launch.is_of_host or self._keeper.is_kept):
+        if not (self.agent.launch.is_of_host or self._keeper.is_kept):
             ready = SessionEvent(session_id=self.id, name=self.name, how=self.how, result=NULL)
             self._note(lambda: self._keeper.opened(ready, self._agent))
 
@@ -412,7 +408,7 @@ class EditorSession:
         try:
             work()
         except LaunchError as error:
-            show_note(self._editor.agent.launch.observer, f"the session is not stored: {error.message}")
+            show_note(self.agent.launch.observer, f"the session is not stored: {error.message}")
 
 
 async def _close(connection: Connection, session_id: str) -> None:

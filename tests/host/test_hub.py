@@ -50,7 +50,7 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
             front, busy = cast(Any, object()), cast(Any, SimpleNamespace(is_busy=True, exit=lambda front: None))
             hub.fronts[front] = [busy]
             await asyncio.sleep(10 * KEEP)
-            hub.sessions["work"] = busy
+            hub.agent.sessions.append(busy)
             hub.gone(front)
             await asyncio.sleep(10 * KEEP)
             assert not ending.done()
@@ -68,12 +68,12 @@ def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
             hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             for number in range(PAST + 2):
                 session = SimpleNamespace(
-                    name=f"s{number}", stay="over" if number in (2, 3) else "turn", has_begun=True
+                    name=f"s{number}",
+                    stay="over" if number in (2, 3) else "turn",
+                    has_begun=True,
+                    end=lambda: None,
                 )
-                hub.sessions[session.name] = cast(Any, session)
-                hub.agent.sessions.append(cast(Any, session))
-                hub.lost(cast(Any, session))
+                hub._end(cast(Any, session))
             assert list(hub.past) == ["s0", "s1", "s4", "s5", "s6"]
-            assert hub.agent.sessions == []
 
     asyncio.run(story())

@@ -96,7 +96,8 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
 
     async def story() -> None:
         host = SimpleNamespace(gate=lambda: SimpleNamespace(ask=None))
-        session = HostSession(cast(Any, SimpleNamespace(host=host, now=lambda: 0.0)), "work", (), cast(Any, None))
+        agent, nothing = cast(Any, SimpleNamespace(sessions=[])), cast(Any, None)
+        session = HostSession(agent, cast(Any, host), nothing, "work", (), nothing)
         first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
         for front in (first, second):
             session.enter(front, Entrance(name="work", can_ask=True))

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.launch.agent import Agent, Parked
+from acp_launch.launch.agent import Agent, AgentSession, Parked
 from acp_launch.launch.run import Ending, Launch, Story
 from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated
 from acp_launch.session.connection import Connection
@@ -65,8 +65,9 @@ class FakeLaunch(Launch):
         return await story(cast(Connection, self.met[-1]))
 
 
-class FakeSession:
-    def __init__(self, number: int = -1) -> None:
+class FakeSession(AgentSession):
+    def __init__(self, agent: "Agent[FakeSession]", number: int = -1) -> None:
+        super().__init__(agent)
         self.heard: list[object] = []
         self.client: Any = SimpleNamespace(number=number, take=self.heard.append)
 
@@ -88,9 +89,6 @@ class FakeFront:
 
     async def restore(self) -> None:
         await self.restored.wait()
-
-    def leave(self) -> None:
-        self.told.append("left")
 
     def end(self, error: BaseException | None) -> None:
         raise AssertionError("the launch is a fake")
@@ -150,7 +148,7 @@ async def test_an_agent_that_has_died_is_started_again_when_it_is_wanted() -> No
         await scene.agent.until_end(first)
         assert not scene.agent.is_ready
         assert await scene.agent.connected() is not first
-        assert scene.front.told == ["met", "left", "it crashed", "met"]
+        assert scene.front.told == ["met", "it crashed", "met"]
 
 
 @bounded
@@ -188,7 +186,7 @@ async def test_an_agent_that_is_stopped_is_started_again_by_the_next_request(rea
         await scene.agent.until_end(first)
         assert await scene.agent.connected() is not first
         lost = ["it hangs"] if reason else []
-        assert scene.front.told == ["met", "left", *lost, "met"]
+        assert scene.front.told == ["met", *lost, "met"]
 
 
 @bounded
@@ -207,9 +205,8 @@ async def test_a_message_reaches_the_session_that_it_concerns_and_the_front_if_t
     scene = Scene()
     async with scene.running():
         await scene.agent.connected()
-        one, other, silent = FakeSession(4), FakeSession(5), FakeSession()
+        one, other, silent = FakeSession(scene.agent, 4), FakeSession(scene.agent, 5), FakeSession(scene.agent)
         silent.client = None
-        scene.agent.sessions += [one, other, silent]
         scene.agent.by_id["silent"] = silent
         says = scene.launch.met[0].says
         opened = [Opened("a", "new", NOTHING, number, b"") for number in (4, 5, 6)]
@@ -226,7 +223,7 @@ async def test_a_message_reaches_the_session_that_it_concerns_and_the_front_if_t
         assert one.heard == [opened[0], update]
         assert other.heard == [opened[1], question]
         assert scene.front.strays == strays
-        scene.agent.forget(other)
+        other.end()
         assert scene.agent.sessions == [one, silent] and list(scene.agent.by_id) == ["silent"]
 
 
@@ -236,7 +233,7 @@ async def test_a_question_goes_to_the_front_of_an_agent_that_is_a_host() -> None
     scene.launch.is_of_host = True
     async with scene.running():
         await scene.agent.connected()
-        scene.agent.by_id["a"] = session = FakeSession()
+        scene.agent.by_id["a"] = session = FakeSession(scene.agent)
         question = PermissionAsked(NOTHING, "a", {}, [], b"")
         scene.launch.met[0].says(question)
         assert (session.heard, scene.front.strays) == ([], [question])
