@@ -43,7 +43,7 @@ from acp_launch.host.wire import (
     member,
     news_line,
 )
-from acp_launch.launch.agent import Agent, Parked
+from acp_launch.launch.agent import Agent
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Launch, with_agent
 from acp_launch.plan.model import LaunchPlan
@@ -140,13 +140,10 @@ class Hub:
         if self._over.is_set():
             self.launch.servers.stopping(is_orderly=True)
 
-    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
-        """Give an agent up. Requests that waited for its start are told why."""
+    def lose(self, error: LaunchError, *, is_told: bool) -> None:
         if not self._took:
             raise error
         self.note(f"{error.message}; it is started again at the next prompt")
-        for each in waiting:
-            each.refuse(error)
 
     def stray(self, message: AgentMessage) -> None:
         connection = self.agent.connection

@@ -7,7 +7,7 @@ if it does not come up, each is told why. What the agent says goes to the sessio
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -62,8 +62,8 @@ class AgentFront(Protocol):
     def end(self, error: BaseException | None) -> None:
         """Prepare for the agent's stop; `error` is the reason, None after an orderly end."""
 
-    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
-        """Settle what an agent has left open. It did not come up for those that are `waiting`.
+    def lose(self, error: LaunchError, *, is_told: bool) -> None:
+        """Settle what an agent has left open. A request that waited for it may be `is_told` already.
 
         Raises:
             LaunchError: no other agent is to be started.
@@ -113,10 +113,9 @@ class Agent(Generic[S]):
 
     async def _again(self, error: Exception | None) -> bool:
         if isinstance(error, LaunchError):
-            waiting: list[Parked] = []
-            if not self._was_ready:
-                waiting, self._parked = self._parked, []
-            self._front.lose(error, waiting)
+            waiting, self._parked = ([], self._parked) if self._was_ready else (self._parked, [])
+            refused = [each.refuse(error) for each in waiting]
+            self._front.lose(error, is_told=any(refused))
         self._was_ready = False
         if not self._parked:
             self.wanted.clear()

@@ -10,8 +10,8 @@ faster than the agent takes, and the agent no faster than the editor takes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -152,7 +152,6 @@ class EditorFace(EditorLines):
         self._asked: dict[bytes, _Asked] = {}  # by our number
         self._next = 0
         self._tasks: asyncio.TaskGroup | None = None
-        self._lives: dict[EditorSession, asyncio.Task[None]] = {}
         timeouts = launch.plan.timeouts
         self._limits = {
             **dict.fromkeys((*OPENING, *CLOSING, *SETTING, "session/list", "logout"), timeouts.session),
@@ -174,25 +173,17 @@ class EditorFace(EditorLines):
             LaunchError: no agent has ever answered; `Stopped` after a signal.
         """
         try:
-            async with self._sessions_running():
-                await self.agent.run()
-        finally:
-            self.close()
-
-    @asynccontextmanager
-    async def _sessions_running(self) -> AsyncIterator[None]:
-        try:
             async with asyncio.TaskGroup() as self._tasks:
                 try:
-                    yield
+                    await self.agent.run()
                 finally:
-                    for session, task in self._lives.items():
-                        if session.is_open:
-                            session.left.set()
-                        else:
-                            task.cancel()
+                    for session in self.agent.sessions:
+                        leave = session.left.set if session.is_open else session.request.withdrawn
+                        leave()
         except BaseExceptionGroup as failures:
             raise first(failures) from None
+        finally:
+            self.close()
 
     # What the agent needs (`launch.agent.AgentFront`).
 
@@ -213,10 +204,9 @@ class EditorFace(EditorLines):
                 if session.servers is not None:
                     session.servers.stopping(is_orderly=False)
 
-    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
+    def lose(self, error: LaunchError, *, is_told: bool) -> None:
         after = self.agent.launch.after_death if self.agent.negotiated is not None else ""
         passed, self._passed = self._passed, {}
-        is_told = bool(passed)
         for request in passed.values():
             text = f"{error.message} before it answered {request.method}{after}"
             self.refuse(request, INTERNAL_ERROR, text, {"details": "\n".join((text, *error.detail[-LAST_WORDS:]))})
@@ -226,9 +216,7 @@ class EditorFace(EditorLines):
                 self.write(jsonrpc.notification(CANCEL, {"requestId": int(number)}))
         for session in self.agent.sessions:
             session.lose_agent()
-        for each in waiting:
-            is_told = each.refuse(error) or is_told
-        if not is_told:
+        if not (passed or is_told):
             show_note(self.observer, f"{error.message}{after}")
         self._resume()
 
@@ -366,13 +354,9 @@ class EditorFace(EditorLines):
             return
         assert self._tasks is not None, "the sessions run"
         session = EditorSession(self.agent, self, request)
-        self._lives[session] = task = self._tasks.create_task(self._live(session, request), name=request.method)
-        task.add_done_callback(lambda task: self._end(session))
+        task = self._tasks.create_task(self._live(session, request), name=request.method)
+        task.add_done_callback(lambda task: session.end())
         request.withdrawn = task.cancel
-
-    def _end(self, session: EditorSession) -> None:
-        del self._lives[session]
-        session.end()
 
     async def _live(self, session: EditorSession, request: EditorRequest) -> None:
         assert self.agent.negotiated is not None, "it has answered"

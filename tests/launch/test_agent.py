@@ -93,10 +93,8 @@ class FakeFront:
     def end(self, error: BaseException | None) -> None:
         raise AssertionError("the launch is a fake")
 
-    def lose(self, error: LaunchError, waiting: Sequence[Parked]) -> None:
-        self.told.append(error.message)
-        for each in waiting:
-            each.refuse(error)
+    def lose(self, error: LaunchError, *, is_told: bool) -> None:
+        self.told.append(error.message + ", as a request is told" * is_told)
         self.lost.set()
 
     def stray(self, message: object) -> None:
@@ -159,6 +157,7 @@ async def test_those_that_wait_for_an_agent_that_does_not_come_up_are_told_why_a
         with pytest.raises(AgentError, match="agent 0 did not come up"):
             await scene.agent.connected()
         assert scene.order == ["first: agent 0 did not come up"]
+        assert scene.front.told == ["agent 0 did not come up, as a request is told"]
         scene.park("next")
         await scene.agent.connected()
         assert scene.order[1:] == ["next"]
