@@ -33,7 +33,7 @@ from acp_launch.host.wire import (
     SocketTransport,
     understood,
 )
-from acp_launch.launch.context import LaunchContext, LogIn
+from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
 from acp_launch.launch.servers import LaunchServers
@@ -161,14 +161,14 @@ async def with_host(
     return await interrupts.watch(attach())
 
 
-async def handed_over(launch: "HostedLaunch", prompt: Prompt, log_in: LogIn, connection: Connection) -> None:
+async def handed_over(launch: "HostedLaunch", prompt: Prompt, connection: Connection) -> None:
     """Open the session, and return when the host has taken the prompt; its turn needs no front.
 
     Raises:
         LaunchError: as `launch.run.prompted`, up to the prompt.
     """
     blocks = prompt.blocks(connection.agent.capabilities)
-    async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
+    async with launch.session(connection, launch.completed(prompt.request)) as session:
         connection.listen(None)  # nothing more is shown
         connection.extension = lambda extension: None
         connection.send(connection.conversation.prompt(session.ready.session_id, blocks).line)

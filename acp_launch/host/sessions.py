@@ -221,7 +221,7 @@ class HostSession(AgentSession):
         launch = self.agent.launch
         try:
             with self._host.hold(self.name):
-                async with launch.session(connection, request, launch.context.log_in) as opened:
+                async with launch.session(connection, request) as opened:
                     self._open = opened
                     self.opened.set_result(None)
                     if await self._left:

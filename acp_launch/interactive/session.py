@@ -45,7 +45,7 @@ from acp_launch.interactive.state import (
     is_first_time,
     is_the_end,
 )
-from acp_launch.launch.run import Launch, RestartAgent, after_login, once
+from acp_launch.launch.run import Launch, RestartAgent, after_login
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import describe
@@ -385,7 +385,6 @@ class _InteractiveSession:
         self.focus = KeyboardFocus(interactive.front, self._while_starting)
         self._turning = InteractiveTurn(interactive, self._showing, self.focus)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
-        self._log_in = interactive.launch.context.log_in
         interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
         interactive.launch.asked = self._note_question
         self._can_resume = False
@@ -426,7 +425,6 @@ class _InteractiveSession:
         """Return whether the agent is to be restarted: for a login, or if the user wants it after its end."""
         interactive = self._interactive
         if isinstance(error, RestartAgent):
-            self._log_in = once(interactive.launch.context.log_in)
             interactive.say("restarting the agent, so that it uses the login")
             interactive.replay = False
             return True
@@ -474,11 +472,11 @@ class _InteractiveSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not interactive.replay
         request = interactive.launch.completed(held_session.request(wishes, replay=interactive.replay))
-        opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.refresh_soon)
+        opening = interactive.launch.session(connection, request, changed=self._showing.refresh_soon)
         try:
             session = await leaving.enter_async_context(opening)
             held_session.note_open()
-            self._log_in = interactive.launch.context.log_in
+            interactive.launch.log_in = interactive.launch.context.log_in  # for the next restart
             interactive.held_sessions.records()  # for completion
         except BaseException:
             await leaving.aclose()

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
+Again = Callable[[Exception | None], Awaitable[bool]]
 Ending = Callable[[BaseException | None], None]  # takes the error of a story, or None after an orderly end
 
 
@@ -139,6 +140,7 @@ class Launch:
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
         self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
+        self.log_in = outside_budget(context.log_in, interrupts.budget) if context.elicit else context.log_in
         self._spawned = spawned
         self._running: Spawned | None = None  # the latest agent
 
@@ -146,9 +148,7 @@ class Launch:
     def plan(self) -> "LaunchPlan":
         return self.context.plan
 
-    async def run(
-        self, story: Story[T], again: Callable[[Exception | None], Awaitable[bool]], ending: Ending = lambda error: None
-    ) -> T:
+    async def run(self, story: Story[T], again: Again, ending: Ending) -> T:
         """Run `story` with one agent after the other, for as long as `again` wants another; return its last result.
 
         `again` is asked after each agent. It takes None after the end of the story, a RestartAgent, or how the agent
@@ -161,6 +161,8 @@ class Launch:
             try:
                 result = await self.meet(story, ending)
             except (RestartAgent, AgentError, WaitExpired, RemoteProtocolError) as error:
+                if isinstance(error, RestartAgent):
+                    self.log_in = once(self.log_in)
                 if not await again(error):
                     raise
             else:
@@ -209,7 +211,6 @@ class Launch:
         self,
         connection: Connection,
         request: SessionRequest,
-        log_in: LogIn,
         *,
         changed: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[OpenSession]:
@@ -234,7 +235,7 @@ class Launch:
                 asking=request.asked.asking if request.asked else lambda question, call: None,
             )
             plan, secrets = context.plan, context.secrets
-            yield await open_requested(plan, secrets, request, connection, client, self.servers, log_in)
+            yield await open_requested(plan, secrets, request, connection, client, self.servers, self.log_in)
 
     def turn(self, session: OpenSession, *, is_first: bool, broken: Callable[[Said], None] = lambda said: None) -> Turn:
         """Make a turn of this session; the caller runs it. `broken` as for `Turn`."""
@@ -382,42 +383,37 @@ async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned",
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
-async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitable[T]]) -> T:
+async def run_once(launch: Launch, story: Story[T]) -> T:
     """Run `story` with an agent that is restarted only for a login, and at most once.
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     interrupts = launch.interrupts
-    log_in = launch.context.log_in
-    if launch.context.elicit:
-        log_in = outside_budget(log_in, interrupts.budget)
 
     def ending(error: BaseException | None) -> None:
         if not isinstance(error, RestartAgent):
             launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
 
     async def again(error: Exception | None) -> bool:
-        nonlocal log_in
-        log_in = once(log_in)
         return isinstance(error, RestartAgent)
 
     try:
-        return await launch.run(lambda connection: story(log_in, connection), again, ending)
+        return await launch.run(story, again, ending)
     except (AgentError, WaitExpired) as error:
         if (number := interrupts.signal_number) is None:
             raise
         raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
 
 
-async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+async def open_and_prompt(launch: Launch, prompt: Prompt, connection: Connection) -> TurnEnd:
     """Open the session, and run the turn.
 
     Raises:
         LaunchError: as `run_prompt`.
     """
     blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
-    async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
+    async with launch.session(connection, launch.completed(prompt.request)) as session:
         await launch.servers.proven()
 
         async def tried() -> TurnEnd:
@@ -426,7 +422,7 @@ async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connect
                 return await turn.run(blocks)
 
         try:
-            end = await after_login(tried, connection, log_in)
+            end = await after_login(tried, connection, launch.log_in)
         except WaitExpired as error:
             if not interrupts.budget.is_spent or isinstance(error, RunExpired):
                 raise

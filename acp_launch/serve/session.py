@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
 from acp_launch.launch.agent import Agent, AgentSession
-from acp_launch.launch.context import leave_login
 from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.plan.model import LaunchPlan
@@ -181,7 +180,7 @@ class EditorSession(AgentSession):
             self._connection = connection
             try:
                 now = self._again(wanted, connection.agent.capabilities) if self.is_open else wanted
-                async with launch.session(connection, now, leave_login) as opened:
+                async with launch.session(connection, now) as opened:
                     if not self.is_open:
                         self._answer_editor(request, opened)
                         assert self.servers is not None
