@@ -16,7 +16,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, Wait
 from acp_launch.launch.run import Launch
 from acp_launch.process.child import first_of
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Completed, Opened, PermissionAsked, Withdrawn
+from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated
 from acp_launch.session.client import Client
 from acp_launch.session.connection import AgentMessage, Connection
 
@@ -100,7 +100,7 @@ class Agent(Generic[S]):
             LaunchError: no agent has ever answered, or the front wants no other; `Stopped` after a signal.
         """
         try:
-            if await self._await_want():
+            if self.wanted.is_set() or await self._await_want():
                 await self.launch.run(self._serve, self._again, self._front.end)
         except (AgentError, WaitExpired, RemoteProtocolError):
             if self.negotiated is None or not self._over.is_set():
@@ -145,6 +145,8 @@ class Agent(Generic[S]):
         """Bring the sessions to where the last agent had them, let requests go on, and wait for ever."""
         self._up.set()
         await self._front.restore()
+        if self.connection is None:
+            return  # it has just ended
         parked, self._parked = self._parked, []
         self._is_ready = self._was_ready = True
         for each in parked:
@@ -205,16 +207,21 @@ class Agent(Generic[S]):
     # What it says.
 
     def _take(self, message: AgentMessage) -> None:
-        if isinstance(message, Opened):
-            self._open(message)
-        elif isinstance(message, Completed | Withdrawn) or (
-            isinstance(message, PermissionAsked) and self.launch.is_of_host
-        ):
-            self._front.stray(message)
-        elif (session := self.by_id.get(message.session_id)) is not None and session.client is not None:
-            session.client.take(message)
-        else:
-            self._front.stray(message)
+        client: Client | None = None
+        match message:
+            case Updated() | ServiceAsked():
+                client = self._client(message.session_id)
+            case PermissionAsked() if not self.launch.is_of_host:
+                client = self._client(message.session_id)
+            case Opened():
+                self._open(message)
+                return
+        take = self._front.stray if client is None else client.take
+        take(message)
+
+    def _client(self, session_id: str) -> Client | None:
+        session = self.by_id.get(session_id)
+        return None if session is None else session.client
 
     def _open(self, opened: Opened) -> None:
         for session in self.sessions:
