@@ -17,7 +17,7 @@ from acp_launch.host.fronts import SessionEvents
 from acp_launch.host.sessions import HostSession
 from acp_launch.host.wire import EVENT, Entrance, SessionNews, event_line, news_line
 from acp_launch.process.lifecycle import Change
-from acp_launch.protocol.conversation import Extension, PermissionAsked, ServiceAsked
+from acp_launch.protocol.conversation import Extension, Opened, PermissionAsked, ServiceAsked
 from acp_launch.session.client import Client
 from acp_launch.session.events import AnyEvent, FileEvent, encode
 
@@ -110,6 +110,26 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
 
     asyncio.run(story())
     assert asked == ["first", "withdrawn", "second"]
+
+
+def test_an_id_that_the_agent_gives_twice_is_noted_and_the_earlier_session_is_left() -> None:
+    notes: list[str] = []
+
+    async def story() -> None:
+        launch = SimpleNamespace(observer=SimpleNamespace(show=lambda event: notes.append(event.text)))
+        agent = cast(Any, SimpleNamespace(sessions=[], by_id={}, launch=launch))
+        host = cast(Any, SimpleNamespace(gate=lambda: None))
+        opened = Opened("a", "new", NOTHING, 0, b"")
+        sessions = []
+        for name in ("first", "second"):
+            sessions.append(session := HostSession(agent, host, cast(Any, None), name, (), cast(Any, None)))
+            session.client = cast(Any, SimpleNamespace(opened=lambda opened: None))
+            session.begin(opened)
+            agent.by_id["a"] = session
+        assert [session.is_left for session in sessions] == [True, False]
+
+    asyncio.run(story())
+    assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]
 
 
 @pytest.mark.parametrize(
