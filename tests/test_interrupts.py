@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from acp_launch.errors import AuthRequired, RunExpired, WaitExpired
+from acp_launch.errors import AuthRequired, RunExpired, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import outside_budget
 from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
@@ -46,6 +46,22 @@ def test_a_run_that_takes_longer_than_it_may_is_ended_wherever_it_is() -> None:
         assert (caught.value.message, caught.value.exit_code) == ("the run took longer than --timeout 2s", 124)
         assert now() == pytest.approx(2)
         assert goes_on()
+
+    run(story)
+
+
+def test_a_signal_between_two_stories_ends_the_second_one() -> None:
+    """A host whose agent has just ended waits for the next request without a limit."""
+
+    async def story() -> None:
+        interrupts = Interrupts()
+        interrupts._loop = asyncio.get_running_loop()
+        await interrupts.watch(asyncio.sleep(0))
+        interrupts.stopping()
+        interrupts.interrupt()
+        with pytest.raises(Stopped) as caught:
+            await interrupts.watch(asyncio.Event().wait())
+        assert caught.value.exit_code == 130
 
     run(story)
 

@@ -63,6 +63,9 @@ class Interrupts:
             Stopped: a signal ended it.
             RunExpired: the time limit is reached.
         """
+        if self.signal_number is not None:  # it came between two stories
+            story.close()
+            self.check()
         self._story = asyncio.current_task()
         try:
             with self.budget.spending(self._expire):
