@@ -52,6 +52,7 @@ class LaunchError(Exception):
     exit_code = 1
     reply: "tuple[int, str, object] | None" = None  # the JSON-RPC error that it tells of: code, message, data
     cause: "tuple[int, str, object] | None" = None  # the agent's error behind it, if it says something of its own
+    problems: tuple[Problem, ...] = ()  # of a profile, the settings or this machine
 
     def __init__(self, message: str, *, fix: str = "", detail: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from acp_launch.app.context import context_of
 from acp_launch.app.lookup import silence
 from acp_launch.app.spec import RunSpec
@@ -21,7 +23,7 @@ from acp_launch.host.door import listen
 from acp_launch.host.hub import HostNotices, Hub
 from acp_launch.host.sessions import HostPolicy, Unattended
 from acp_launch.launch.context import leave_login
-from acp_launch.launch.run import conversation
+from acp_launch.launch.run import Launch, conversation
 from acp_launch.plan.environment import inherited
 from acp_launch.session.hold import hold
 from acp_launch.session.observer import show_note
@@ -43,35 +45,60 @@ BEAT = 1.0  # seconds between two looks at the processes; servers are looked at 
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
+Ready = Callable[[float, Hub, Path], None]  # takes the seconds until it was up, and its socket
+
+
+async def serve_fronts(
+    started: "Launched",
+    context: "LaunchContext",
+    notices: HostNotices,
+    policy: HostPolicy,
+    ready: Ready,
+    *,
+    make: Callable[[Launch, HostPolicy, asyncio.TaskGroup], Hub] = Hub,
+    begun: Callable[[Launch], None] = lambda launch: None,
+    may_change: bool = False,
+) -> None:
+    """Serve the fronts of a host until it ends. `begun` takes the launch, before its agent has answered.
+
+    Raises:
+        LaunchError: as `run`.
+    """
+    try:
+        running = conversation(context, notices, started.spawned, every=BEAT, may_change=may_change)
+        async with running as launch, asyncio.TaskGroup() as tasks:
+            sockets: list[Path] = []
+            hub: Hub = make(launch, replace(policy, ready=lambda seconds: ready(seconds, hub, sockets[0])), tasks)
+            notices.of(hub)
+            begun(launch)
+            async with listen(hub.attach, started.settings.state) as socket:
+                sockets.append(socket)
+                try:
+                    await hub.run()
+                finally:
+                    hub.close()
+    except BaseExceptionGroup as failures:
+        raise first(failures) from None
+
+
 async def host(
     request: RunSpec, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
 ) -> None:
     notices, loop = HostNotices(), asyncio.get_running_loop()
-    sockets: list[Path] = []
 
-    def up(seconds: float) -> None:
-        reloading.announce(sockets[0])
+    def up(seconds: float, hub: Hub, socket: Path) -> None:
+        reloading.announce(socket)
         if pipe is not None:
             loop.remove_reader(pipe)
         _tell_ready(request.profile, seconds, pipe)
         notices.is_silent = pipe is not None
 
-    with _host_context(request, started, registry, notices, up, reloading) as (context, host):
-        try:
-            running = conversation(context, notices, started.spawned, every=BEAT, may_change=True)
-            async with running as launch, asyncio.TaskGroup() as tasks:
-                hub = Hub(launch, host, tasks)
-                notices.of(hub)
-                if pipe is not None:
-                    loop.add_reader(pipe, launch.interrupts.interrupt)
-                async with listen(hub.attach, started.settings.state) as socket:
-                    sockets.append(socket)
-                    try:
-                        await hub.run()
-                    finally:
-                        hub.close()
-        except BaseExceptionGroup as failures:
-            raise first(failures) from None
+    def begun(launch: Launch) -> None:
+        if pipe is not None:
+            loop.add_reader(pipe, launch.interrupts.interrupt)
+
+    with _host_context(request, started, registry, notices, reloading) as (context, policy):
+        await serve_fronts(started, context, notices, policy, up, begun=begun, may_change=True)
 
 
 def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
@@ -95,7 +122,6 @@ def _host_context(
     started: "Launched",
     registry: "Registry",
     notices: "HostNotices",
-    up: Callable[[float], None],
     reload: "Reloading",
 ) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
     plan, settings = started.plan, started.settings
@@ -114,7 +140,6 @@ def _host_context(
             registry=registry,
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
-            ready=up,
             unattended=unattended,
             reload=reload,
             waits=_notifier(settings, plan, note),

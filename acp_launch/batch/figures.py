@@ -33,7 +33,7 @@ class Spent(NamedTuple):
         return _write_sum([f"{self.tokens:,}"] if self.tokens else [], self.uncounted)
 
 
-class Result(NamedTuple):
+class ItemResult(NamedTuple):
     """An item, and what its records say of it; without their texts, because there may be thousands."""
 
     item: Item
@@ -74,7 +74,7 @@ class Figure(NamedTuple):
 class Column:
     """The items of a profile with one row of the matrix."""
 
-    def __init__(self, name: str, results: Sequence[Result]) -> None:
+    def __init__(self, name: str, results: Sequence[ItemResult]) -> None:
         self.name, self.results = name, results
         self.counted = [each for each in results if each.is_counted]
         self.passed = sum(each.is_passed for each in results)
@@ -113,10 +113,10 @@ class Table(NamedTuple):
 
 
 class Summary:
-    def __init__(self, batch: Batch, results: Sequence[Result]) -> None:
+    def __init__(self, batch: Batch, results: Sequence[ItemResult]) -> None:
         """`results` are in the order of the batch."""
         self.batch, self.results = batch, results
-        by_name: dict[str, list[Result]] = {}
+        by_name: dict[str, list[ItemResult]] = {}
         for each in results:
             by_name.setdefault(name_column(each.item), []).append(each)
         self.columns = [Column(*each) for each in by_name.items()]
@@ -157,13 +157,13 @@ def summarize(directory: BatchDirectory) -> Summary:
     return Summary(directory.batch, [_make_result(directory, item) for item in directory.batch.items])
 
 
-def _make_result(directory: BatchDirectory, item: Item) -> Result:
+def _make_result(directory: BatchDirectory, item: Item) -> ItemResult:
     records = [directory.read_record(item.id, attempt) for attempt in directory.attempts(item.id)]
     if not records:
-        return Result(item)
+        return ItemResult(item)
     outcomes, spent = tuple(each.outcome for each in records), add_up([_count_spent(each) for each in records])
     last = records[-1]
-    return Result(item, outcomes, last.attempt, explain(last)[:LONGEST], last.seconds, spent)
+    return ItemResult(item, outcomes, last.attempt, explain(last)[:LONGEST], last.seconds, spent)
 
 
 def name_column(item: Item) -> str:

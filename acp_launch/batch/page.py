@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from acp_launch.batch.figures import NO_RECORD, UNKNOWN, Result, Summary, name_column, write_rate
+from acp_launch.batch.figures import NO_RECORD, UNKNOWN, ItemResult, Summary, name_column, write_rate
 from acp_launch.batch.store import ANSWER, CHECK, PATCH, BatchDirectory
 from acp_launch.batch.trees import tell_kept
 from acp_launch.console.stderr import harmless
@@ -84,14 +84,14 @@ def _text(text: str) -> str:
     return escape(harmless(text))
 
 
-def _mark(result: Result) -> tuple[str, str]:
+def _mark(result: ItemResult) -> tuple[str, str]:
     """Return the sign of an item's outcome, and the class of its colour."""
     if result.is_passed:
         return "✓", "good"
     return ("–", "dim") if result.outcome == NO_RECORD else ("✗", "bad") if result.is_counted else ("○", "mild")
 
 
-def _link(result: Result, text: str) -> str:
+def _link(result: ItemResult, text: str) -> str:
     """Write what leads to the texts of an item, if it has some."""
     _, colour = _mark(result)
     if not result.outcomes:
@@ -159,7 +159,7 @@ def _draw_scatter(summary: Summary) -> str:
 
 def _draw_matrix(summary: Summary) -> str:
     """Draw tasks × profiles; a cell has a sign for each sample."""
-    cells: dict[str, dict[str, list[Result]]] = {}
+    cells: dict[str, dict[str, list[ItemResult]]] = {}
     for each in summary.results:
         cells.setdefault(each.item.task, {}).setdefault(name_column(each.item), []).append(each)
     names = [each.name for each in summary.columns]
@@ -167,14 +167,14 @@ def _draw_matrix(summary: Summary) -> str:
     return _draw_table("Tasks", ["task", *names], rows)
 
 
-def _draw_cell(results: Sequence[Result]) -> str:
+def _draw_cell(results: Sequence[ItemResult]) -> str:
     if len(results) < 2:
         return "".join(_link(each, f"{_mark(each)[0]} {each.outcome}") for each in results)
     signs = " ".join(_link(each, _mark(each)[0]) for each in results)
     return f"{signs} {sum(each.is_passed for each in results)} of {len(results)}"
 
 
-def _draw_items(directory: BatchDirectory, results: Sequence[Result]) -> Iterator[str]:
+def _draw_items(directory: BatchDirectory, results: Sequence[ItemResult]) -> Iterator[str]:
     """Yield each item, folded; when their texts have used up the room of the page, without them."""
     room = MOST
     for each in sorted((each for each in results if each.outcomes), key=lambda each: each.is_passed):
@@ -189,7 +189,7 @@ def _draw_items(directory: BatchDirectory, results: Sequence[Result]) -> Iterato
         yield f'<details id="i{each.item.index}"><summary>{head}</summary>\n{where}{texts}</details>\n'
 
 
-def _draw_texts(directory: BatchDirectory, result: Result) -> str:
+def _draw_texts(directory: BatchDirectory, result: ItemResult) -> str:
     """Draw the texts of the last attempt of an item."""
     place = directory.directory_of(result.item.id, result.attempt)
     files = (("check", CHECK), ("answer", ANSWER), ("patch", PATCH))

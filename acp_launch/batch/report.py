@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
-from acp_launch.batch.figures import Result, Summary, add_up, summarize
+from acp_launch.batch.figures import ItemResult, Summary, add_up, summarize
 from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
 from acp_launch.console import stdout
 from acp_launch.console.stderr import tell
@@ -106,7 +106,7 @@ def make_junit(summary: Summary) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _add_suite(root: ElementTree.Element, profile: str, results: Sequence[Result]) -> None:
+def _add_suite(root: ElementTree.Element, profile: str, results: Sequence[ItemResult]) -> None:
     spent = add_up([each.spent for each in results])
     suite = _add(root, "testsuite", name=profile, tests=str(len(results)), time=f"{spent.seconds:.3f}")
     properties = _add(suite, "properties")
@@ -118,7 +118,7 @@ def _add_suite(root: ElementTree.Element, profile: str, results: Sequence[Result
         suite.set(attribute, str(len(suite.findall(f"testcase/{kind}"))))
 
 
-def _add_case(suite: ElementTree.Element, result: Result) -> None:
+def _add_case(suite: ElementTree.Element, result: ItemResult) -> None:
     item, spent = result.item, result.spent
     case = _add(suite, "testcase", classname=item.profile, name=item.id, time=f"{spent.seconds:.3f}")
     if not result.outcomes:

@@ -28,6 +28,7 @@ from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
+    META,
     MISSED,
     RELOAD,
     RELOADED,
@@ -251,10 +252,11 @@ class Hub:
     async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
         connection, host, plan = await self.agent.connected(), self.host, self.plan
         record = None
-        if how != "new":
+        if how != "new" or (entrance.continues and not entrance.afresh):
             record = continued(host.registry, plan, entrance.name, latest=False)
-            if record is None:
-                raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
+        if how != "new" and record is None:
+            raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
+        if record is not None:
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
         keeper = SessionKeeper(host.registry, plan, record)
@@ -371,6 +373,8 @@ class Hub:
             # It may have been opened in another way, whose answer differs in this alone.
             known = {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id}
             return known if how == "new" else {name: known[name] for name in known if name != "sessionId"}
+        if entrance.continues:
+            return {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id, "_meta": {META: ready.how}}
         return ready.result
 
     async def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
@@ -466,11 +470,15 @@ class Hub:
             return await self.host.reload(self.launch, acp.text(params.get("digest")))
 
     async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
-        """Let an editor leave a session, which stays open in the host; other fronts close it at the agent."""
-        if not front.is_editor:
+        """Let an editor leave a session, which stays open in the host, and the front of one that does not stay. Other
+        fronts close it at the agent."""
+        about = self._about(front, params)
+        if not front.is_editor and not (about and about[0].stay != "open"):
             return await self.forward("session/close", params)
-        for session in self._about(front, params):
+        for session in about:
             self._exit(front, session)
+            if session.is_left:
+                await session.gone.wait()
         return NOTHING
 
     async def _delete(self, front: FrontLine, params: dict[str, Any]) -> object:

@@ -76,10 +76,10 @@ class HostPolicy(Struct, frozen=True, kw_only=True):
     registry: Registry
     gate: Callable[[], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
-    ready: Callable[[float], None]
     unattended: Unattended
     reload: Callable[[Launch, str], Awaitable[Reloaded]]
     waits: Callable[[str], None]  # hears of a session in which a question begins to wait
+    ready: Callable[[float], None] = lambda seconds: None
     keep: float | None = None
     outlives: bool = True
 
@@ -244,7 +244,7 @@ class HostSession(AgentSession):
             self._left.set_result(closes)
 
     def _leave_if_over(self) -> None:
-        if self.stay == "over" and not self.fronts and not self.is_busy:
+        if (self.stay == "over" or not (self.stay == "open" or self.has_begun)) and not (self.fronts or self.is_busy):
             self.leave(closes=True)
 
     def _note_end(self) -> None:

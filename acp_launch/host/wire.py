@@ -31,7 +31,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch import errors
-from acp_launch.errors import LaunchError
+from acp_launch.errors import AgentError, LaunchError
+from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
@@ -62,7 +63,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
     history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
     others. A session that is opened for `once` is closed after the turn. An `editor` enters several sessions on one
-    line, and is asked as an agent asks.
+    line, and is asked as an agent asks. With `continues`, `session/new` continues the session if there is one.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     alone: bool = False
     once: bool = False
     editor: bool = False
+    continues: bool = False
 
 
 class SessionStatus(Struct, frozen=True, kw_only=True):
@@ -184,16 +186,36 @@ class HostFault(Struct, frozen=True, kw_only=True):
     fix: str = ""
     detail: tuple[str, ...] = ()
     cause: tuple[int, str, Any] | None = None
+    exit_code: int = AgentError.exit_code
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, error: LaunchError) -> "HostFault":
+        return cls(
+            kind=type(error).__name__,
+            message=error.message,
+            fix=error.fix,
+            detail=error.detail,
+            cause=error.cause or error.reply,
+            exit_code=error.exit_code,
+            problems=error.problems,
+        )
+
+    def restored(self) -> LaunchError:
+        """Return the error, of its own kind if this version knows it."""
+        kind = getattr(errors, self.kind, None)
+        made = kind if isinstance(kind, type) and issubclass(kind, LaunchError) else AgentError
+        error = made.__new__(made)
+        LaunchError.__init__(error, self.message, fix=self.fix, detail=self.detail)
+        error.exit_code, error.problems, error.cause = self.exit_code, self.problems, self.cause
+        return error
 
 
 def as_fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data; what the agent answered goes on as it was."""
     if error.reply is not None:
         return error.reply
-    told = HostFault(
-        kind=type(error).__name__, message=error.message, fix=error.fix, detail=error.detail, cause=error.cause
-    )
-    return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(told)}
+    return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(HostFault.of(error))}
 
 
 def understood(fault: Fault) -> LaunchError | None:
@@ -201,15 +223,9 @@ def understood(fault: Fault) -> LaunchError | None:
     if not isinstance(fault.data, dict) or META not in fault.data:
         return None
     try:
-        told = msgspec.convert(fault.data[META], HostFault)
+        return msgspec.convert(fault.data[META], HostFault).restored()
     except msgspec.ValidationError:
         return None
-    kind = getattr(errors, told.kind, None)
-    is_plain = isinstance(kind, type) and issubclass(kind, LaunchError) and kind.__init__ is LaunchError.__init__
-    made: type[LaunchError] = kind if is_plain and kind else errors.AgentError
-    error = made(told.message, fix=told.fix, detail=told.detail)
-    error.cause = told.cause
-    return error
 
 
 def member(params: Mapping[str, Any]) -> object:

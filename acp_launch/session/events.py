@@ -55,25 +55,35 @@ class SessionEvent(TimedEvent, frozen=True, kw_only=True, tag="session"):
     title: str = ""
 
 
-class UpdateEvent(TimedEvent, frozen=True, kw_only=True, tag="update"):
+class AgentEvent(TimedEvent, frozen=True, kw_only=True):
+    """One ACP `session/update`."""
+
+    session_id: str
+    update: Raw
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The update, decoded anew each time."""
+        return acp.mapping(acp.decoded(self.update))
+
+    @property
+    def text(self) -> str:
+        """The piece of the agent's answer; empty if it is another update."""
+        body = self.body
+        is_answer = body.get("sessionUpdate") == "agent_message_chunk"
+        return acp.text(acp.mapping(body.get("content")).get("text")) if is_answer else ""
+
+
+class UpdateEvent(AgentEvent, frozen=True, kw_only=True, tag="update"):
     """One ACP `session/update` of a turn."""
 
-    session_id: str
-    update: Raw
 
-
-class ReplayEvent(TimedEvent, frozen=True, kw_only=True, tag="replay"):
+class ReplayEvent(AgentEvent, frozen=True, kw_only=True, tag="replay"):
     """One update of a loaded session's history."""
 
-    session_id: str
-    update: Raw
 
-
-class OutsideEvent(TimedEvent, frozen=True, kw_only=True, tag="outside"):
+class OutsideEvent(AgentEvent, frozen=True, kw_only=True, tag="outside"):
     """One update with text that came while no turn ran."""
-
-    session_id: str
-    update: Raw
 
 
 class PermissionEvent(TimedEvent, frozen=True, kw_only=True, tag="permission"):
@@ -206,6 +216,7 @@ AnyEvent = (
     | ResultEvent
     | ErrorEvent
 )
+ServerEvent = Change  # the same value wherever a step in the life of a server is told
 TYPES: tuple[type[Struct], ...] = AnyEvent.__args__
 """Every type, in the order of the documentation."""
 
@@ -268,3 +279,33 @@ def _redact_member(value: Any, source: "Redactor") -> Any:
         members = [_redact_member(each, source) for each in value]
         return value if all(map(operator.is_, members, value)) else type(value)(members)
     return source.tree(value)
+
+
+# What the agent asks, as a program that uses the Python API is asked.
+
+
+class AnswerOption(Struct, frozen=True):
+    """An answer to a `PermissionQuestion`; `kind` is allow_once, reject_always or such a word."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class PermissionQuestion(Struct, frozen=True, kw_only=True):
+    """Whether the agent may make a tool call, which is `call` as the agent describes it."""
+
+    session: str
+    title: str
+    kind: str
+    call: Mapping[str, Any]
+    options: tuple[AnswerOption, ...]
+
+
+class FormQuestion(Struct, frozen=True, kw_only=True):
+    """Something that the agent wants to be filled in (`schema` is JSON Schema), or visited (`url`)."""
+
+    session: str
+    message: str
+    schema: Mapping[str, Any] | None
+    url: str | None

@@ -119,7 +119,7 @@ def _take(descriptor: int, name: str) -> None:
 def _note(key: Key, verb: str, now: float, session_id: str) -> bytes:
     _, profile, name = key
     words = {"run": f"run {profile} --session {name}", "serve": f"serve {profile}"}
-    command = f"acp-launch {words.get(verb, f'{verb} {name}')}"
+    command = f"acp-launch {words.get(verb, f'{verb} {name}')}" if verb != "api" else f"a Python program, {profile}"
     return msgspec.json.encode(SessionHolder(os.getpid(), now, command, key, session_id))
 
 

@@ -57,46 +57,65 @@ class _FinalMessage:
         return Halves().whole(text)
 
 
+def choose_type(update: Updated) -> type[Told]:
+    """Return the type of the event that an update is."""
+    if update.replay:
+        return ReplayEvent
+    return OutsideEvent if update.outside and update.kind in WORDS else UpdateEvent
+
+
+class TurnRecord:
+    """What the `result` of a turn says besides the agent's answer: the final message, and the denied call."""
+
+    def __init__(self) -> None:
+        self._message = _FinalMessage()
+        self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
+
+    def take(self, update: Updated, kind: type[Told]) -> None:
+        if kind is UpdateEvent:
+            self._message.take(update)
+        if self._denied and update.kind in KINDS:
+            is_completed = acp.mapping(acp.decoded(update.update)).get("status") == "completed"
+            self._denied = None if is_completed else self._denied
+
+    def complete(self, event: AnyEvent) -> AnyEvent:
+        """Return a `result` with all it says, and any other event as it is."""
+        if isinstance(event, PermissionEvent) and not event.allowed:
+            self._denied = (event.title, event.by)
+        if not isinstance(event, ResultEvent):
+            return event
+        denied, by = self._denied or (event.denied, None)
+        self._denied = None
+        return replace(event, text=self._message.end(), denied=denied, denied_by=by)
+
+
 class Ndjson:
     """Writes events to `outlet`."""
 
     def __init__(self, outlet: Outlet, clock: Callable[[], float] = time.time) -> None:
         self._outlet = outlet
         self._clock = clock
-        self._message = _FinalMessage()
-        self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
+        self._turn = TurnRecord()
         self._session: str | None = None  # that `_heads` are for; None: the next update has another time
         self._heads: dict[type[Told], bytes] = {}
 
     def show(self, event: AnyEvent) -> None:
-        if isinstance(event, ResultEvent):
-            event = self._complete(event)
+        event = self._turn.complete(event)
         self._session = None
         event = event if event.time else replace(event, time=self._now())
         self._outlet.write(*visible_bytes(encode(event)), b"\n")
         if isinstance(event, PermissionEvent) and not event.allowed:
-            self._denied = (event.title, event.by)
             Notices().show(event)  # the user should see it even if a script reads the events
 
     def _now(self) -> str:
         return format_time(self._clock())
 
-    def _complete(self, turn: ResultEvent) -> ResultEvent:
-        denied, by = self._denied or (turn.denied, None)
-        self._denied = None
-        return replace(turn, text=self._message.end(), denied=denied, denied_by=by)
-
     def update(self, update: Updated) -> None:
         if update.session_id != self._session:
             self._address(update.session_id)
-        is_outside = update.outside and update.kind in WORDS
-        kind: type[Told] = ReplayEvent if update.replay else OutsideEvent if is_outside else UpdateEvent
+        kind = choose_type(update)
         self._outlet.write(self._heads[kind], *visible_bytes(memoryview(update.update)), b"}\n")
-        if kind is UpdateEvent:
-            self._message.take(update)
-        if self._denied and update.kind in KINDS:
-            is_completed = acp.mapping(acp.decoded(update.update)).get("status") == "completed"
-            self._denied = None if is_completed else self._denied
+        self._turn.take(update, kind)
 
     def _address(self, session_id: str) -> None:
         """Prepare the part of an update's line that is the same for a session in a batch, which was read at once."""

@@ -1,0 +1,123 @@
+"""
+The Python API: what `import acp_launch` offers.
+
+The private host, which has the agent, is started before what talks to it is imported, so that both overlap.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Unpack
+
+from acp_launch.app.lifeline import ENDING, PrivateHost
+from acp_launch.app.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
+from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.app.agent import Agent, Result
+    from acp_launch.profile.model import Profile
+
+Path = str | os.PathLike[str]
+
+
+@asynccontextmanager
+async def launch(
+    profile: Path | None = None,
+    *,
+    cwd: Path | None = None,
+    agent: str | None = None,
+    trust: bool = False,
+    locked: bool = False,
+    approve: Approve | None = None,
+    options: Mapping[str, str] | None = None,
+    on_permission: OnPermission | None = None,
+    on_form: OnForm | None = None,
+    on_event: OnEvent | None = None,
+) -> "AsyncIterator[Agent]":
+    """Launch the agent of a profile while the block runs, as `acp-launch run` does in the directory `cwd`.
+
+    `agent` is a command line, in place of a profile. `trust` runs a project's profile once without trusting it,
+    `locked` refuses packages that differ from the lock file, `approve` decides about tool calls in place of the
+    profile's rules, and `options` are set in each session. `on_permission` is asked about a tool call, and returns
+    True, False, the id of an option, or None to answer nothing; `on_form` returns what is filled in, True, False or
+    None. `on_event` hears of events outside of a prompt.
+
+    Raises:
+        LaunchError: the agent cannot be launched.
+    """
+    given = LaunchOptions(
+        cwd=cwd,
+        agent=agent,
+        trust=trust,
+        locked=locked,
+        approve=approve,
+        options=options,
+        on_permission=on_permission,
+        on_form=on_form,
+        on_event=on_event,
+    )
+    process = _start(profile, given)
+    from acp_launch.app.agent import running
+
+    async with running(process, given) as launched:
+        yield launched
+
+
+def run(
+    profile: Path | None,
+    prompt: str,
+    *,
+    session: str | None = None,
+    new: bool = False,
+    attach: Sequence[Path] = (),
+    timeout: float | None = None,
+    **options: Unpack[LaunchOptions],
+) -> "Result":
+    """Run one prompt and return its result; options as `launch`. It waits in a thread of its own, so a loop may run.
+
+    `on_event` hears of all events, in that thread.
+
+    Raises:
+        LaunchError: as `launch`, or how the turn has failed.
+    """
+    process = _start(profile, options)
+    from acp_launch.app.agent import run_prompt
+    from acp_launch.app.thread import run_in_thread
+
+    return run_in_thread(
+        lambda: run_prompt(process, options, prompt, session=session, new=new, attach=attach, timeout=timeout),
+        within=2 * ENDING,
+    )
+
+
+def _start(profile: Path | None, options: LaunchOptions) -> PrivateHost:
+    agent = options.get("agent")
+    if (profile is None) == (agent is None):
+        raise UsageError("either a profile or agent= is needed")
+    order = Order(
+        profile=os.fspath(profile or ""),
+        agent=agent,
+        trust=options.get("trust", False),
+        locked=options.get("locked", False),
+        options=tuple(f"{option}={value}" for option, value in (options.get("options") or {}).items()),
+        has_forms=options.get("on_form") is not None,
+    )
+    return PrivateHost(order, os.fspath(options.get("cwd") or "."))
+
+
+def load_profile(name: Path, *, cwd: Path | None = None) -> "Profile":
+    """Load and check a profile, by its name as found from `cwd` or by its path.
+
+    Raises:
+        ProfileError: with all its problems.
+        UsageError: there is no such profile.
+    """
+    from pathlib import Path as Directory
+
+    from acp_launch.profile.discover import find, here
+    from acp_launch.profile.load import load
+    from acp_launch.settings.load import load as load_settings
+
+    settings = load_settings()
+    start = Directory(cwd).absolute() if cwd is not None else here()
+    return load(find(os.fspath(name), start=start, settings=settings), cache=settings.cache).profile

@@ -1,0 +1,91 @@
+"""The private host as its program has it: a child process that ends when the program ends it, or has ended."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from weakref import WeakSet
+
+from acp_launch.app.order import Order
+from acp_launch.errors import LaunchError, UsageError
+from acp_launch.waits import stretch
+
+ENDING = stretch(15.0)  # seconds for the private host to end its agent and servers
+MAX_STDERR_LINES = 20
+
+_ours: WeakSet[socket.socket] = WeakSet()
+
+
+def _close_in_child() -> None:
+    """Keep the lifelines of this process out of a fork of it, which may outlive it."""
+    for each in list(_ours):
+        each.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class PrivateHost:
+    """The private host, from its start to its end."""
+
+    def __init__(self, order: Order, cwd: str) -> None:
+        """Start it.
+
+        Raises:
+            UsageError: `cwd` is not a directory that can be entered.
+        """
+        ours, theirs = socket.socketpair()
+        _ours.add(ours)
+        self.line, self._stderr = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
+        descriptor = theirs.fileno()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "acp_launch.app.child", str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                pass_fds=[descriptor],
+                cwd=cwd,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the program, and there is no terminal to ask on
+            )
+            ours.sendall(json.dumps(order._asdict()).encode() + b"\n")
+        except OSError as error:
+            ours.close()
+            self._stderr.close()
+            raise UsageError(f"cannot start the agent in {cwd}: {error.strerror}", fix="name a directory") from None
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+
+    def end(self) -> None:
+        """Have it end, and wait for that; if it does not end it is killed, and its guards end the rest."""
+        with suppress(OSError):
+            self.line.shutdown(socket.SHUT_WR)
+        poll = select.poll()
+        poll.register(self.line, 0)  # its end alone
+        if not poll.poll(1000 * ENDING):
+            self._process.kill()
+        self._process.wait()
+        self.line.close()
+        self._stderr.close()
+
+    def describe_end(self) -> LaunchError:
+        """Return the error of a process that has ended without a word."""
+        status = self._process.wait(ENDING)
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").splitlines()
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return LaunchError(f"the process of the agent has ended ({how})", detail=lines[-MAX_STDERR_LINES:])
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the process: entries of PYTHONPATH mean what they mean here, not in its directory."""
+    given = os.environ.get("PYTHONPATH")
+    path = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))} if given else {}
+    return {**os.environ, **path}
