@@ -20,6 +20,7 @@ CAPABILITIES = (
     "import",  # other tools' configuration, read and written
     "login",  # of an agent, and to remote servers
     "registry",  # agents that are published, installed and locked
+    "api",  # a Python program
 )
 
 
@@ -57,6 +58,9 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("trust", "import"): Held("tests/cli/test_interop.py::test_what_is_imported_is_not_trusted_with_it"),
     ("trust", "login"): Held("tests/cli/test_mcp_login.py::test_an_untrusted_profile_opens_no_page"),
     ("trust", "registry"): Held("tests/cli/test_agents.py::test_the_plan_and_the_trust_screen_name_the_version"),
+    ("trust", "api"): Held(
+        "tests/api/test_errors.py::test_a_profile_that_is_not_trusted_starts_nothing_and_says_what_it_would_run"
+    ),
     ("secrets", "seat"): Held("tests/seat/test_seat_session.py::test_a_servers_secret_is_nowhere_but_in_its_server"),
     ("secrets", "share"): Held(
         "tests/seat/test_share_user.py::test_launches_with_the_same_secret_share_and_nothing_shows_it"
@@ -77,6 +81,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("secrets", "registry"): Held(
         "tests/cli/test_agents.py::test_what_the_index_says_of_an_agent_is_text_and_no_reference"
     ),
+    ("secrets", "api"): Held("tests/api/test_errors.py::test_no_secret_is_in_an_event_an_error_or_a_repr"),
     ("seat", "share"): Held("tests/seat/test_share.py::test_two_connections_have_one_process_and_each_gets_its_own"),
     ("seat", "host"): Held("tests/cli/test_up_kills.py::test_a_killed_server_comes_back_in_the_session_that_is_open"),
     ("seat", "serve"): Held(
@@ -94,6 +99,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("seat", "registry"): Held(
         "tests/cli/test_agents.py::test_a_confined_agent_of_the_registry_sees_its_program_and_its_seat_alone"
     ),
+    ("seat", "api"): Held("tests/api/test_prompts.py::test_a_prompt_is_answered_in_typed_events"),
     ("share", "host"): Held("tests/cli/test_shared_verbs.py::test_shared_servers_in_use_are_ended_by_force_only"),
     ("share", "serve"): Held("tests/cli/test_shared_verbs.py::test_an_editor_shares_the_process_of_a_host"),
     ("share", "batch"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
@@ -106,6 +112,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ),
     ("share", "login"): Held("tests/seat/test_logins.py::test_sessions_that_share_a_connection_have_one_login"),
     ("share", "registry"): CannotMeet("The registry names programs of agents; servers alone are shared, by their own."),
+    ("share", "api"): Held("tests/api/test_meets.py::test_two_launches_share_a_server_of_the_user"),
     ("host", "serve"): Held("tests/cli/test_serve_host.py::test_an_editor_and_a_terminal_share_a_session"),
     ("host", "batch"): Held("tests/batch/test_item.py::test_an_item_starts_an_agent_of_its_own_beside_a_host"),
     ("host", "dask"): CannotMeet(
@@ -115,6 +122,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("host", "import"): CannotMeet("An import writes a profile's file as an editor does; a host compares files alone."),
     ("host", "login"): Held("tests/cli/test_up.py::test_a_host_needs_the_login_before_it_is_up_and_keeps_its_tokens"),
     ("host", "registry"): Held("tests/cli/test_lock.py::test_a_locked_run_uses_no_host_that_started_another_version"),
+    ("host", "api"): Held("tests/api/test_meets.py::test_a_private_host_is_shown_and_no_run_uses_it"),
     ("serve", "batch"): Held(
         "tests/batch/test_item.py::test_an_editor_does_not_enter_the_session_of_an_item_that_runs"
     ),
@@ -127,6 +135,9 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("serve", "import"): Held("tests/cli/test_interop.py::test_an_agent_that_is_acp_launch_itself_is_not_imported"),
     ("serve", "login"): Held("tests/cli/test_login.py::test_an_editor_runs_a_login_on_its_terminal_through_serve"),
     ("serve", "registry"): Held("tests/cli/test_agents.py::test_an_agent_of_the_registry_is_served_to_an_editor"),
+    ("serve", "api"): CannotMeet(
+        "An editor enters the hosts that are listed; a private one is not, and each holds its sessions by their locks."
+    ),
     ("batch", "dask"): Held("tests/batch/test_cluster.py::test_every_attempt_is_carried_out_once_by_two_submitters"),
     ("batch", "confined"): Held(
         "tests/batch/test_trust.py"
@@ -139,12 +150,18 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
         "tests/batch/test_freeze.py::test_secrets_and_logins_of_items_that_run_elsewhere_are_only_named_here"
     ),
     ("batch", "registry"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
+    ("batch", "api"): CannotMeet(
+        "An item is carried out by `batch item`; a program that prompts often launches agents by itself."
+    ),
     ("dask", "confined"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
     ("dask", "import"): CannotMeet("A worker starts `batch item` alone, and no item imports another tool's file."),
     ("dask", "login"): Held(
         "tests/batch/test_freeze.py::test_secrets_and_logins_of_items_that_run_elsewhere_are_only_named_here"
     ),
     ("dask", "registry"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
+    ("dask", "api"): CannotMeet(
+        "A worker starts `batch item` alone, which starts its agent as a run does, without a program."
+    ),
     ("confined", "import"): Held("tests/cli/test_confined.py::test_a_link_that_it_lays_is_not_read_by_an_import"),
     ("confined", "login"): Held(
         "tests/cli/test_confined_verbs.py::test_a_confined_agent_logs_in_inside_and_is_started_again"
@@ -152,10 +169,14 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("confined", "registry"): Held(
         "tests/cli/test_agents.py::test_a_confined_agent_of_the_registry_sees_its_program_and_its_seat_alone"
     ),
+    ("confined", "api"): Held("tests/api/test_meets.py::test_a_confined_agent_sees_its_place_alone"),
     ("import", "login"): Held(
         "tests/interop/test_writers.py"
         "::test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we_do_is_said"
     ),
     ("import", "registry"): Held("tests/interop/test_readers.py::test_a_tools_file_becomes_these_entries_of_a_profile"),
+    ("import", "api"): CannotMeet(IMPORT_STARTS_NOTHING),
     ("login", "registry"): Held("tests/cli/test_agents.py::test_a_login_starts_the_agent_that_is_installed"),
+    ("login", "api"): Held("tests/api/test_questions.py::test_a_login_is_named_with_the_command_that_helps"),
+    ("registry", "api"): Held("tests/api/test_meets.py::test_locked_refuses_what_the_command_line_refuses"),
 }

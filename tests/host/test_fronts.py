@@ -201,6 +201,8 @@ def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
                 "fix": "go there",
                 "detail": [],
                 "cause": None,
+                "exit_code": 3,
+                "problems": [],
             }
             assert (answers[2]["error"]["code"], answers[3]["error"]["code"]) == (-32603, -32601)
             await other.sends({"jsonrpc": "2.0", "method": "session/cancel"})
