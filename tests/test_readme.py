@@ -128,11 +128,8 @@ def faults(text: str, project: Path, keyring: Mapping[str, str] | None = None) -
 
 
 def _wrong(block: Block, project: Path, output: str | None) -> Iterable[str]:
-    if path := block.mark("file"):
-        file = project / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(block.text)
-    if block.mark("not run"):
+    _write(block, project)
+    if block.mark("not run") or block.language == "text":
         return []
     match block.language:
         case "console":
@@ -143,9 +140,16 @@ def _wrong(block: Block, project: Path, output: str | None) -> Iterable[str]:
             return _yaml(block)
         case "json":
             return _json(block)
-        case "text":
-            return []
+        case "python":
+            return _python(block, project)
     return [f"line {block.line}: a block in {block.language!r}, of which nothing is known"]
+
+
+def _write(block: Block, project: Path) -> None:
+    if path := block.mark("file"):
+        file = project / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(block.text)
 
 
 def _console(block: Block, project: Path) -> Iterator[str]:
@@ -198,6 +202,36 @@ def _json(block: Block) -> Iterator[str]:
             json.loads(line)
         except ValueError as error:
             yield f"line {number}: not JSON: {error}"
+
+
+PYTHON = """
+import ast, asyncio, importlib.util, inspect, sys
+source = sys.stdin.read()
+wanted = {each.module for each in ast.walk(ast.parse(source)) if isinstance(each, ast.ImportFrom)}
+if all(map(importlib.util.find_spec, {name.partition(".")[0] for name in wanted})):
+    made = eval(compile(source, "block", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {"__name__": "block"})
+    if inspect.iscoroutine(made):
+        asyncio.run(made)
+"""
+
+
+def _python(block: Block, project: Path) -> Iterator[str]:
+    """Run a block as a notebook does, or pytest if it is a file of tests; not without the packages that it needs."""
+    testing = block.mark("file")
+    how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", testing] if testing else ["-X", "dev", "-c", PYTHON]
+    ended = subprocess.run(
+        [sys.executable, *how],
+        cwd=project,
+        env=_at_home(),
+        input=block.text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    if ended.returncode or "Warning" in ended.stdout:
+        yield f"line {block.line}: the block ends with {ended.returncode} and prints:\n{ended.stdout}"
 
 
 def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -390,8 +424,8 @@ def test_json_is_read_line_by_line(project: Path) -> None:
 
 
 def test_a_marked_block_is_not_run_and_an_unknown_one_is_refused(project: Path) -> None:
-    text = "<!-- not run: needs an account -->\n```console\n$ false\nnever\n```\n```python\n1\n```\n```text\nx\n```\n"
-    assert faults(text, project) == ["line 7: a block in 'python', of which nothing is known"]
+    text = "<!-- not run: needs an account -->\n```console\n$ false\nnever\n```\n```perl\n1\n```\n```text\nx\n```\n"
+    assert faults(text, project) == ["line 7: a block in 'perl', of which nothing is known"]
 
 
 def test_a_block_that_needs_a_keyring_is_run_where_there_is_one(project: Path) -> None:
