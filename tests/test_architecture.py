@@ -22,8 +22,7 @@ ROWS = [
     {"batch"},  # many runs
     {"app"},  # what assembles a launch, for every front; the Python API
     {"interactive"},
-    {"serve"},  # a profile as an agent for editors
-    {"host"},  # a launch that outlives its terminal
+    {"served"},  # a launch that outlives its terminal; a profile as an agent for editors
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
@@ -87,7 +86,7 @@ PURE = [
     "session/permission/policy",
     "session/permission/subject",
     "checks/check",
-    "serve/handshake",
+    "served/handshake",
     "bridge/conversation",
     "bridge/elevation",
     "bridge/exchange",
@@ -331,7 +330,7 @@ REVEALED = {
     "plan/shared",
     "plan/model",  # a client's secret, which becomes a secret again; else only to look at
     "plan/resolve",  # only to look at
-    "serve/entries",  # the PATH of a server
+    "served/entries",  # the PATH of a server
 }
 
 
@@ -388,7 +387,7 @@ FILE_WRITERS = {
     "bridge/seat": "a socket in the runtime directory",
     "cli/trust": OWN,
     "document/cache": "the user's cache directory",
-    "host/place": STATE,
+    "served/registry": STATE,
     "interactive/editor": OWN,
     "oauth/grant": STATE,
     "plan/written": STATE,

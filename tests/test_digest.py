@@ -9,9 +9,9 @@ from zlib import crc32
 import pytest
 
 from acp_launch.document.cache import JsonCache
-from acp_launch.host import place
 from acp_launch.process import logs
 from acp_launch.profile import trust
+from acp_launch.served import registry
 from acp_launch.session import hold
 
 A, B = "1ce5a315000074a5", "4490f84700009777"  # of the same length, so that what holds them collides too
@@ -27,8 +27,8 @@ def accepted(name: str) -> object:
 
 
 NAMED: dict[str, Callable[[str], object]] = {
-    "host": lambda name: place._path(Path("/state"), f"/{name}", "work"),
-    "profile of a host": lambda name: place.digest(f"command: {name}"),
+    "host": lambda name: registry._path(Path("/state"), f"/{name}", "work"),
+    "profile of a host": lambda name: registry.digest(f"command: {name}"),
     "session": lambda name: hold._place(Path("/state"), (f"/{name}", "work", "default")),
     "log": lambda name: logs.launch_in(Path(f"/{name}")),
     "long name in a log's": lambda name: logs.shortened("x" * 90 + name),

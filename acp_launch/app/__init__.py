@@ -8,6 +8,6 @@ Below `cli`, `batch` and the Python API, which all call it. The Python API:
     lifeline       that process, from its start to its end
     agent, thread  Agent, Session, Result: what talks to it
     child          the process: plan, secrets, and the agent's start
-    privatehost    the same while it has an agent: a hub without a place
+    privatehost    the same while it has an agent: a host without a place
     words          what it says before a session is open
 """

@@ -18,14 +18,14 @@ from acp_launch.app.order import LaunchOptions, OnForm, OnPermission
 from acp_launch.app.words import EVENT, FAILED, UP, HostWord, Up
 from acp_launch.console.stream.ndjson import TurnRecord, choose_type
 from acp_launch.errors import AgentError, LaunchError, RunExpired, SessionError, UsageError, WaitExpired
-from acp_launch.host import door
-from acp_launch.host.front import ANSWERS, ENDED, Attached, entrance_meta
-from acp_launch.host.wire import ASK, SERVERS, Entrance, HostFault, SocketTransport
 from acp_launch.process.lifecycle import Standing
 from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers, read_negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
+from acp_launch.served.client import ANSWERS, ENDED, Attached, entrance_meta
+from acp_launch.served.connect import connect as connect_to_host
+from acp_launch.served.wire import ASK, SERVERS, Entrance, HostFault, SocketTransport
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
 from acp_launch.session.client import GRACE, Client, Turn
@@ -178,7 +178,7 @@ class Agent:
         if self._hearing.done():
             raise self._failure or AgentError(f"the agent {ENDED}")
         up = self._up.result()
-        line = await asyncio.to_thread(door.connect, up.note)
+        line = await asyncio.to_thread(connect_to_host, up.note)
         with line:
             async with connect(SocketTransport(line, ENDED), observer, max_line=up.max_line) as connection:
                 connection.excuse = lambda: self._failure

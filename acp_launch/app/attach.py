@@ -12,22 +12,22 @@ from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
-from acp_launch.host.place import any_host, content_of, digest, find, hosts
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
 from acp_launch.profile.model import Timeouts
+from acp_launch.served.registry import any_host, content_of, digest, find, hosts
 from acp_launch.waits import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acp_launch.app.up import Begun
-    from acp_launch.host.place import Content, FrontPlan, HostNote
-    from acp_launch.host.wire import SessionStatus
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
+    from acp_launch.served.registry import Content, FrontPlan, HostNote
+    from acp_launch.served.wire import SessionStatus
     from acp_launch.session.hold import Key
     from acp_launch.settings.model import Settings
 
@@ -187,7 +187,7 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
     """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
     asks or idle. A host that does not answer is told of."""
-    from acp_launch.host.door import read_status
+    from acp_launch.served.connect import read_status
 
     found: dict[Key, SessionStatus] = {}
     for note in hosts(state) if any_host(state) else ():

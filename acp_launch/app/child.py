@@ -93,7 +93,7 @@ def _work() -> int:
         try:
             _launch(order, line)
         except LaunchError as error:
-            from acp_launch.host.wire import HostFault  # it brings asyncio, which the agent's start does not wait for
+            from acp_launch.served.wire import HostFault  # it brings asyncio, which the agent's start does not wait for
 
             line.tell(FAILED, HostFault.of(error))
             return error.exit_code

@@ -19,25 +19,25 @@ from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.stdout import terminal_width
 from acp_launch.errors import SessionError, Stopped, UsageError
-from acp_launch.host.place import hosts
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
 from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.load import inspect_all
+from acp_launch.served.registry import hosts
 from acp_launch.session.store import hint_at_move, open_registry
 
 if TYPE_CHECKING:
     from acp_launch.console.sessions import States
-    from acp_launch.host.place import HostNote
-    from acp_launch.host.wire import SessionStatus
     from acp_launch.interactive.picker import PickList
+    from acp_launch.served.registry import HostNote
+    from acp_launch.served.wire import SessionStatus
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 
 def session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
     """Return the host that has the session, and its name; without a name, the session that is open alone."""
-    from acp_launch.host.door import read_status
+    from acp_launch.served.connect import read_status
 
     notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
     if not notes:

@@ -149,7 +149,7 @@ def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
     """Return what makes the programs of servers that launches share; `verb` is the name in `ps`."""
 
     def share(*given: Any) -> "Program":
-        from acp_launch.host.shared import share_server  # few launches need it
+        from acp_launch.served.shared import share_server  # few launches need it
 
         return share_server(settings.state, f"{verb} {plan.called or plan.profile}", settings.max_line, *given)
 

@@ -23,12 +23,12 @@ from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
-    from acp_launch.host.place import HostNote
     from acp_launch.launch.context import LaunchContext
     from acp_launch.process.flow import Lent
     from acp_launch.profile.load import Loaded
-    from acp_launch.serve.face import EditorFeed
-    from acp_launch.serve.session import SessionPlan
+    from acp_launch.served.editor import EditorFeed
+    from acp_launch.served.editorsession import SessionPlan
+    from acp_launch.served.registry import HostNote
     from acp_launch.session.hold import Key
 
 
@@ -41,8 +41,8 @@ from acp_launch.launch.loop import supervise
 from acp_launch.launch.run import Launch
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.process.child import HASTY
-from acp_launch.serve.face import EditorFace, EditorFeed
-from acp_launch.serve.session import SessionPlan
+from acp_launch.served.editor import EditorFace, EditorFeed
+from acp_launch.served.editorsession import SessionPlan
 from acp_launch.session.hold import hold, list_held
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
@@ -102,7 +102,7 @@ class ServedProfile:
             if self.host is None:
                 launch = Launch(context, observer, interrupts, servers, self.spawned)
             else:
-                from acp_launch.host.front import HostAsAgent
+                from acp_launch.served.client import HostAsAgent
 
                 launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
             plan_session, deleting = self._session_plan, self._deleting
@@ -120,7 +120,7 @@ class ServedProfile:
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
         if self.host is not None:
-            from acp_launch.host.front import enter_from_editor
+            from acp_launch.served.client import enter_from_editor
 
             if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
                 what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"

@@ -19,22 +19,22 @@ from acp_launch.app.start import agent_log
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, first
-from acp_launch.host.door import listen
-from acp_launch.host.hub import HostNotices, Hub
-from acp_launch.host.sessions import HostPolicy, Unattended
 from acp_launch.launch.context import leave_login
 from acp_launch.launch.run import Launch, conversation
 from acp_launch.plan.environment import inherited
+from acp_launch.served.connect import listen
+from acp_launch.served.host import Host, HostNotices
+from acp_launch.served.hostsession import HostPolicy, Unattended
 from acp_launch.session.hold import hold
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.reload import Reloading
     from acp_launch.app.start import Launched
-    from acp_launch.host.hub import HostNotices
-    from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.served.host import HostNotices
+    from acp_launch.served.hostsession import HostPolicy
     from acp_launch.session.store import Registry
     from acp_launch.settings.model import Settings
 
@@ -45,7 +45,7 @@ BEAT = 1.0  # seconds between two looks at the processes; servers are looked at 
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
-Ready = Callable[[float, Hub, Path], None]  # takes the seconds until it was up, and its socket
+Ready = Callable[[float, Host, Path], None]  # takes the seconds until it was up, and its socket
 
 
 async def serve_fronts(
@@ -55,7 +55,7 @@ async def serve_fronts(
     policy: HostPolicy,
     ready: Ready,
     *,
-    make: Callable[[Launch, HostPolicy, asyncio.TaskGroup], Hub] = Hub,
+    make: Callable[[Launch, HostPolicy, asyncio.TaskGroup], Host] = Host,
     begun: Callable[[Launch], None] = lambda launch: None,
     may_change: bool = False,
 ) -> None:
@@ -68,15 +68,16 @@ async def serve_fronts(
         running = conversation(context, notices, started.spawned, every=BEAT, may_change=may_change)
         async with running as launch, asyncio.TaskGroup() as tasks:
             sockets: list[Path] = []
-            hub: Hub = make(launch, replace(policy, ready=lambda seconds: ready(seconds, hub, sockets[0])), tasks)
-            notices.of(hub)
+            policy = replace(policy, ready=lambda seconds: ready(seconds, served, sockets[0]))
+            served: Host = make(launch, policy, tasks)
+            notices.of(served)
             begun(launch)
-            async with listen(hub.attach, started.settings.state) as socket:
+            async with listen(served.attach, started.settings.state) as socket:
                 sockets.append(socket)
                 try:
-                    await hub.run()
+                    await served.run()
                 finally:
-                    hub.close()
+                    served.close()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
 
@@ -86,7 +87,7 @@ async def host(
 ) -> None:
     notices, loop = HostNotices(), asyncio.get_running_loop()
 
-    def up(seconds: float, hub: Hub, socket: Path) -> None:
+    def up(seconds: float, served: Host, socket: Path) -> None:
         reloading.announce(socket)
         if pipe is not None:
             loop.remove_reader(pipe)

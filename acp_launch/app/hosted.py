@@ -11,14 +11,14 @@ from acp_launch.app.lookup import check_session_name
 from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import Ready, RunSpec
 from acp_launch.console.stderr import DIM, share, tell
-from acp_launch.host.front import HostEntry, handed_over
-from acp_launch.host.front import launch_in_host as launching
-from acp_launch.host.wire import Entrance
 from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.run import open_and_prompt, run_once
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.protocol.acp import Offers
+from acp_launch.served.client import HostEntry, handed_over
+from acp_launch.served.client import launch_in_host as launching
+from acp_launch.served.wire import Entrance
 from acp_launch.session.connection import Budget
 from acp_launch.session.hold import fresh_name, is_fresh
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acp_launch.errors import AuthRequired
-    from acp_launch.host.place import HostNote
     from acp_launch.launch.context import LaunchContext, LogIn
     from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import Person, TurnEnd

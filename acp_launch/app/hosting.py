@@ -9,8 +9,8 @@ from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
 from acp_launch.app.spec import RunSpec
 from acp_launch.app.start import launch_agent
 from acp_launch.errors import UsageError
-from acp_launch.host.place import find, hold_place
 from acp_launch.problem import ours
+from acp_launch.served.registry import find, hold_place
 from acp_launch.session.store import open_registry
 
 

@@ -1,4 +1,4 @@
-"""The private host while it has an agent: the hub of every host, without a place where other fronts find it."""
+"""The private host while it has an agent: a host, without a place where other fronts find it."""
 
 import asyncio
 import os
@@ -20,14 +20,14 @@ from acp_launch.app.spec import settings_of
 from acp_launch.app.start import Launched, agent_log
 from acp_launch.app.words import UP, Up
 from acp_launch.errors import AuthRequired, LaunchError
-from acp_launch.host.fronts import FrontLine
-from acp_launch.host.hub import HostNotices, Hub
-from acp_launch.host.place import HostNote
-from acp_launch.host.sessions import HostPolicy, Unattended
-from acp_launch.host.wire import Reloaded
 from acp_launch.launch.context import LogIn, leave_login
 from acp_launch.launch.run import Launch
 from acp_launch.process.lifecycle import Change
+from acp_launch.served.connections import FrontLine
+from acp_launch.served.host import Host, HostNotices
+from acp_launch.served.hostsession import HostPolicy, Unattended
+from acp_launch.served.registry import HostNote
+from acp_launch.served.wire import Reloaded
 from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent
 from acp_launch.session.hold import hold
 from acp_launch.session.observer import show_note
@@ -58,8 +58,8 @@ class ProgramNotices(HostNotices):
             self._program.tell_event(event)
 
 
-class PrivateHub(Hub):
-    """A hub whose fronts know neither profile nor agent: errors come to them with what can be done."""
+class HostOfProgram(Host):
+    """A host whose fronts know neither profile nor agent: errors come to them with what can be done."""
 
     def __init__(self, launch: Launch, host: HostPolicy, tasks: asyncio.TaskGroup, log_in: LogIn) -> None:
         super().__init__(launch, host, tasks)
@@ -92,9 +92,9 @@ async def serve(order: Order, started: Launched, registry: Registry, line: Progr
     notices = ProgramNotices(line)
     note = partial(show_note, notices)
 
-    def ready(seconds: float, hub: Hub, socket: Path) -> None:
-        assert hub.agent.negotiated is not None, "it is up"
-        line.tell(UP, _up(order, started, hub.agent.negotiated.raw, socket))
+    def ready(seconds: float, host: Host, socket: Path) -> None:
+        assert host.agent.negotiated is not None, "it is up"
+        line.tell(UP, _up(order, started, host.agent.negotiated.raw, socket))
 
     with (
         closing(agent_log(settings, plan)) as log,
@@ -111,7 +111,7 @@ async def serve(order: Order, started: Launched, registry: Registry, line: Progr
             waits=lambda session: None,
             outlives=False,
         )
-        make = partial(PrivateHub, log_in=logging_in(started.ready, None))
+        make = partial(HostOfProgram, log_in=logging_in(started.ready, None))
         await serve_fronts(started, context, notices, policy, ready, make=make)
 
 

@@ -21,24 +21,24 @@ from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
 from acp_launch.app.spec import Ready
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
-from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
-from acp_launch.host.place import digest as digest_of_file
-from acp_launch.host.wire import Reloaded
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.detect import masked
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Secret, Store, StoreFault
+from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of
+from acp_launch.served.registry import digest as digest_of_file
+from acp_launch.served.wire import Reloaded
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
-    from acp_launch.host.wire import Reloaded
     from acp_launch.launch.run import Launch
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.resolve import Resolved
     from acp_launch.profile.load import Loaded
+    from acp_launch.served.wire import Reloaded
 
 SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
 SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile

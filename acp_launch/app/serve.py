@@ -20,10 +20,10 @@ from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready
-    from acp_launch.host.place import HostNote
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
+    from acp_launch.served.registry import HostNote
 
 
 def take_streams() -> tuple[int, int]:
@@ -50,7 +50,7 @@ def refuse(error: LaunchError, source: int, sink: int) -> int:
     import asyncio
 
     from acp_launch.console.problems import show_error
-    from acp_launch.serve.lines import refuse_all
+    from acp_launch.served.lines import refuse_all
 
     if not asyncio.run(refuse_all(error, *lend_streams(source, sink), max_line=MAX_LINE)):
         show_error(error)
@@ -87,7 +87,7 @@ class ServedLaunch:
 
     def _find_host(self, stack: ExitStack) -> "HostNote | None":
         """Find the host of the profile; None if none is up that can be used here."""
-        from acp_launch.host.place import any_host
+        from acp_launch.served.registry import any_host
 
         if self.request.locked or not any_host(self.settings.state):
             return None

@@ -13,18 +13,18 @@ from acp_launch import __version__
 from acp_launch.app.planning import prepare_launch
 from acp_launch.app.start import record_and_guard
 from acp_launch.errors import Stopped, first
-from acp_launch.host.door import listen
-from acp_launch.host.place import HostNote, find_server_host, hold_place, server_host_state
-from acp_launch.host.serverhost import PROFILE, ServerHost
 from acp_launch.launch.loop import run_supervised
 from acp_launch.process.logs import LogFile
 from acp_launch.secret.redact import redactor
+from acp_launch.served.connect import listen
+from acp_launch.served.registry import HostNote, find_server_host, hold_place, server_host_state
+from acp_launch.served.serverhost import PROFILE, ServerHost
 from acp_launch.settings.load import load
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.host.place import HostNote
     from acp_launch.launch.loop import Interrupts
+    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 
 PATIENCE = stretch(5.0)  # seconds for a host that ends to leave its place

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.app.spec import RunSpec
 from acp_launch.errors import StateError
-from acp_launch.host.place import find
+from acp_launch.served.registry import find
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.host.place import HostNote
+    from acp_launch.served.registry import HostNote
 
 ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Raw, Struct
 
-from acp_launch.host.place import HostNote
+from acp_launch.served.registry import HostNote
 
 EVENT, UP, FAILED = "event", "up", "failed"
 

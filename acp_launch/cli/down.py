@@ -12,20 +12,20 @@ from acp_launch.app.up import end
 from acp_launch.cli.verb import Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say, tell
 from acp_launch.errors import SessionError, StateError, UsageError
-from acp_launch.host.place import content_of, hosts, server_host_state
 from acp_launch.problem import ours
+from acp_launch.served.registry import content_of, hosts, server_host_state
 
 if TYPE_CHECKING:
-    from acp_launch.host.place import HostNote
     from acp_launch.process.lifecycle import Standing
+    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
 from acp_launch.app.reload import sentences
 from acp_launch.cli.up import _present
 from acp_launch.console.stream.text import stands
-from acp_launch.host.door import call, read_shared, read_status
-from acp_launch.host.wire import RELOAD, RESTART, Reloaded
 from acp_launch.profile.trust import changes
+from acp_launch.served.connect import call, read_shared, read_status
+from acp_launch.served.wire import RELOAD, RESTART, Reloaded
 
 RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
 

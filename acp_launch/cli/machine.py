@@ -83,7 +83,7 @@ def ps(as_json: Json = False) -> None:
 
 def _list_shared(state: "Path") -> "Sequence[SharedRow]":
     """Return the processes that launches share."""
-    from acp_launch.host.door import shared_servers
+    from acp_launch.served.connect import shared_servers
 
     return [SharedRow(each.name, each.pid, {use.pid: use.label for use in each.uses}) for each in shared_servers(state)]
 

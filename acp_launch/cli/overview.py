@@ -18,7 +18,6 @@ from acp_launch.console.profiles import description
 from acp_launch.console.sessions import choice_row, tilde
 from acp_launch.console.stderr import harmless
 from acp_launch.errors import LaunchError
-from acp_launch.host.place import any_host, hosts
 from acp_launch.plan.model import needs
 from acp_launch.private import Unfit
 from acp_launch.problem import Problem, count, errors, ours
@@ -27,12 +26,13 @@ from acp_launch.profile.load import inspect_all
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.lookup import stored_names
 from acp_launch.secret.value import variable
+from acp_launch.served.registry import any_host, hosts
 from acp_launch.session.store import open_registry, store_file
 
 if TYPE_CHECKING:
-    from acp_launch.host.place import HostNote
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
+    from acp_launch.served.registry import HostNote
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
@@ -133,7 +133,7 @@ def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
 
 
 def _describe_host(note: "HostNote", project: Path) -> str:
-    from acp_launch.host.door import read_status
+    from acp_launch.served.connect import read_status
 
     place = "" if note.project == str(project) else f" in {tilde(note.cwd, str(Path.home()))}"
     try:

@@ -17,12 +17,12 @@ from acp_launch.console import profiles, stdout
 from acp_launch.console.profiles import as_yaml
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.host.place import find_server_host
 from acp_launch.plan.model import RemotePlan, StdioPlan, needs, unmet
 from acp_launch.plan.shared import leave_out_unknown, shared_server
 from acp_launch.profile.discover import discover, here, parents
 from acp_launch.profile.load import examine, inspect_all, load, read
 from acp_launch.profile.trust import trust_state
+from acp_launch.served.registry import find_server_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,8 +109,8 @@ def _compare_shared(
     if plan is None or not servers:
         return ()
     from acp_launch.console.plans import SharedNow
-    from acp_launch.host.door import compare_shared
     from acp_launch.secret import lookup
+    from acp_launch.served.connect import compare_shared
 
     note = find_server_host(settings.state)
     if note is None or not trust_state(loaded, settings).is_trusted:

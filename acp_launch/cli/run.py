@@ -9,8 +9,8 @@ from acp_launch.app.screen import Screen
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.verb import Argument, Option, Plain
 from acp_launch.errors import NotLoggedIn, UsageError
-from acp_launch.host.place import any_host
 from acp_launch.problem import ours
+from acp_launch.served.registry import any_host
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import Ready, RunSpec

@@ -40,7 +40,6 @@ from acp_launch.console.draw.outside import one_line
 from acp_launch.console.stderr import DIM, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired, SessionError, UsageError, WaitExpired
-from acp_launch.host.place import find
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count, did_you_mean, ours
@@ -48,6 +47,7 @@ from acp_launch.process.leftovers import launch_state
 from acp_launch.process.records import read_all
 from acp_launch.profile.agents import known
 from acp_launch.profile.discover import here, project_of
+from acp_launch.served.registry import find
 from acp_launch.session.history import SessionTurn
 from acp_launch.session.hold import hold, list_held
 from acp_launch.session.store import ExportedSession, hint_at_move, open_registry
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
     from acp_launch.app.screen import Screen
     from acp_launch.app.spec import Ready
-    from acp_launch.host.front import Attached
-    from acp_launch.host.place import HostNote
+    from acp_launch.served.client import Attached
+    from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
     from acp_launch.session.hold import SessionHolder
     from acp_launch.session.observer import TurnEnd
@@ -158,8 +158,8 @@ def history(
 @app.verb()
 def cancel(name: Name, profile: Profile = None) -> None:
     """End the turn that runs in a session, from any shell; the session stays."""
-    from acp_launch.host.door import call
-    from acp_launch.host.wire import CANCEL
+    from acp_launch.served.connect import call
+    from acp_launch.served.wire import CANCEL
 
     record, state = _find(name, profile), load_settings().state
     note = find(state, record.project, record.profile)
@@ -301,7 +301,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
     import asyncio
 
-    from acp_launch.host.door import read_status
+    from acp_launch.served.connect import read_status
 
     note = find(settings.state, record.project, record.profile)
     status = read_status(note) if note is not None and note.socket else None
@@ -321,9 +321,9 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
 async def _show_turn(
     record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
-    from acp_launch.host.front import watch_turn, with_host
-    from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
+    from acp_launch.served.client import watch_turn, with_host
+    from acp_launch.served.wire import Entrance
     from acp_launch.session.client import Client
     from acp_launch.session.connection import Budget
 

@@ -13,11 +13,11 @@ from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, read
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, UsageError
-from acp_launch.host.place import content_of, find
 from acp_launch.problem import ours
+from acp_launch.served.registry import content_of, find
 
 if TYPE_CHECKING:
-    from acp_launch.host.place import HostNote
+    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 
 
@@ -78,7 +78,7 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
 
 def _tell_host(note: "HostNote", what: str) -> None:
     from acp_launch.console.stream.text import stands
-    from acp_launch.host.door import read_status
+    from acp_launch.served.connect import read_status
 
     status = read_status(note)
     tell(f"{note.called} {what} (pid {note.pid})")

@@ -24,7 +24,7 @@ from acp_launch.session.connection import AgentMessage, Connection
 class AgentSession(ABC):
     """A session of the agent."""
 
-    def __init__(self, agent: "Agent[Any]") -> None:
+    def __init__(self, agent: "ManagedAgent[Any]") -> None:
         self.agent = agent
         self.client: Client | None = None  # set while the agent has it open, or opens it
         self.gone = asyncio.Event()
@@ -73,7 +73,7 @@ class AgentFront(Protocol):
         """Take what concerns no session that is open."""
 
 
-class Agent(Generic[S]):
+class ManagedAgent(Generic[S]):
     """One process after the other, each with the same sessions."""
 
     def __init__(self, launch: Launch, front: AgentFront, over: asyncio.Event) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import acp_launch
 from acp_launch.errors import ProfileError
-from acp_launch.host.door import read_shared
-from acp_launch.host.place import find_server_host
+from acp_launch.served.connect import read_shared
+from acp_launch.served.registry import find_server_host
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 from tests.cli.test_up_kills import until
 from tests.confined import needs_box

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from acp_launch.host.wire import FOLLOW, META
 from acp_launch.protocol.jsonrpc import as_line, request
+from acp_launch.served.wire import FOLLOW, META
 from tests.benchmarks.interactive import READY, terminal
 from tests.benchmarks.run import PYTHON, US, Row, agent, cpu, environment, measured, profile, wall
 from tests.benchmarks.run import run as timed

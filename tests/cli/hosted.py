@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from acp_launch.host.door import read_status
-from acp_launch.host.place import HostNote
-from acp_launch.host.wire import HostStatus
+from acp_launch.served.connect import read_status
+from acp_launch.served.registry import HostNote
+from acp_launch.served.wire import HostStatus
 from tests.cli.launcher import MARK, Ended, Json, Launcher, alive, command, kill_all, left_by_guards
 from tests.patience import PATIENCE
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from acp_launch.host.fronts import KEPT
-from acp_launch.host.wire import MISSED, RELOADED
+from acp_launch.served.connections import KEPT
+from acp_launch.served.wire import MISSED, RELOADED
 from tests.cli.hosted import brought_up, up
 from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
 from tests.interactive.screen import Terminal, on_screen

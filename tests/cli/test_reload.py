@@ -8,9 +8,9 @@ import pytest
 
 from acp_launch.app.planning import loaded_profile
 from acp_launch.errors import NotTrusted, StateError
-from acp_launch.host.door import call
-from acp_launch.host.place import HostNote, content_of
-from acp_launch.host.wire import RELOAD
+from acp_launch.served.connect import call
+from acp_launch.served.registry import HostNote, content_of
+from acp_launch.served.wire import RELOAD
 from acp_launch.settings.load import load
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import SERVERS, Ended, Json, Launcher, scripted_server, upgrade

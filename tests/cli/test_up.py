@@ -13,10 +13,10 @@ import pytest
 
 from acp_launch import __version__
 from acp_launch.errors import StateError
-from acp_launch.host.door import connect
-from acp_launch.host.place import HostNote
-from acp_launch.host.wire import FOLLOW, META, WELCOME
 from acp_launch.protocol.jsonrpc import as_line, request
+from acp_launch.served.connect import connect
+from acp_launch.served.registry import HostNote
+from acp_launch.served.wire import FOLLOW, META, WELCOME
 from tests.cli.hosted import marked, up
 from tests.cli.launcher import AGENTS, Launcher, command
 from tests.patience import PATIENCE

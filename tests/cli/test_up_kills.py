@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.host.wire import WELCOME
+from acp_launch.served.wire import WELCOME
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server

@@ -9,9 +9,9 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import SessionError
-from acp_launch.host import fronts
-from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents, UnknownMethod
-from acp_launch.host.wire import MISSED
+from acp_launch.served import connections
+from acp_launch.served.connections import FrontGone, FrontLine, SessionEvents, UnknownMethod
+from acp_launch.served.wire import MISSED
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
@@ -103,7 +103,7 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
 def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fronts, "KEPT", 100)
+    monkeypatch.setattr(connections, "KEPT", 100)
 
     async def story() -> None:
         ours, theirs = socket.socketpair()
@@ -134,8 +134,8 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
 
 def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that comes later gets what is kept of it, then what the window has; the next turn begins anew."""
-    monkeypatch.setattr(fronts, "KEPT", 10)
-    monkeypatch.setattr(fronts, "KEPT_BYTES", 400)
+    monkeypatch.setattr(connections, "KEPT", 10)
+    monkeypatch.setattr(connections, "KEPT_BYTES", 400)
 
     async def story() -> None:
         ours, theirs = socket.socketpair()
@@ -171,7 +171,7 @@ def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
             hall.events.begin_turn(front)
             hall.happens(front, 100)
             hall.events.add_answer(b'{"n":101}\n')
-            for later, seen in ((fronts.KEPT_FOR - 1, [100, 101]), (fronts.KEPT_FOR + 1, [MISSED, 101])):
+            for later, seen in ((connections.KEPT_FOR - 1, [100, 101]), (connections.KEPT_FOR + 1, [MISSED, 101])):
                 hall.clock = later
                 front.unfollow(hall.events)
                 front.follow(hall.events, hall.events.began)

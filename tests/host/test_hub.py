@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from msgspec import Raw
 
-from acp_launch.host.fronts import UnknownMethod
-from acp_launch.host.hub import PAST, SILENT, Hub
+from acp_launch.served.connections import UnknownMethod
+from acp_launch.served.host import PAST, SILENT, Host
 from tests.patience import PATIENCE
 from tests.turnedclock import run
 
@@ -20,7 +20,7 @@ def test_the_oldest_silent_connection_makes_room_and_one_that_has_asked_stays() 
     async def story() -> None:
         async with asyncio.TaskGroup() as tasks:
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1000), plan=None)
-            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            hub = Host(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             pairs = [socket.socketpair() for _ in range(SILENT + 2)]
             for ours, its in pairs:
                 ours.setblocking(False)
@@ -45,7 +45,7 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
         now = asyncio.get_running_loop().time
         async with asyncio.TaskGroup() as tasks:
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None)
-            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            hub = Host(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             ending = tasks.create_task(hub._until_idle())
             front, busy = cast(Any, object()), cast(Any, SimpleNamespace(is_busy=True, exit=lambda front: None))
             hub.fronts[front] = [busy]
@@ -65,7 +65,7 @@ def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
     async def story() -> None:
         async with asyncio.TaskGroup() as tasks:
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None)
-            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            hub = Host(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             for number in range(PAST + 2):
                 session = SimpleNamespace(
                     name=f"s{number}",

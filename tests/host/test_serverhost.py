@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from acp_launch.host.serverhost import ServerHost
-from acp_launch.host.shared import ENDED, JOINED, SHARE
-from acp_launch.host.wire import STATUS
 from acp_launch.plan.shared import SharedServer, as_plain
 from acp_launch.profile.model import Restart
+from acp_launch.served.serverhost import ServerHost
+from acp_launch.served.shared import ENDED, JOINED, SHARE
+from acp_launch.served.wire import STATUS
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.whole  # a host ends long after its last launch

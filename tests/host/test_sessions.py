@@ -11,13 +11,13 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch.host import fronts
-from acp_launch.host.front import Attached
-from acp_launch.host.fronts import SessionEvents
-from acp_launch.host.sessions import HostSession
-from acp_launch.host.wire import EVENT, Entrance, SessionNews, event_line, news_line
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.conversation import Extension, Opened, PermissionAsked, ServiceAsked
+from acp_launch.served import connections
+from acp_launch.served.client import Attached
+from acp_launch.served.connections import SessionEvents
+from acp_launch.served.hostsession import HostSession
+from acp_launch.served.wire import EVENT, Entrance, SessionNews, event_line, news_line
 from acp_launch.session.client import Client
 from acp_launch.session.events import AnyEvent, FileEvent, encode
 
@@ -26,7 +26,7 @@ NOTHING = Raw(b"1")
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that stays attached for years costs no more than one that came just now."""
-    monkeypatch.setattr(fronts, "KEPT", 100)
+    monkeypatch.setattr(connections, "KEPT", 100)
 
     async def story() -> None:
         session = SessionEvents(lambda: 0.0, lambda: None)

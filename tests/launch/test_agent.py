@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.launch.agent import Agent, AgentSession, Parked
+from acp_launch.launch.agent import AgentSession, ManagedAgent, Parked
 from acp_launch.launch.run import Ending, Launch, Story
 from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated
 from acp_launch.session.connection import Connection
@@ -66,7 +66,7 @@ class FakeLaunch(Launch):
 
 
 class FakeSession(AgentSession):
-    def __init__(self, agent: "Agent[FakeSession]", number: int = -1) -> None:
+    def __init__(self, agent: "ManagedAgent[FakeSession]", number: int = -1) -> None:
         super().__init__(agent)
         self.heard: list[object] = []
         self.client: Any = SimpleNamespace(number=number, take=self.heard.append)
@@ -104,7 +104,7 @@ class FakeFront:
 class Scene:
     def __init__(self, fail: Sequence[int] = ()) -> None:
         self.launch, self.front, self.over = FakeLaunch(fail), FakeFront(), asyncio.Event()
-        self.agent: Agent[FakeSession] = Agent(self.launch, self.front, self.over)
+        self.agent: ManagedAgent[FakeSession] = ManagedAgent(self.launch, self.front, self.over)
         self.order: list[str] = []
 
     def park(self, name: str) -> None:

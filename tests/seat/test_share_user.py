@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.host.door import read_shared
-from acp_launch.host.place import HostNote, find_server_host
+from acp_launch.served.connect import read_shared
+from acp_launch.served.registry import HostNote, find_server_host
 from tests.cli.launcher import AGENTS, scripted_server, upgrade
 from tests.cli.test_up_kills import until
 from tests.patience import PATIENCE

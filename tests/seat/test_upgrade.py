@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import acp_launch
-from acp_launch.host.door import read_shared
-from acp_launch.host.place import find_server_host
+from acp_launch.served.connect import read_shared
+from acp_launch.served.registry import find_server_host
 from tests.cli.test_up_kills import until
 from tests.seat.stage import Json, Stage
 from tests.seat.test_restart import AT_ONCE, states

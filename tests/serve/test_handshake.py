@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.serve.handshake import edit_answer, edit_request
+from acp_launch.served.handshake import edit_answer, edit_request
 from tests.oracle import check_agent_message, check_client_message
 
 

@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.launch.agent import Agent, AgentSession
+from acp_launch.launch.agent import AgentSession, ManagedAgent
 from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.plan.model import LaunchPlan
@@ -31,8 +31,8 @@ from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsk
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.written import written
 from acp_launch.secret.value import Secret
-from acp_launch.serve.entries import plan_servers
-from acp_launch.serve.lines import EditorRequest
+from acp_launch.served.entries import plan_servers
+from acp_launch.served.lines import EditorRequest
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import SessionEvent
@@ -93,7 +93,7 @@ class Editor(Protocol):
 class EditorSession(AgentSession):
     """A session of an editor."""
 
-    def __init__(self, agent: "Agent[EditorSession]", editor: Editor, request: EditorRequest) -> None:
+    def __init__(self, agent: "ManagedAgent[EditorSession]", editor: Editor, request: EditorRequest) -> None:
         super().__init__(agent)
         self.how: How = OPENING[request.method]
         # The agent's id; empty for a session that is made.

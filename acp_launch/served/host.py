@@ -21,9 +21,20 @@ from msgspec.structs import replace
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, SessionError
-from acp_launch.host.fronts import FrontLine, SessionEvents, UnknownMethod
-from acp_launch.host.sessions import HistoryFeed, HostPolicy, HostSession
-from acp_launch.host.wire import (
+from acp_launch.launch.agent import ManagedAgent
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import Launch, with_agent
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import ours
+from acp_launch.process.lifecycle import Change
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.conversation import Completed, How, PermissionAsked, ServiceAsked, Withdrawn
+from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.protocol.window import Window
+from acp_launch.secret.redact import redactor
+from acp_launch.served.connections import FrontLine, SessionEvents, UnknownMethod
+from acp_launch.served.hostsession import HistoryFeed, HostPolicy, HostSession
+from acp_launch.served.wire import (
     CANCEL,
     DETACH,
     FOLLOW,
@@ -44,17 +55,6 @@ from acp_launch.host.wire import (
     member,
     news_line,
 )
-from acp_launch.launch.agent import Agent
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Launch, with_agent
-from acp_launch.plan.model import LaunchPlan
-from acp_launch.problem import ours
-from acp_launch.process.lifecycle import Change
-from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import Completed, How, PermissionAsked, ServiceAsked, Withdrawn
-from acp_launch.protocol.jsonrpc import as_line, notification
-from acp_launch.protocol.window import Window
-from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact
@@ -74,13 +74,13 @@ FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
 
 
-class Hub:
+class Host:
     """The sessions of a host. Made by `hosting`."""
 
-    def __init__(self, launch: Launch, host: HostPolicy, tasks: asyncio.TaskGroup) -> None:
-        self.launch, self.host = launch, host
+    def __init__(self, launch: Launch, policy: HostPolicy, tasks: asyncio.TaskGroup) -> None:
+        self.launch, self.policy = launch, policy
         self._over = asyncio.Event()
-        self.agent: Agent[HostSession] = Agent(launch, self, self._over)
+        self.agent: ManagedAgent[HostSession] = ManagedAgent(launch, self, self._over)
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
         self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
@@ -135,7 +135,7 @@ class Hub:
         await self.launch.servers.up()
         if not self._took:
             self._took = time.monotonic() - self._began
-            self.host.ready(self._took)
+            self.policy.ready(self._took)
 
     def end(self, error: BaseException | None) -> None:
         if self._over.is_set():
@@ -164,7 +164,7 @@ class Hub:
 
     async def _until_idle(self) -> None:
         """Wait until the host was without fronts and turns for `keep`."""
-        keep = self.host.keep
+        keep = self.policy.keep
         if keep is None:
             await asyncio.Event().wait()
             return
@@ -250,7 +250,7 @@ class Hub:
         await session.gone.wait()
 
     async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
-        connection, host, plan = await self.agent.connected(), self.host, self.plan
+        connection, host, plan = await self.agent.connected(), self.policy, self.plan
         record = None
         if how != "new" or (entrance.continues and not entrance.afresh):
             record = continued(host.registry, plan, entrance.name, latest=False)
@@ -467,7 +467,7 @@ class Hub:
 
     async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
         async with self._one_at_a_time:  # a session is opened with the servers of before or of after
-            return await self.host.reload(self.launch, acp.text(params.get("digest")))
+            return await self.policy.reload(self.launch, acp.text(params.get("digest")))
 
     async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
         """Let an editor leave a session, which stays open in the host, and the front of one that does not stay. Other
@@ -521,10 +521,10 @@ ACTS: Mapping[str, Callable[[HostSession, FrontLine], None]] = {
     TAKE: HostSession.drive,
     DETACH: HostSession.detach,
 }
-ANSWERS: Mapping[str, Callable[[Hub], object]] = {
-    STATUS: Hub.status,
-    SERVERS: lambda hub: hub.launch.servers.standings(),
-    RENEW: lambda hub: hub.agent.stop(),
+ANSWERS: Mapping[str, Callable[[Host], object]] = {
+    STATUS: Host.status,
+    SERVERS: lambda host: host.launch.servers.standings(),
+    RENEW: lambda host: host.agent.stop(),
 }
 
 
@@ -537,11 +537,11 @@ class HostNotices(Notices):
     log: "LogFile"
 
     def __init__(self) -> None:
-        self._hub: Hub | None = None
+        self._host: Host | None = None
         self.is_silent = False
 
-    def of(self, hub: "Hub") -> None:
-        self._hub = hub
+    def of(self, host: "Host") -> None:
+        self._host = host
 
     def show(self, event: AnyEvent) -> None:
         event = redact(event, redactor)
@@ -555,4 +555,4 @@ class HostNotices(Notices):
                 session.feed.show(event)
 
     def _sessions(self) -> "Sequence[HostSession]":
-        return list(self._hub.agent.sessions) if self._hub else []
+        return list(self._host.agent.sessions) if self._host else []

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.host.fronts import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
-from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
-from acp_launch.launch.agent import Agent, AgentSession
+from acp_launch.launch.agent import AgentSession, ManagedAgent
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
@@ -29,6 +27,8 @@ from acp_launch.protocol.conversation import ELICITATION, Opened, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
+from acp_launch.served.connections import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
+from acp_launch.served.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import (
@@ -144,7 +144,7 @@ class HostSession(AgentSession):
 
     def __init__(
         self,
-        agent: "Agent[HostSession]",
+        agent: "ManagedAgent[HostSession]",
         host: HostPolicy,
         tasks: asyncio.TaskGroup,
         name: str,

@@ -2,7 +2,7 @@
 The server host: the processes of servers that launches of one user share (`share: user`), without an agent.
 
     launch ══ unix socket ══▶ LaunchLine ──▶ SharedLink ─▶ Multiplexer ─▶ relay ──▶ the server
-                              host/serverhost.py       bridge/multiplexer.py
+                              served/serverhost.py       bridge/multiplexer.py
 
 Each process has a relay, as a shared server of a launch has, and each connection of a launch is a session of it; so a
 crash, a restart and the handshake after it are those of every server. It holds the secrets of its servers and nothing
@@ -28,8 +28,6 @@ from acp_launch.bridge.relay import Relay
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
 from acp_launch.document.scalars import Duration
-from acp_launch.host.shared import ENDED, JOINED, SHARE, Joined, SharedEnd, SharedRequest
-from acp_launch.host.wire import COMPARE, STATUS, ServerHostStatus, SharedLikeness, SharedStanding, SharedUse
 from acp_launch.mcp.era import INITIALIZE, PING
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
 from acp_launch.plan.shared import SharedServer, differences, from_plain, sameness
@@ -43,6 +41,8 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.splice import without
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
+from acp_launch.served.shared import ENDED, JOINED, SHARE, Joined, SharedEnd, SharedRequest
+from acp_launch.served.wire import COMPARE, STATUS, ServerHostStatus, SharedLikeness, SharedStanding, SharedUse
 from acp_launch.waits import stretch, to_beat
 
 PROFILE = "shared servers"  # in the names of its logs; no profile is called so

@@ -23,7 +23,7 @@ from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import LaunchError, WaitExpired, first
-from acp_launch.launch.agent import Agent, Parked
+from acp_launch.launch.agent import ManagedAgent, Parked
 from acp_launch.launch.run import Launch
 from acp_launch.process.flow import HIGH, LOW, Lent
 from acp_launch.protocol import acp, jsonrpc, splice
@@ -36,9 +36,9 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, NULL, PARSE_ERROR, Answered
 from acp_launch.secret.redact import redactor
-from acp_launch.serve import handshake
-from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest
-from acp_launch.serve.session import OPENING, EditorSession, SessionPlan
+from acp_launch.served import handshake
+from acp_launch.served.editorsession import OPENING, EditorSession, SessionPlan
+from acp_launch.served.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent
 from acp_launch.session.login import LIMIT as LOGIN
@@ -147,7 +147,7 @@ class EditorFace(EditorLines):
         self.plan_session, self._deleting = plan_session, deleting
         self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
         self._greeting: EditorRequest | None = None  # the first `initialize`
-        self.agent: Agent[EditorSession] = Agent(launch, self, self.over)
+        self.agent: ManagedAgent[EditorSession] = ManagedAgent(launch, self, self.over)
         self._passed: dict[int, EditorRequest] = {}  # by their numbers at the agent
         self._asked: dict[bytes, _Asked] = {}  # by our number
         self._next = 0

@@ -17,8 +17,11 @@ import msgspec
 
 from acp_launch import __version__
 from acp_launch.errors import StateError
-from acp_launch.host.place import HostNote, hosts, server_host_state
-from acp_launch.host.wire import (
+from acp_launch.private import is_running
+from acp_launch.problem import ours
+from acp_launch.protocol import jsonrpc
+from acp_launch.served.registry import HostNote, hosts, server_host_state
+from acp_launch.served.wire import (
     COMPARE,
     STATUS,
     WELCOME,
@@ -28,9 +31,6 @@ from acp_launch.host.wire import (
     SharedStanding,
     understood,
 )
-from acp_launch.private import is_running
-from acp_launch.problem import ours
-from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:

@@ -25,9 +25,6 @@ from msgspec import Struct
 import acp_launch
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.errors import AgentError, StateError, Upgraded
-from acp_launch.host.door import PATIENCE, excuse
-from acp_launch.host.place import find_server_host, hold_place, server_host_state
-from acp_launch.host.wire import WELCOME
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
 from acp_launch.problem import ours
@@ -39,6 +36,9 @@ from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
+from acp_launch.served.connect import PATIENCE, excuse
+from acp_launch.served.registry import find_server_host, hold_place, server_host_state
+from acp_launch.served.wire import WELCOME
 from acp_launch.waits import stretch
 
 SHARE, JOINED, ENDED = b"!share ", b"!joined ", b"!ended "

@@ -15,12 +15,12 @@ from typing import Any, Literal, Protocol
 from msgspec import Raw
 
 from acp_launch.errors import LaunchError
-from acp_launch.host.wire import MISSED, SocketTransport, as_fault, event_line
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
+from acp_launch.served.wire import MISSED, SocketTransport, as_fault, event_line
 from acp_launch.session.events import NoteEvent
 from acp_launch.session.permission.policy import Approve
 

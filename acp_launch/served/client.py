@@ -15,9 +15,19 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.host import door
-from acp_launch.host.place import HostNote
-from acp_launch.host.wire import (
+from acp_launch.launch.context import LaunchContext
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
+from acp_launch.launch.servers import LaunchServers
+from acp_launch.problem import ours
+from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.protocol import acp
+from acp_launch.protocol.acp import Negotiated, Offers
+from acp_launch.protocol.conversation import Extension
+from acp_launch.served.connect import connect as connect_to_host
+from acp_launch.served.connect import excuse
+from acp_launch.served.registry import HostNote
+from acp_launch.served.wire import (
     ASK,
     DETACH,
     EVENT,
@@ -33,15 +43,6 @@ from acp_launch.host.wire import (
     SocketTransport,
     understood,
 )
-from acp_launch.launch.context import LaunchContext
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
-from acp_launch.launch.servers import LaunchServers
-from acp_launch.problem import ours
-from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.protocol import acp
-from acp_launch.protocol.acp import Negotiated, Offers
-from acp_launch.protocol.conversation import Extension
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
 from acp_launch.session.events import SessionEvent, decode
@@ -141,18 +142,18 @@ async def with_host(
     """Connect to a host, do the handshake within `limit` seconds, and run `story`.
 
     Raises:
-        StateError: as `door.connect`.
+        StateError: as `connect.connect`.
         LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
     """
 
-    line = door.connect(note)
+    line = connect_to_host(note)
 
     async def attach() -> T:
         with line:
             async with connect(
                 SocketTransport(line, ENDED), observer, max_line=max_line, longer=in_profile, budget=interrupts.budget
             ) as connection:
-                connection.excuse = partial(door.excuse, note)
+                connection.excuse = partial(excuse, note)
                 attached = Attached(connection, observer)
                 await negotiate(connection, limit=limit, offers=offers)
                 connection.conversation.serving([ASK])
@@ -316,10 +317,10 @@ class HostAsAgent(Launch):
         note = self._find()
 
         async def met(connection: Connection) -> T:
-            connection.excuse = partial(door.excuse, note)
+            connection.excuse = partial(excuse, note)
             return await story(Attached(connection, self.observer).connection)
 
-        with door.connect(note) as line:
+        with connect_to_host(note) as line:
             transport = SocketTransport(line, ENDED)
             told = converse(self.context, transport, self.observer, met, self.interrupts)
             return await self.interrupts.watch(told)

@@ -1,1 +1,0 @@
-"""A launch that outlives its terminal: the host, and the fronts that attach to it."""
