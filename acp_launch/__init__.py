@@ -2,8 +2,6 @@
 first use of one of its names.
 """
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_launch.app.agent import Agent, Result, Session
@@ -26,17 +24,3 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = __import__(f"{__name__}.{_PLACES[name]}", fromlist=[name])  # with `events` a module of it
     return getattr(module, name)
-
-
-class _Package(type(sys)):  # type: ignore[misc]
-    """Keeps the name `launch` for the function: Python sets it when the package of that name is imported."""
-
-    @property
-    def launch(self) -> object:
-        return __getattr__("launch")
-
-    @launch.setter
-    def launch(self, package: object) -> None: ...
-
-
-sys.modules[__name__].__class__ = _Package

@@ -23,7 +23,7 @@ ROWS = [
     {"app"},  # what assembles a launch, for every front; the Python API
     {"interactive"},
     {"served"},  # a launch that outlives its terminal; a profile as an agent for editors
-    {"launch", "console"},
+    {"engine", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
     {"oauth"},  # logging in to remote MCP servers
@@ -250,7 +250,7 @@ def test_fewer_functions_have_a_participle_for_their_whole_name() -> None:
 
 
 # Public classes of one name are two things to keep apart. The ceiling only falls.
-NAMESAKES = 40
+NAMESAKES = 38
 
 
 def test_fewer_public_classes_share_a_name() -> None:
@@ -558,7 +558,7 @@ def test_a_run_imports_nothing_of_batches() -> None:
 
 
 def test_importing_the_package_costs_nothing() -> None:
-    assert at_import_time(PACKAGE / "__init__.py") == {"sys"}
+    assert at_import_time(PACKAGE / "__init__.py") == set()
     code = "import sys; before = set(sys.modules); import acp_launch; print(*set(sys.modules) - before)"
     new = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert new == ["acp_launch"]

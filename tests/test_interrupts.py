@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.run import outside_budget
 from acp_launch.errors import AuthRequired, RunExpired, Stopped, WaitExpired
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import outside_budget
 from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
 from acp_launch.session.events import AnyEvent, WaitingEvent
 from tests.session.recording import Agent, Recorder

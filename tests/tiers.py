@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 FIRST_TIER = "not whole and not exhaustive"  # as `addopts` in pyproject.toml has it
 NAMED_TESTS = "not exhaustive"
 QUICK = {  # directories, and files
-    *("bridge", "checks", "console", "demo", "document", "host", "interactive", "interop", "launch", "mcp", "oauth"),
+    *("bridge", "checks", "console", "demo", "document", "host", "interactive", "interop", "engine", "mcp", "oauth"),
     *("plan", "profile", "protocol", "registry", "remote", "secret", "serve", "session", "settings", "transport"),
     *(f"batch/test_{name}.py" for name in ("check", "model", "outcome", "progress", "report", "schedule", "store")),
     *(f"cli/test_{name}.py" for name in ("credentials", "headers_command", "quick")),

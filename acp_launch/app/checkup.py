@@ -27,7 +27,7 @@ from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import list_rows, loaded_profile, resolved_from
 from acp_launch.app.probe import StartedServer, meet_server
 from acp_launch.app.run import session_of
-from acp_launch.app.spec import Ready, settings_of
+from acp_launch.app.spec import PreparedPlan, settings_of
 from acp_launch.app.start import server_logs, with_seat
 from acp_launch.app.stores import open_store, outcomes, say_waiting
 from acp_launch.bridge import offer
@@ -42,10 +42,10 @@ from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
+from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.run import SessionRequest, add_advice, open_requested, unable, untakeable
+from acp_launch.engine.servers import LaunchServers
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import SessionRequest, add_advice, open_requested, unable, untakeable
-from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_place
@@ -267,7 +267,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         assert first.plan is not None
         with (
             verb_processes(settings, first.plan, "doctor", self.trace) as processes,
-            with_seat(Ready(first.plan, self.wallet.secrets), settings) as ready,
+            with_seat(PreparedPlan(first.plan, self.wallet.secrets), settings) as ready,
         ):
             first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
@@ -285,7 +285,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     def _spawn(self, part: ProfilePart, processes: VerbProcesses) -> Spawned | None:
         assert part.plan is not None
         try:
-            return processes.agent(Ready(part.plan, self.wallet.secrets))
+            return processes.agent(PreparedPlan(part.plan, self.wallet.secrets))
         except (AgentError, StateError) as error:
             self.answer(part, answers.failure(part, error, self.wallet.called, has_log=False))
             return None
@@ -349,7 +349,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
-        log_in = logging_in(Ready(plan, self.wallet.secrets), None)
+        log_in = logging_in(PreparedPlan(plan, self.wallet.secrets), None)
         try:
             if self.continued is not None:
                 how_to_continue(able, replay=True, name=self.continued.name)
@@ -371,7 +371,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         telling = ServerMessages(server.name, verbose=False)
         called, settings = self.wallet.called, self.wallet.settings
         try:
-            async with processes.server(Ready(plan, self.wallet.secrets, self.credentials), hurry) as program:
+            async with processes.server(PreparedPlan(plan, self.wallet.secrets, self.credentials), hurry) as program:
                 try:
                     async with meet_server(program, plan, telling, settings) as started:
                         found = await _survey(started)

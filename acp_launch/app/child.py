@@ -30,7 +30,7 @@ from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.settings.model import Settings
 
 
@@ -118,7 +118,7 @@ def _launch(order: Order, line: ProgramLine) -> None:
         asyncio.run(serve(order, started, registry, line))
 
 
-def _plan(order: Order, settings: "Settings", line: ProgramLine) -> "Ready":
+def _plan(order: Order, settings: "Settings", line: ProgramLine) -> "PreparedPlan":
     from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
 
     if order.agent is not None:

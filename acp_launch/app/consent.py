@@ -194,7 +194,7 @@ def _run_in_front(program: "LocalProgram") -> "Exit":
     Raises:
         Stopped: the user interrupted it.
     """
-    from acp_launch.launch.loop import hear_guards
+    from acp_launch.engine.loop import hear_guards
     from acp_launch.process.foreground import foreground
 
     guards = start_guards()

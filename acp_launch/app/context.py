@@ -17,11 +17,11 @@ from acp_launch.session.permission.remembered import rules_of, shelf_of
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.bridge.servers import ShareServer
     from acp_launch.console.ask.terminal import AgentStderr
+    from acp_launch.engine.context import Elicit, LaunchContext, LogIn
     from acp_launch.errors import AuthRequired
-    from acp_launch.launch.context import Elicit, LaunchContext, LogIn
     from acp_launch.process.program import LocalProgram, Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.gate import Decision, Gate
     from acp_launch.session.permission.policy import Approve, Remembered
 from acp_launch.app.start import Launched, open_env, server_logs, spawn_agent, stderr_log
-from acp_launch.launch.context import LaunchContext, offers
-from acp_launch.launch.run import RestartAgent
+from acp_launch.engine.context import LaunchContext, offers
+from acp_launch.engine.run import RestartAgent
 from acp_launch.process.program import LocalProgram
 from acp_launch.session.observer import Choice
 from acp_launch.session.permission.audit import Audit
@@ -157,7 +157,7 @@ def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
 
 
 def logging_in(
-    planned: "Ready",
+    planned: "PreparedPlan",
     person: "Person | None",
     aloud: "AgentStderr | None" = None,
     in_front: "InFront | None" = None,
@@ -181,7 +181,7 @@ def logging_in(
 
 
 def login_context(
-    planned: "Ready", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
+    planned: "PreparedPlan", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
     from acp_launch.console.ask.logins import LoginQuestions

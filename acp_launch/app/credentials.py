@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.app.stores import protect_secrets, run_at_home_in_loop, say_waiting
+from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import LaunchError, StateError
-from acp_launch.launch.loop import hear_guards
 from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
 from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decode_grant

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
 from acp_launch.app.planning import lock_differences, ready, require, require_plan
-from acp_launch.app.spec import Ready, settings_of
+from acp_launch.app.spec import PreparedPlan, settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
 from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
 from acp_launch.plan.resolve import resolve
@@ -22,8 +22,8 @@ from acp_launch.profile.load import load
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
-    from acp_launch.launch.context import LaunchContext
+    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.context import LaunchContext
     from acp_launch.process.flow import Lent
     from acp_launch.profile.load import Loaded
     from acp_launch.served.editor import EditorFeed
@@ -36,10 +36,10 @@ import asyncio
 
 from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
 from acp_launch.console.stream.redacted import RedactedOutput
-from acp_launch.launch.context import LaunchContext
-from acp_launch.launch.loop import supervise
-from acp_launch.launch.run import Launch
-from acp_launch.launch.servers import LaunchServers
+from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.loop import supervise
+from acp_launch.engine.run import Launch
+from acp_launch.engine.servers import LaunchServers
 from acp_launch.process.child import HASTY
 from acp_launch.served.editor import EditorFace, EditorFeed
 from acp_launch.served.editorsession import SessionPlan
@@ -184,7 +184,7 @@ class ServedProfile:
         except LaunchError as error:
             self.note(f"the session stays in the list: {error.message}")
 
-    def _for(self, cwd: Path) -> "Ready":
+    def _for(self, cwd: Path) -> "PreparedPlan":
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
         loaded = self._found_from(cwd)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
@@ -216,7 +216,7 @@ class ServedProfile:
         plan = require_plan(resolved)
         names = {server.name for server in running.servers}  # without those that lack a login
         servers = tuple(server for server in plan.servers if server.name in names)
-        return Ready(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
+        return PreparedPlan(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
 
     def _found_from(self, cwd: Path) -> "Loaded":
         if self.loaded.found.origin == "path":

@@ -18,9 +18,9 @@ from acp_launch.app.spec import RunSpec
 from acp_launch.app.start import agent_log
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
+from acp_launch.engine.context import leave_login
+from acp_launch.engine.run import Launch, conversation
 from acp_launch.errors import StateError, first
-from acp_launch.launch.context import leave_login
-from acp_launch.launch.run import Launch, conversation
 from acp_launch.plan.environment import inherited
 from acp_launch.served.connect import listen
 from acp_launch.served.host import Host, HostNotices
@@ -31,7 +31,7 @@ from acp_launch.session.observer import show_note
 if TYPE_CHECKING:
     from acp_launch.app.reload import Reloading
     from acp_launch.app.start import Launched
-    from acp_launch.launch.context import LaunchContext
+    from acp_launch.engine.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.served.host import HostNotices
     from acp_launch.served.hostsession import HostPolicy
@@ -45,7 +45,7 @@ BEAT = 1.0  # seconds between two looks at the processes; servers are looked at 
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
-Ready = Callable[[float, Host, Path], None]  # takes the seconds until it was up, and its socket
+OnReady = Callable[[float, Host, Path], None]  # takes the seconds until it was up, and its socket
 
 
 async def serve_fronts(
@@ -53,7 +53,7 @@ async def serve_fronts(
     context: "LaunchContext",
     notices: HostNotices,
     policy: HostPolicy,
-    ready: Ready,
+    ready: OnReady,
     *,
     make: Callable[[Launch, HostPolicy, asyncio.TaskGroup], Host] = Host,
     begun: Callable[[Launch], None] = lambda launch: None,

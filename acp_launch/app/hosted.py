@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from acp_launch.app.lookup import check_session_name
 from acp_launch.app.screen import Screen, elicitor, exit_code
-from acp_launch.app.spec import Ready, RunSpec
+from acp_launch.app.spec import PreparedPlan, RunSpec
 from acp_launch.console.stderr import DIM, share, tell
-from acp_launch.launch.context import LaunchContext
-from acp_launch.launch.run import open_and_prompt, run_once
+from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.run import open_and_prompt, run_once
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.protocol.acp import Offers
@@ -25,9 +25,9 @@ from acp_launch.session.hold import fresh_name, is_fresh
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from acp_launch.engine.context import LaunchContext, LogIn
+    from acp_launch.engine.run import Prompt
     from acp_launch.errors import AuthRequired
-    from acp_launch.launch.context import LaunchContext, LogIn
-    from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
@@ -166,6 +166,6 @@ def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None",
         plan = resolved_for_front(loaded_profile(request.profile, settings), request.cwd, request.session)
         if plan is None:
             raise wanted
-        await logging_in(Ready(plan), person, None, in_front)(connection, wanted, is_second=is_second)
+        await logging_in(PreparedPlan(plan), person, None, in_front)(connection, wanted, is_second=is_second)
 
     return logged_in

@@ -10,10 +10,10 @@ from acp_launch.app.spec import RunSpec, settings_of
 from acp_launch.app.start import login_program
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.engine.run import conversation
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.session import choose_front, run_session
 from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
-from acp_launch.launch.run import conversation
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_digest
 from acp_launch.problem import ours

@@ -14,10 +14,10 @@ from acp_launch.app.lookup import load_settings
 from acp_launch.app.start import agent_log, agent_process, both, guard, server_logs, with_workdir
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
+from acp_launch.engine import run
+from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
-from acp_launch.launch import run
-from acp_launch.launch.context import LaunchContext
-from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.mcp.http.clients import advice
 from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.remote import Remote, RemoteProgram, warm_up
@@ -34,7 +34,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class StartedProgram(NamedTuple):
         return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
 
 
-def server_program(planned: "Ready", settings: Settings) -> Program:
+def server_program(planned: "PreparedPlan", settings: Settings) -> Program:
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     plan, secrets, credentials = planned
     (server,) = plan.servers
@@ -88,7 +88,7 @@ class VerbProcesses(Struct, frozen=True):
     ending: ExitStack
     trace: "Trace | None"
 
-    def agent(self, planned: "Ready") -> Spawned:
+    def agent(self, planned: "PreparedPlan") -> Spawned:
         """Start the agent of a plan.
 
         Raises:
@@ -99,7 +99,7 @@ class VerbProcesses(Struct, frozen=True):
 
     @asynccontextmanager
     async def server(
-        self, planned: "Ready", hurry: asyncio.Event, shown: Callable[[bytes], None] | None = None
+        self, planned: "PreparedPlan", hurry: asyncio.Event, shown: Callable[[bytes], None] | None = None
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
@@ -131,8 +131,10 @@ class VerbProcesses(Struct, frozen=True):
                         end = running.end
                         self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
-    def context(self, planned: "Ready", offers: Offers, log: Callable[[bytes], None] | None = None) -> LaunchContext:
-        """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
+    def context(
+        self, planned: "PreparedPlan", offers: Offers, log: Callable[[bytes], None] | None = None
+    ) -> LaunchContext:
+        """Build the context of `engine.run.with_agent`; `log` takes the agent's stderr."""
         return LaunchContext(
             plan=planned.plan,
             guard=self.guard,
@@ -170,7 +172,7 @@ def verb_processes(
 
 
 def with_agent(
-    planned: "Ready",
+    planned: "PreparedPlan",
     verb: str,
     story: Callable[[Connection], Awaitable[T]],
     offers: Offers | None = None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.lookup import at_home, check_session_name, find_profile, load_settings
-from acp_launch.app.spec import Ready
+from acp_launch.app.spec import PreparedPlan
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
@@ -43,7 +43,7 @@ def prepare_launch() -> None:
     start_guards()
 
 
-def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> Ready:
+def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> PreparedPlan:
     """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
@@ -64,7 +64,7 @@ def ready(
     is_alone: bool = False,
     with_logins: bool = True,
     asks_passphrase: bool = True,
-) -> Ready:
+) -> PreparedPlan:
     """Return the plan and all secrets it needs; a user at a terminal is asked for those that are not set.
 
     Look up the logins of servers, too, and run the commands that print headers for some, unless without `with_logins`.
@@ -80,7 +80,7 @@ def ready(
     others = [login for login in every if not login.is_needed]  # of servers that may turn out to want one
     if not resolved.needs and not logins:
         plan = _plan(resolved)
-        return Ready(plan, {}, _later(others, plan, settings, {}))
+        return PreparedPlan(plan, {}, _later(others, plan, settings, {}))
     from acp_launch.app.stores import offer_sealed_file, open_store, outcomes
 
     start_guards()
@@ -104,14 +104,14 @@ def ready(
     missing = (*unmet(resolved.needs, answers, has_terminal=may_ask), *unfit(resolved.plan, values))
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
-        return Ready(plan, values, _later(others, plan, settings, values))
+        return PreparedPlan(plan, values, _later(others, plan, settings, values))
     from acp_launch.app.credentials import Wallet, list_lacking, print_headers
 
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
     credentials = wallet.credentials(logins, found)
     lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
-    return Ready(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
+    return PreparedPlan(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
 
 
 def _logins(resolved: Resolved, settings: Settings) -> "Sequence[ServerLogin]":
@@ -215,7 +215,7 @@ def require_plan(resolved: Resolved) -> LaunchPlan:
     return resolved.plan
 
 
-def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None, is_confined: bool = False) -> Ready:
+def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None, is_confined: bool = False) -> PreparedPlan:
     """Plan a launch of `--agent 'COMMAND ARGS…'`, without a profile, servers and secrets.
 
     Raises:
@@ -232,7 +232,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None, is_c
         session_override=checked,
         is_confined=is_confined,
     )
-    return Ready(_plan(resolved))
+    return PreparedPlan(_plan(resolved))
 
 
 def _plan(

@@ -19,9 +19,9 @@ from acp_launch.app.order import Order
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import Launched, agent_log
 from acp_launch.app.words import UP, Up
+from acp_launch.engine.context import LogIn, leave_login
+from acp_launch.engine.run import Launch
 from acp_launch.errors import AuthRequired, LaunchError
-from acp_launch.launch.context import LogIn, leave_login
-from acp_launch.launch.run import Launch
 from acp_launch.process.lifecycle import Change
 from acp_launch.served.connections import FrontLine
 from acp_launch.served.host import Host, HostNotices
@@ -37,7 +37,7 @@ BEAT = 1.0  # seconds between two looks at the processes
 Tell = Callable[[str, object], None]
 
 
-class ProgramLine(Protocol):
+class Program(Protocol):
     """What leads to the program."""
 
     def tell(self, name: str, value: object) -> None: ...
@@ -48,7 +48,7 @@ class ProgramLine(Protocol):
 class ProgramNotices(HostNotices):
     """The observer of what concerns no session. What a session tells its front is not told twice."""
 
-    def __init__(self, line: ProgramLine) -> None:
+    def __init__(self, line: Program) -> None:
         super().__init__()
         self.is_silent, self._program = True, line
 
@@ -81,7 +81,7 @@ class HostOfProgram(Host):
         return wanted
 
 
-async def serve(order: Order, started: Launched, registry: Registry, line: ProgramLine) -> None:
+async def serve(order: Order, started: Launched, registry: Registry, line: Program) -> None:
     """Serve the program until it ends.
 
     Raises:

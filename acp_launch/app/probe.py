@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from acp_launch.app.operation import StartedProgram, verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
-from acp_launch.app.spec import Ready
+from acp_launch.app.spec import PreparedPlan
 from acp_launch.app.stores import say_waiting
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
+from acp_launch.engine.loop import Interrupts
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
-from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import McpClient, McpConnection, shake_hands
 from acp_launch.mcp.http.wire import RemoteFacts
 from acp_launch.mcp.message import ServerInfo
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class Probe(Struct, frozen=True, kw_only=True):
     """One server and everything it needs; `plan.agent` is the process of a local one."""
 
-    ready: Ready
+    ready: PreparedPlan
     server: ServerPlan
     settings: Settings
     trace: Path | None = None  # the file of `--trace`

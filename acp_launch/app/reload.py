@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-from acp_launch.app.spec import Ready
+from acp_launch.app.spec import PreparedPlan
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
@@ -33,8 +33,8 @@ from acp_launch.served.wire import Reloaded
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
-    from acp_launch.launch.run import Launch
+    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.run import Launch
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.resolve import Resolved
     from acp_launch.profile.load import Loaded
@@ -74,7 +74,7 @@ class _Reread(NamedTuple):
     """What the profile says now. `fresh` are the plans of servers that are new or have changed, without directories."""
 
     content: Content
-    ready: "Ready"
+    ready: "PreparedPlan"
     of_fronts: FrontPlan | None
     servers: Mapping[str, object]  # as they are written
     fresh: Mapping[str, ServerPlan]
@@ -190,7 +190,7 @@ class Reloading:
         fresh = {server.name: server for server in plan.servers if server.name in changed}
         absent, credentials = self._proofs(list(fresh.values()), secrets)
         fresh = {name: server for name, server in fresh.items() if name not in absent}
-        return _Reread(content, Ready(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
+        return _Reread(content, PreparedPlan(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
         from acp_launch.app.stores import open_store, outcomes

@@ -12,14 +12,14 @@ from acp_launch.app.start import ChosenSession, launch_agent
 from acp_launch.session.hold import fresh_name, hold
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.app.start import ChosenSession
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
 
 
 def run_launch(
-    spec: RunSpec, settings: "Settings", screen: Screen, ready: "Ready", read_prompt: Callable[[], str] | None
+    spec: RunSpec, settings: "Settings", screen: Screen, ready: "PreparedPlan", read_prompt: Callable[[], str] | None
 ) -> int:
     """Run one prompt, or an interactive session without `read_prompt`, with an agent of its own; return the exit code.
 

@@ -14,7 +14,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import RunOutput
-    from acp_launch.launch.context import Elicit
+    from acp_launch.engine.context import Elicit
     from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.observer import Person, TurnEnd
 

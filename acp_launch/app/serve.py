@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
-from acp_launch.app.spec import Ready, RunSpec
+from acp_launch.app.spec import PreparedPlan, RunSpec
 from acp_launch.app.start import guard, launch_agent
 from acp_launch.errors import LaunchError, NotTrusted, UsageError
 from acp_launch.profile.discover import here
 from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
@@ -95,7 +95,7 @@ class ServedLaunch:
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
         note = self.find_running_host(plan) if plan is not None else None
         if plan is not None and note is not None:
-            self.ready, self.plan = Ready(plan), plan
+            self.ready, self.plan = PreparedPlan(plan), plan
             self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
         return note
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from acp_launch import __version__
 from acp_launch.app.planning import prepare_launch
 from acp_launch.app.start import record_and_guard
+from acp_launch.engine.loop import run_supervised
 from acp_launch.errors import Stopped, first
-from acp_launch.launch.loop import run_supervised
 from acp_launch.process.logs import LogFile
 from acp_launch.secret.redact import redactor
 from acp_launch.served.connect import listen
@@ -23,7 +23,7 @@ from acp_launch.settings.load import load
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.launch.loop import Interrupts
+    from acp_launch.engine.loop import Interrupts
     from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 

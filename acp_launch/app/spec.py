@@ -13,7 +13,7 @@ from acp_launch.profile.discover import project_of
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
-    from acp_launch.launch.run import Prompt
+    from acp_launch.engine.run import Prompt
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOTHING: Mapping[str, Any] = {}
 
 
-class Ready(NamedTuple):
+class PreparedPlan(NamedTuple):
     """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 
     plan: LaunchPlan
@@ -70,7 +70,7 @@ class RunSpec(Struct, frozen=True, kw_only=True):
 
     def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
         """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
-        from acp_launch.launch.run import Prompt, SessionRequest
+        from acp_launch.engine.run import Prompt, SessionRequest
 
         wishes = settings_of(plan, self.options)
         session = SessionRequest(name=name, continued=record, replay=self.replay, wishes=wishes)

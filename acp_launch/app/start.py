@@ -30,7 +30,7 @@ from acp_launch.profile.discover import here
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
@@ -44,7 +44,7 @@ def guard(
 ) -> "Iterator[tuple[Guard, Trace | None]]":
     """Record a launch and guard it. Enter before the first child starts, and leave after the last has ended.
 
-    Use `launch.loop.supervised` within it while an event loop runs. `verb` is the name in `ps`. Processes left behind
+    Use `engine.loop.supervised` within it while an event loop runs. `verb` is the name in `ps`. Processes left behind
     by earlier launches are ended first. A trace of the launch is written to the file `trace`, if it is given.
 
     Raises:
@@ -131,7 +131,7 @@ def _report_files(server: str, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def agent_process(planned: "Ready") -> Iterator[Spawned]:
+def agent_process(planned: "PreparedPlan") -> Iterator[Spawned]:
     """Start the agent's process; leaving kills what is left of its tree."""
     spawned = None
     try:
@@ -147,7 +147,7 @@ def agent_process(planned: "Ready") -> Iterator[Spawned]:
                 end_now(spawned)
 
 
-def spawn_agent(planned: "Ready") -> Spawned:
+def spawn_agent(planned: "PreparedPlan") -> Spawned:
     """Start the agent's process, in its place if it has one; the caller must end it.
 
     Raises:
@@ -173,7 +173,7 @@ def spawn_agent(planned: "Ready") -> Spawned:
 
 
 @contextmanager
-def with_seat(planned: "Ready", settings: Settings) -> "Iterator[Ready]":
+def with_seat(planned: "PreparedPlan", settings: Settings) -> "Iterator[PreparedPlan]":
     """Make the directory for the launch's sockets before its agent starts, if the agent must be shown it."""
     where = planned.plan.place
     if where is None:
@@ -237,7 +237,7 @@ class Launched(Struct, frozen=True):
     """What was started: the process of the agent of a plan, whose servers have directories."""
 
     settings: Settings
-    ready: "Ready"
+    ready: "PreparedPlan"
     guard: Guard
     spawned: Spawned
     trace: "Trace | None"
@@ -258,7 +258,7 @@ class ChosenSession(NamedTuple):
 
 @contextmanager
 def launch_agent(
-    settings: Settings, ready: "Ready", trace: Path | None = None, verb: str = "run"
+    settings: Settings, ready: "PreparedPlan", trace: Path | None = None, verb: str = "run"
 ) -> Iterator[Launched]:
     """Start the agent of a plan before the modules that talk to it are imported; leaving kills what is left.
 

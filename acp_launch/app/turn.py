@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from acp_launch.app.context import run_context
 from acp_launch.app.screen import Screen, exit_code
 from acp_launch.app.spec import RunSpec
-from acp_launch.launch.run import run_prompt
+from acp_launch.engine.run import run_prompt
 from acp_launch.session.observer import show_note
 from acp_launch.session.store import SessionKeeper
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.start import record_and_guard
 from acp_launch.batch.model import CheckCommand, CheckResult
+from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
-from acp_launch.launch.loop import Interrupts, run_supervised
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.private import real

@@ -56,7 +56,7 @@ from acp_launch.profile.trust import digest_content
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.settings.model import Settings
 
 NOT_PASSED = 9
@@ -337,7 +337,7 @@ def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:
         return run_launch(spec, settings, screen, ready, lambda: prompt)
 
 
-def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings", screen: Screen) -> "Ready":
+def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings", screen: Screen) -> "PreparedPlan":
     """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted.
 
     `root` is the directory of the batch. What `batch item` has to know goes to the pipe.

@@ -24,8 +24,8 @@ from acp_launch.protocol.acp import AuthMethod, Offers
 from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_on_terminal
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready
-    from acp_launch.launch.loop import Interrupts
+    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.loop import Interrupts
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
 
@@ -67,7 +67,7 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
     tell(f"logged out of {agent}" if was_in else f"{agent} was not logged in")
 
 
-def _list(planned: "Ready", *, as_json: bool, trace: Path | None) -> None:
+def _list(planned: "PreparedPlan", *, as_json: bool, trace: Path | None) -> None:
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
@@ -86,9 +86,9 @@ def _offers() -> "Offers":
     return Offers(terminal_login=available())  # C-25
 
 
-def _logged_in(planned: "Ready", wanted: str | None, trace: Path | None) -> tuple[str, str]:
+def _logged_in(planned: "PreparedPlan", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
-    from acp_launch.launch.run import with_agent
+    from acp_launch.engine.run import with_agent
 
     with verb_processes(load_settings(), planned.plan, "login", trace) as processes:
         spawned = processes.agent(planned)

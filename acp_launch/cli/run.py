@@ -13,7 +13,7 @@ from acp_launch.problem import ours
 from acp_launch.served.registry import any_host
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import Ready, RunSpec
+    from acp_launch.app.spec import PreparedPlan, RunSpec
     from acp_launch.settings.model import Settings
 
 
@@ -77,7 +77,7 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     return run_launch(spec, settings, screen, _plan(request, spec, settings, screen), read_prompt)
 
 
-def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Screen) -> "Ready":
+def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Screen) -> "PreparedPlan":
     from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
 
     if spec.agent is not None:

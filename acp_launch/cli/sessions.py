@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from acp_launch.app.screen import Screen
-    from acp_launch.app.spec import Ready
+    from acp_launch.app.spec import PreparedPlan
     from acp_launch.served.client import Attached
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
@@ -321,7 +321,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
 async def _show_turn(
     record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
-    from acp_launch.launch.loop import Interrupts
+    from acp_launch.engine.loop import Interrupts
     from acp_launch.served.client import watch_turn, with_host
     from acp_launch.served.wire import Entrance
     from acp_launch.session.client import Client
@@ -443,7 +443,7 @@ def _agent(record: "Record") -> str:
 
 
 def _with_agent(
-    planned: "Ready",
+    planned: "PreparedPlan",
     story: "Callable[[Connection], Awaitable[T]]",
     trace: Path | None = None,
 ) -> T:
@@ -493,7 +493,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
     answer({"sessions": found}, text, nothing, as_json=as_json)
 
 
-def _plan_of(record: "Record", *, trust: bool) -> "Ready":
+def _plan_of(record: "Record", *, trust: bool) -> "PreparedPlan":
     """Plan a launch of a session's agent as it is configured now."""
     if record.profile.startswith(ADHOC):
         # The registry has only a digest of that command line, because an argument may be a secret.

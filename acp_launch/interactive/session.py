@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stderr import DIM
+from acp_launch.engine.run import Launch, RestartAgent, after_login
 from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, Stopped, WaitExpired, first
 from acp_launch.interactive import commands
 from acp_launch.interactive.front import (
@@ -45,7 +46,6 @@ from acp_launch.interactive.state import (
     is_first_time,
     is_the_end,
 )
-from acp_launch.launch.run import Launch, RestartAgent, after_login
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import describe

@@ -11,10 +11,10 @@ from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.console.stream.text import describe_error
+from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
-from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import create, make_private
 from acp_launch.process.lifecycle import Standing

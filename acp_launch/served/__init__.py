@@ -2,7 +2,7 @@
 An agent for others than its own terminal: a host, and a profile that is served to an editor.
 
 A host outlives its terminal (docs/up.md); its fronts attach to it by a socket. An editor has a profile as its agent, on
-stdio (docs/serve.md). Open `host` or `editor` first. Both have the agent and its life from `launch.agent`.
+stdio (docs/serve.md). Open `host` or `editor` first. Both have the agent and its life from `engine.agent`.
 
 - `host`: the sessions of a host, and what its fronts may ask for.
 - `hostsession`: a session of it: its turns, one after the other, and the fronts that are attached to it.

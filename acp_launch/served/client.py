@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.launch.context import LaunchContext
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
-from acp_launch.launch.servers import LaunchServers
+from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
+from acp_launch.engine.servers import LaunchServers
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -39,7 +39,7 @@ from acp_launch.served.wire import (
     SERVERS,
     TAKE,
     Entrance,
-    SessionNews,
+    FrontNews,
     SocketTransport,
     understood,
 )
@@ -110,9 +110,9 @@ class Attached:
                 self.changed(event)
             self._observer.show(event)
         elif extension.method == NEWS:
-            self._take_news(msgspec.json.decode(extension.params, type=SessionNews))
+            self._take_news(msgspec.json.decode(extension.params, type=FrontNews))
 
-    def _take_news(self, news: SessionNews) -> None:
+    def _take_news(self, news: FrontNews) -> None:
         if news.is_asked is not None:
             self.asked(news.is_asked)
         if self.client is None:
@@ -143,7 +143,7 @@ async def with_host(
 
     Raises:
         StateError: as `connect.connect`.
-        LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
+        LaunchError: as `engine.run.with_agent`; the host's own errors as they are raised there.
     """
 
     line = connect_to_host(note)
@@ -166,7 +166,7 @@ async def handed_over(launch: "HostedLaunch", prompt: Prompt, connection: Connec
     """Open the session, and return when the host has taken the prompt; its turn needs no front.
 
     Raises:
-        LaunchError: as `launch.run.prompted`, up to the prompt.
+        LaunchError: as `engine.run.prompted`, up to the prompt.
     """
     blocks = prompt.blocks(connection.agent.capabilities)
     async with launch.session(connection, launch.completed(prompt.request)) as session:
@@ -284,7 +284,7 @@ async def launch_in_host(
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
 ) -> AsyncIterator[HostedLaunch]:
-    """Provide the launch of a host while the block runs, as `launch.run.conversation` provides one of one's own."""
+    """Provide the launch of a host while the block runs, as `engine.run.conversation` provides one of one's own."""
     async with Interrupts(on_interrupt, budget=budget) as interrupts:
         yield HostedLaunch(context, observer, interrupts, entry)
         interrupts.check()

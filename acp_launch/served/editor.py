@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
+from acp_launch.engine.agent import ManagedAgent, Parked
+from acp_launch.engine.run import Launch
 from acp_launch.errors import LaunchError, WaitExpired, first
-from acp_launch.launch.agent import ManagedAgent, Parked
-from acp_launch.launch.run import Launch
 from acp_launch.process.flow import HIGH, LOW, Lent
 from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.conversation import (
@@ -185,7 +185,7 @@ class EditorFace(EditorLines):
         finally:
             self.close()
 
-    # What the agent needs (`launch.agent.AgentFront`).
+    # What the agent needs (`engine.agent.AgentFront`).
 
     def meet(self, connection: Connection) -> None:
         connection.serve_editor(lines=self._pass_plain, passing=self._take_passing, written=self._resume)

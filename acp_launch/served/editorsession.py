@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
+from acp_launch.engine.agent import AgentSession, ManagedAgent
+from acp_launch.engine.run import EditorOpening, Launch, OpenSession, SessionRequest
+from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.launch.agent import AgentSession, ManagedAgent
-from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
-from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import first_of
 from acp_launch.protocol import acp, jsonrpc, splice

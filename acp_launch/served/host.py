@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
+from acp_launch.engine.agent import ManagedAgent
+from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.run import Launch, with_agent
 from acp_launch.errors import AgentError, LaunchError, SessionError
-from acp_launch.launch.agent import ManagedAgent
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Launch, with_agent
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import Change
@@ -49,8 +49,8 @@ from acp_launch.served.wire import (
     STATUS,
     TAKE,
     Entrance,
+    FrontNews,
     HostStatus,
-    SessionNews,
     event_line,
     member,
     news_line,
@@ -126,7 +126,7 @@ class Host:
         finally:
             ending.cancel()
 
-    # What the agent needs (`launch.agent.AgentFront`).
+    # What the agent needs (`engine.agent.AgentFront`).
 
     def meet(self, connection: Connection) -> None:
         self._idle_since = self.now()
@@ -448,7 +448,7 @@ class Host:
             what = f'session "{session.name}" has had no turn since the host was started'
             raise SessionError(what, fix=f"to see its history: {ours('attach', session.name)}")
         if end.denied:
-            front.say(news_line(SessionNews(denied=redactor.text(end.denied))))
+            front.say(news_line(FrontNews(denied=redactor.text(end.denied))))
         return end.result
 
     async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:

@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.engine.agent import AgentSession, ManagedAgent
+from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.launch.agent import AgentSession, ManagedAgent
-from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
@@ -28,7 +28,7 @@ from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.served.connections import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
-from acp_launch.served.wire import ASK, TAKEN, Entrance, Reloaded, SessionNews, SessionStatus, event_line, news_line
+from acp_launch.served.wire import ASK, TAKEN, Entrance, FrontNews, Reloaded, SessionStatus, event_line, news_line
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import (
@@ -388,7 +388,7 @@ class HostSession(AgentSession):
         self.agent.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.events.add(news_line(SessionNews(turn=redactor.text(acp.prompt_text(blocks)))), front)
+        self.events.add(news_line(FrontNews(turn=redactor.text(acp.prompt_text(blocks)))), front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
@@ -397,10 +397,10 @@ class HostSession(AgentSession):
             end = await turn.run(blocks)
         finally:
             self.turn, self.since = None, time.time()
-            self.events.add(news_line(SessionNews(is_idle=True)), front)
+            self.events.add(news_line(FrontNews(is_idle=True)), front)
         self._keeper.ended(end.title, said, end.said, end.stop_reason)
         if end.denied:
-            self.events.add(news_line(SessionNews(denied=redactor.text(end.denied))))
+            self.events.add(news_line(FrontNews(denied=redactor.text(end.denied))))
         assert self.feed.last is not None, "it is told of each end"
         return self.feed.last
 
@@ -501,7 +501,7 @@ class HostSession(AgentSession):
         return answers[0]
 
     def _tell_asked(self, *, is_asked: bool) -> None:
-        self.events.add(news_line(SessionNews(is_asked=is_asked)))
+        self.events.add(news_line(FrontNews(is_asked=is_asked)))
 
     def _wait_told(self) -> None:
         host = self._host

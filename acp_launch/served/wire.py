@@ -5,7 +5,7 @@ The host begins with `+` and a line end, as it listens. Then the front is a clie
 methods that begin with `_acp-launch/`:
 
     host     event {type, time, …}             an event of a session besides updates, as scripts read it (`-o json`)
-             news {turn, isIdle, …}            how the session stands: a `SessionNews`
+             news {turn, isIdle, …}            how the session stands: a `FrontNews`
              ask {sessionId, question}         a question about a tool call, for the user
     front    join {sessionId}                  answered as session/prompt, when the running turn ends
              follow {sessionId}                what follows the history is wanted; a prompt and join say so too
@@ -152,7 +152,7 @@ class Reloaded(Struct, frozen=True, kw_only=True):
     servers: tuple[Standing, ...] = ()
 
 
-class SessionNews(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class FrontNews(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """How a session stands, as far as it has changed.
 
     `turn` is the prompt of another front whose turn has begun, `is_idle` that a turn has ended. `is_asked` is whether a
@@ -171,7 +171,7 @@ def event_line(event: AnyEvent) -> bytes:
     return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (EVENT.encode(), encode(timed))
 
 
-def news_line(news: SessionNews) -> bytes:
+def news_line(news: FrontNews) -> bytes:
     return as_line(notification(NEWS, news))
 
 

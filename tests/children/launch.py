@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.launch.loop import guard_informed
+from acp_launch.engine.loop import guard_informed
 from acp_launch.process import guard as guard_module
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord

@@ -12,8 +12,8 @@ import sys
 import termios
 from pathlib import Path
 
+from acp_launch.engine.loop import guard_informed
 from acp_launch.errors import LaunchError
-from acp_launch.launch.loop import guard_informed
 from acp_launch.process.foreground import foreground
 from acp_launch.process.guard import Guard
 from acp_launch.process.program import LocalProgram

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp_launch.launch.loop import guard_informed
+from acp_launch.engine.loop import guard_informed
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live

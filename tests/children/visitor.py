@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.launch.loop import guard_informed
+from acp_launch.engine.loop import guard_informed
 from acp_launch.process import child as orphans
 from acp_launch.process import detached
 from acp_launch.process.guard import Guard

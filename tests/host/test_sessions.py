@@ -17,7 +17,7 @@ from acp_launch.served import connections
 from acp_launch.served.client import Attached
 from acp_launch.served.connections import SessionEvents
 from acp_launch.served.hostsession import HostSession
-from acp_launch.served.wire import EVENT, Entrance, SessionNews, event_line, news_line
+from acp_launch.served.wire import EVENT, Entrance, FrontNews, event_line, news_line
 from acp_launch.session.client import Client
 from acp_launch.session.events import AnyEvent, FileEvent, encode
 
@@ -106,7 +106,7 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
         session.drive(second)
         assert await answering == "of second"
         told = [line for _, line in session.events.window.since(0, 0.0) or ()]
-        assert told == [news_line(SessionNews(is_asked=said)) for said in (True, False, True, False)]
+        assert told == [news_line(FrontNews(is_asked=said)) for said in (True, False, True, False)]
 
     asyncio.run(story())
     assert asked == ["first", "withdrawn", "second"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.launch import loop
+from acp_launch.engine import loop
 from acp_launch.process import guard as guard_module
 from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture

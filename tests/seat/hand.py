@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from acp_launch.__main__ import main
-from acp_launch.launch import servers
+from acp_launch.engine import servers
 
 
 def held(line: socket.socket) -> None:

@@ -228,7 +228,7 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher) -
     done = launch.apart("run", "p", "hi", PYTHONPROFILEIMPORTTIME="1")
     assert done.code == 0
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
-    assert "acp_launch.launch.servers" in imported
+    assert "acp_launch.engine.servers" in imported
     heavy = {
         "httpx2",
         "h11",

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec import Raw
 
+from acp_launch.engine.agent import AgentSession, ManagedAgent, Parked
+from acp_launch.engine.run import Ending, Launch, Story
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.launch.agent import AgentSession, ManagedAgent, Parked
-from acp_launch.launch.run import Ending, Launch, Story
 from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated
 from acp_launch.session.connection import Connection
 from tests.looped import bounded

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_launch.engine.context import LaunchContext, OfferLogin
+from acp_launch.engine.loop import Interrupts
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
-from acp_launch.launch.context import LaunchContext, OfferLogin
-from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing

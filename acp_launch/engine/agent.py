@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from acp_launch.engine.run import Launch
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
-from acp_launch.launch.run import Launch
 from acp_launch.process.child import first_of
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated

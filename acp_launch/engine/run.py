@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_launch.engine.context import LaunchContext, LogIn, client_services
+from acp_launch.engine.loop import EVERY, Interrupts, supervise
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
@@ -38,8 +40,6 @@ from acp_launch.errors import (
     Stopped,
     WaitExpired,
 )
-from acp_launch.launch.context import LaunchContext, LogIn, client_services
-from acp_launch.launch.loop import EVERY, Interrupts, supervise
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
@@ -52,7 +52,7 @@ from acp_launch.session.observer import Observer, Said, Services, TurnEnd, show_
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:
-    from acp_launch.launch.servers import LaunchServers
+    from acp_launch.engine.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan, ProcessPlan, ServerPlan
     from acp_launch.process.child import Child
@@ -265,7 +265,7 @@ async def conversation(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
-    from acp_launch.launch.servers import launch_servers
+    from acp_launch.engine.servers import launch_servers
 
     assert context.guard is not None, "servers are about to start"
     async with (
