@@ -37,7 +37,7 @@ BEAT = 1.0  # seconds between two looks at the processes
 Tell = Callable[[str, object], None]
 
 
-class Program(Protocol):
+class ProgramWords(Protocol):
     """What leads to the program."""
 
     def tell(self, name: str, value: object) -> None: ...
@@ -48,7 +48,7 @@ class Program(Protocol):
 class ProgramNotices(HostNotices):
     """The observer of what concerns no session. What a session tells its front is not told twice."""
 
-    def __init__(self, line: Program) -> None:
+    def __init__(self, line: ProgramWords) -> None:
         super().__init__()
         self.is_silent, self._program = True, line
 
@@ -81,7 +81,7 @@ class HostOfProgram(Host):
         return wanted
 
 
-async def serve(order: Order, started: Launched, registry: Registry, line: Program) -> None:
+async def serve(order: Order, started: Launched, registry: Registry, line: ProgramWords) -> None:
     """Serve the program until it ends.
 
     Raises:
