@@ -7,11 +7,17 @@ The private host, which has the agent, is started before what talks to it is imp
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path as Directory
 from typing import TYPE_CHECKING, Unpack
 
+from acp_launch.app.agent import run_prompt, running
 from acp_launch.app.lifeline import ENDING, PrivateHost
 from acp_launch.app.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
+from acp_launch.app.thread import run_in_thread
 from acp_launch.errors import UsageError
+from acp_launch.profile.discover import find, here
+from acp_launch.profile.load import load
+from acp_launch.settings.load import load as load_settings
 
 if TYPE_CHECKING:
     from acp_launch.app.agent import Agent, Result
@@ -57,7 +63,6 @@ async def launch(
         on_event=on_event,
     )
     process = _start(profile, given)
-    from acp_launch.app.agent import running
 
     async with running(process, given) as launched:
         yield launched
@@ -81,8 +86,6 @@ def run(
         LaunchError: as `launch`, or how the turn has failed.
     """
     process = _start(profile, options)
-    from acp_launch.app.agent import run_prompt
-    from acp_launch.app.thread import run_in_thread
 
     return run_in_thread(
         lambda: run_prompt(process, options, prompt, session=session, new=new, attach=attach, timeout=timeout),
@@ -112,12 +115,6 @@ def load_profile(name: Path, *, cwd: Path | None = None) -> "Profile":
         ProfileError: with all its problems.
         UsageError: there is no such profile.
     """
-    from pathlib import Path as Directory
-
-    from acp_launch.profile.discover import find, here
-    from acp_launch.profile.load import load
-    from acp_launch.settings.load import load as load_settings
-
     settings = load_settings()
     start = Directory(cwd).absolute() if cwd is not None else here()
     return load(find(os.fspath(name), start=start, settings=settings), cache=settings.cache).profile

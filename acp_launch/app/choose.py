@@ -19,10 +19,12 @@ from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.stdout import terminal_width
 from acp_launch.errors import SessionError, Stopped, UsageError
+from acp_launch.interactive.front import can_draw
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
 from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.load import inspect_all
+from acp_launch.served.connect import read_status
 from acp_launch.served.registry import hosts
 from acp_launch.session.store import hint_at_move, open_registry
 
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
 def session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
     """Return the host that has the session, and its name; without a name, the session that is open alone."""
-    from acp_launch.served.connect import read_status
-
     notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
     if not notes:
         raise SessionError("no profile is up" if profile is None else f"{profile} is not up", fix=ours("up", "PROFILE"))
@@ -109,8 +109,6 @@ def session_label(record: "Record") -> str:
 
 def can_pick() -> bool:
     """Return whether a list can be drawn for the user."""
-    from acp_launch.interactive.front import can_draw
-
     return can_draw()
 
 

@@ -27,6 +27,7 @@ from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.redact import install
 from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
+from acp_launch.session.events import WaitingEvent
 from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
 from acp_launch.settings.origin import DEFAULT, origins
@@ -120,7 +121,6 @@ def interactive() -> bool:
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """Report a wait in the common words; the imports are made only after 3 s of waiting."""
     from acp_launch.console.stream.text import Notices
-    from acp_launch.session.events import WaitingEvent
 
     Notices().show(WaitingEvent(what=what, seconds=waited, limit=limit))
 

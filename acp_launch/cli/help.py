@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, NamedTuple
 
+from acp_launch.app.execute import replaced_by
 from acp_launch.cli.verb import Argument, Json
 from acp_launch.console.stderr import DIM, say
 from acp_launch.errors import MachineError, UsageError
@@ -165,7 +166,6 @@ def _show(text: str) -> None:
             file.write(text.encode())
             file.seek(0)
             os.dup2(file.fileno(), 0)
-        from acp_launch.app.execute import replaced_by  # a list of pages needs none of it
 
         with suppress(MachineError, ValueError):  # the pager is not installed, or $PAGER is not a command line
             less = f"{os.environ.get('LESS', '-FX')} -R"  # shows colours, and quits after short text

@@ -1,5 +1,6 @@
 """The verbs of `session`, for named sessions."""
 
+import asyncio
 import errno
 import os
 import re
@@ -17,6 +18,7 @@ from acp_launch.app.attach import hosted_sessions
 from acp_launch.app.choose import can_pick, list_sessions, pick_session, refuse_to_choose, resume_record, session_label
 from acp_launch.app.context import logging_in
 from acp_launch.app.lookup import check_session_name, load_settings
+from acp_launch.app.operation import with_agent
 from acp_launch.app.planning import agent_plan
 from acp_launch.app.questions import agrees
 from acp_launch.app.screen import Screen, exit_code
@@ -39,6 +41,7 @@ from acp_launch.console import sessions, stdout
 from acp_launch.console.draw.outside import one_line
 from acp_launch.console.stderr import DIM, say, share, tell
 from acp_launch.document.scalars import Duration
+from acp_launch.engine.loop import Interrupts
 from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired, SessionError, UsageError, WaitExpired
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.private import Unfit, read_bounded, real
@@ -47,9 +50,15 @@ from acp_launch.process.leftovers import launch_state
 from acp_launch.process.records import read_all
 from acp_launch.profile.agents import known
 from acp_launch.profile.discover import here, project_of
+from acp_launch.served.client import watch_turn, with_host
+from acp_launch.served.connect import call, read_status
 from acp_launch.served.registry import find
+from acp_launch.served.wire import CANCEL, Entrance
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Budget
 from acp_launch.session.history import SessionTurn
 from acp_launch.session.hold import hold, list_held
+from acp_launch.session.opening import Stay, end_session, how_to_continue, open_session
 from acp_launch.session.store import ExportedSession, hint_at_move, open_registry
 
 if TYPE_CHECKING:
@@ -158,9 +167,6 @@ def history(
 @app.verb()
 def cancel(name: Name, profile: Profile = None) -> None:
     """End the turn that runs in a session, from any shell; the session stays."""
-    from acp_launch.served.connect import call
-    from acp_launch.served.wire import CANCEL
-
     record, state = _find(name, profile), load_settings().state
     note = find(state, record.project, record.profile)
     if note is not None and note.socket and json.decode(call(note, CANCEL, {"name": record.name})):
@@ -263,9 +269,6 @@ def _require_known(record: "Record", *, trust: bool, trace: Path | None) -> None
     Raises:
         SessionError: it does not know it, as agents keep sessions in files of their own.
     """
-    from acp_launch.session.client import Client
-    from acp_launch.session.opening import Stay, how_to_continue, open_session
-
     planned = _plan_of(record, trust=trust)
     plan = planned.plan
 
@@ -299,10 +302,6 @@ def wait(
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
     """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
-    import asyncio
-
-    from acp_launch.served.connect import read_status
-
     note = find(settings.state, record.project, record.profile)
     status = read_status(note) if note is not None and note.socket else None
     states = {each.name: each.state for each in status.sessions} if status else {}
@@ -321,12 +320,6 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
 async def _show_turn(
     record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
-    from acp_launch.engine.loop import Interrupts
-    from acp_launch.served.client import watch_turn, with_host
-    from acp_launch.served.wire import Entrance
-    from acp_launch.session.client import Client
-    from acp_launch.session.connection import Budget
-
     observer = screen.observer
 
     async def story(attached: "Attached") -> "TurnEnd":
@@ -449,8 +442,6 @@ def _with_agent(
 ) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
-    from acp_launch.app.operation import with_agent
-
     async def advised(connection: "Connection") -> T:
         try:
             return await story(connection)
@@ -462,8 +453,6 @@ def _with_agent(
 
 
 def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
-    from acp_launch.session.opening import end_session
-
     planned = _plan_of(record, trust=trust)
 
     async def story(connection: "Connection") -> bool:

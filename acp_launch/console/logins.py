@@ -12,8 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.console import stdout
+from acp_launch.console.ask import links
+from acp_launch.console.ask.terminal import ask_for_paste, choose_yes_or_no
 from acp_launch.console.stderr import DIM, YELLOW, harmless_line, say
 from acp_launch.console.stdout import columns
+from acp_launch.errors import AuthRequired
+from acp_launch.mcp.http.wire import shown_origin
 from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.secret.detect import masked
 
@@ -144,8 +148,6 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
     Raises:
         AuthRequired: the address must not be opened.
     """
-    from acp_launch.console.ask import links
-
     page = _say_address(name, url, address)
     if opener is None:
         _say("    Open it in a browser. It may end on an error page. Copy its address and paste it here.")
@@ -166,9 +168,6 @@ def show_code(name: str, url: str, address: str, code: str) -> None:
 
 def _say_address(name: str, url: str, address: str) -> str:
     """Say which server sends the user where; return the address."""
-    from acp_launch.console.ask import links
-    from acp_launch.errors import AuthRequired
-
     read = links.read(address)
     if isinstance(read, links.UnfitAddress):
         what = f"{name}: the address for the login {read.reason}; it was not opened"
@@ -186,9 +185,6 @@ async def ask_address(name: str, complaint: str) -> str:
     Raises:
         AuthRequired: the user ended the input.
     """
-    from acp_launch.console.ask.terminal import ask_for_paste
-    from acp_launch.errors import AuthRequired
-
     if complaint:
         _say(f"    {complaint}", style=YELLOW)
     which = "another address" if complaint else "the address that the browser ends at"
@@ -200,15 +196,11 @@ async def ask_address(name: str, complaint: str) -> str:
 
 async def confirm(what: str, question: str) -> bool:
     """Tell the user at the terminal something about a login, and ask whether it is right; no answer means no."""
-    from acp_launch.console.ask.terminal import choose_yes_or_no
-
     _say(f"acp-launch: {what}")
     return await choose_yes_or_no(question) is True
 
 
 def _host(url: str) -> str:
-    from acp_launch.mcp.http.wire import shown_origin
-
     return shown_origin(url)
 
 

@@ -6,6 +6,8 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
+import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -187,7 +189,6 @@ def _states(logins: "Mapping[str, State]", *, as_json: bool) -> dict[str, Any]:
     """Return the states of logins, as data or in words."""
     if not logins:
         return {}
-    import time
 
     from acp_launch.console.logins import data, describe_state
 
@@ -479,6 +480,4 @@ def _at(plan: LaunchPlan, *paths: KeyPath) -> str:
 
 def _quote(argument: str) -> str:
     """Quote as a shell needs it, so that empty arguments and arguments with spaces are visible."""
-    import shlex
-
     return argument if argument.startswith("${") else shlex.quote(argument)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, harmless_line, put, say, share, tell
 from acp_launch.console.stdout import columns
+from acp_launch.console.stream.outlet import Outlet
 from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
@@ -236,8 +237,6 @@ def _json(answer: dict[str, Any]) -> str:
 
 async def _answer(text: str) -> None:
     """Write at once, without blocking the event loop; unlike `stdout.put`, redact here and skip `sys.stdout`."""
-    from acp_launch.console.stream.outlet import Outlet  # not for `list`, which needs no event loop
-
     outlet = Outlet()
     outlet.write(redactor.data(text.encode(errors="replace")))
     await outlet.drain()

@@ -40,6 +40,7 @@ from acp_launch.errors import (
     Stopped,
     WaitExpired,
 )
+from acp_launch.plan.model import Origin
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
@@ -567,7 +568,6 @@ def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: st
 def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
     """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
     from acp_launch.bridge import offer
-    from acp_launch.plan.model import Origin
 
     if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
         return []

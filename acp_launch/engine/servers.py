@@ -21,6 +21,7 @@ from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
+from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.events import ServersEvent, WaitingEvent
@@ -149,7 +150,6 @@ class LaunchServers:
             what = f"there is no address on 127.0.0.1 for the agent to reach MCP servers: {error.strerror}"
             raise StateError(what, fix="with agent.mcp: stdio it reaches them without one") from None
         from acp_launch.bridge.offer import HttpAddress, is_bridged
-        from acp_launch.secret.redact import redactor
 
         names = [server.name for server in filter(is_bridged, self._plan.servers)]
         redactor.register(*(Secret(http.token(name)) for name in names))  # every user of this machine reaches the port

@@ -9,6 +9,7 @@ scroll away while the user reads it.
 """
 
 import asyncio
+import fcntl
 import io
 import os
 import sys
@@ -482,7 +483,6 @@ class _Reader(PosixStdinReader):
 
     def count_unread(self) -> None:
         """Remember what was typed until now: the terminal has just become ours."""
-        import fcntl
         import termios
 
         with suppress(OSError):  # the terminal is gone

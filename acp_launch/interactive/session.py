@@ -21,6 +21,7 @@ from acp_launch.console.stderr import DIM
 from acp_launch.engine.run import Launch, RestartAgent, after_login
 from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, Stopped, WaitExpired, first
 from acp_launch.interactive import commands
+from acp_launch.interactive.application import Application
 from acp_launch.interactive.front import (
     Began,
     Cancelled,
@@ -349,8 +350,6 @@ def choose_front(
     """Return the front for this terminal; call it within the event loop. `history` is the file with this project's
     prompts; the rest is as `Application` says."""
     if can_draw():
-        from acp_launch.interactive.application import Application
-
         return Application(history, attention=attention, profile=profile, clock=clock)
     from acp_launch.interactive.lines import LineFront
 

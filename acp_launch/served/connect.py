@@ -5,6 +5,7 @@ It lies in a directory that no other user may enter, and the kernel says who con
 acp-launch than the host's does not connect, because what the two say to each other may have changed.
 """
 
+import json
 import os
 import socket
 import time
@@ -17,7 +18,7 @@ import msgspec
 
 from acp_launch import __version__
 from acp_launch.errors import StateError
-from acp_launch.private import is_running
+from acp_launch.private import directory, is_running
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
 from acp_launch.served.registry import HostNote, hosts, server_host_state
@@ -48,7 +49,6 @@ async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncI
         StateError: there is no place for the socket.
     """
     from acp_launch.bridge.seat import listening, peer_uid
-    from acp_launch.private import directory
 
     def accept(line: socket.socket) -> None:
         if peer_uid(line) not in (None, os.geteuid()):
@@ -148,8 +148,6 @@ def compare_shared(note: HostNote, server: "SharedServer") -> Sequence[SharedLik
     Raises:
         StateError: as `read_status`.
     """
-    import json  # variables need not be UTF-8
-
     from acp_launch.plan.shared import as_plain
 
     answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})

@@ -6,6 +6,7 @@ agent (`wire`). The agent may die and be started again; fronts and the host's pl
 """
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -293,8 +294,6 @@ class Host:
         return Raw(redactor.raw_json(bytes(answer)))
 
     def status(self) -> HostStatus:
-        import os
-
         connection = self.agent.connection
         agent = connection.agent.title if connection else ""
         return HostStatus(

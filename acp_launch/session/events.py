@@ -6,6 +6,7 @@ docs/scripting.md documents each type and member; `acp-launch schema --events` p
 may be added later. What an agent said is `Raw`: it is never decoded and encoded again, so unknown members are not lost.
 """
 
+import json
 import operator
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -243,8 +244,6 @@ def _get_decoder() -> "msgspec.json.Decoder[AnyEvent]":
 
 def write_schema() -> str:
     """Return the JSON Schema (draft 2020-12) of a line."""
-    import json
-
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(AnyEvent)}
     for described in schema["$defs"].values():  # all members are written, also those that have a default here
         described["required"] = [*described["properties"]]

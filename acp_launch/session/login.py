@@ -16,6 +16,7 @@ a profile to name, no edit of a built-in profile, and no second try if the agent
 """
 
 import shlex
+import sys
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
@@ -328,8 +329,6 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
 
 def _confine(program: LocalProgram, where: Place) -> LocalProgram:
     """Return what runs a program in a place, on a pseudo-terminal of ours: it must not type on the user's."""
-    import sys
-
     from acp_launch.plan.place import enclose
     from acp_launch.process import pseudoterminal
 

@@ -5,6 +5,7 @@ A session is new, or one from the store: loaded with its history, or resumed wit
 """
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -112,8 +113,6 @@ async def open_session(
 
 
 def _afresh(name: str) -> str:
-    import shlex
-
     return f"start afresh under this name: --session {shlex.quote(name)} --new"
 
 

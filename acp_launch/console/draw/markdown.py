@@ -13,6 +13,7 @@ from functools import cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
 
+from markdown_it import MarkdownIt
 from msgspec import Struct
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -485,8 +486,6 @@ NEWLINE = Segment.line()
 
 @cache
 def parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # 62 modules: not before there is something to read
-
     return MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image"])
 
 

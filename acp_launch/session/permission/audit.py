@@ -11,6 +11,7 @@ bytes at once, and `RATE` afterwards, calls are counted by their answer, and the
 `Audit` writes, `entries` reads.
 """
 
+import json
 import os
 import stat
 import time
@@ -229,8 +230,6 @@ def _line(entry: dict[str, Any]) -> bytes:
 
 
 def _encode(entry: dict[str, Any]) -> bytes:
-    import json  # most runs ask nothing
-
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
 
 
@@ -242,8 +241,6 @@ def _cut(value: Any, most: int) -> Any:
         cut = [_cut(item, most) for item in value[:_ITEMS]]
         return cut if len(value) <= _ITEMS else [*cut, f"[... {len(value) - _ITEMS:,} more]"]
     if isinstance(value, dict | list):
-        import json
-
         try:
             text = json.dumps(value, ensure_ascii=False)
         except RecursionError:
@@ -289,8 +286,6 @@ def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    import json
-
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ which are given.
 `subject` reads a call; `input_digest` is the digest that identifies the rest of its input for a remembered answer.
 """
 
+import json
 import posixpath
 import shlex
 from collections.abc import Iterable, Iterator
@@ -234,7 +235,6 @@ def input_digest(call: dict[str, Any], about: Subject) -> str:
     rest = _rest(given, about) if isinstance(given, dict) else given
     if rest in (None, {}, [], ""):
         return NOTHING
-    import json
 
     return hash_content(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
 
