@@ -4,16 +4,16 @@ first use of one of its names.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from acp_launch.app.agent import Agent, Result, Session
-    from acp_launch.app.api import launch, load_profile, run
+    from acp_launch.api.agent import Agent, Result, Session
+    from acp_launch.api.calls import launch, load_profile, run
     from acp_launch.errors import LaunchError
     from acp_launch.session import events
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "LaunchError", "Result", "Session", "events", "launch", "load_profile", "run"]
 _PLACES = {
-    **dict.fromkeys(("Agent", "Result", "Session"), "app.agent"),
-    **dict.fromkeys(("launch", "load_profile", "run"), "app.api"),
+    **dict.fromkeys(("Agent", "Result", "Session"), "api.agent"),
+    **dict.fromkeys(("launch", "load_profile", "run"), "api.calls"),
     "LaunchError": "errors",
     "events": "session",
 }

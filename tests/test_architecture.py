@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 # A row may import the rows below it and its own package.
 ROWS = [
     {"cli", "__main__"},
+    {"api"},  # the Python API
     {"batch"},  # many runs
     {"app"},  # what assembles a launch, for every front; the Python API
     {"interactive"},

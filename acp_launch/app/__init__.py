@@ -1,13 +1,12 @@
 """
-What assembles a launch, whichever front asks for it: `planning` comes from a name to a plan, `stores`, `credentials`
-and `secretvalue` to what it needs, `start` to its processes.
+What assembles a launch, whichever front asks for it. Below `cli`, `batch` and the Python API, which all call it.
 
-Below `cli`, `batch` and the Python API, which all call it. The Python API:
-
-    api, order     launch, run, load_profile: as much of it as is needed to start the private host
-    lifeline       that process, from its start to its end
-    agent, thread  Agent, Session, Result: what talks to it
-    child          the process: plan, secrets, and the agent's start
-    privatehost    the same while it has an agent: a host without a place
-    words          what it says before a session is open
+    spec, lookup           what is launched; what a command names
+    planning, consent      from a name to a plan; what the user is asked before anything starts
+    stores, credentials    secrets, and logins to remote servers
+    start, context         its processes; the context of sessions, once the agent starts
+    run, turn, screen      a run of its own: its prompt, its output
+    attach, front          a run in a host: whether there is one; its prompt or terminal
+    up, host_start, host_fronts, reload     a host: begun, until its agent starts, while it runs, changed
+    serve, editor          a served profile, until its agent starts, and its sessions
 """

@@ -49,7 +49,7 @@ def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_pro
     note = find(settings.state, str(found.project), found.name)
     check_session_name(request.session)
     if note is not None and read_prompt is not None and (plan := _plan_of(note, found, request)) is not None:
-        from acp_launch.app.hosted import run_hosted
+        from acp_launch.app.front import run_hosted
 
         return run_hosted(request, plan, settings, screen, note, read_prompt)
     return _run_by_content(request, found, settings, screen, read_prompt)
@@ -127,7 +127,7 @@ def _run_by_content(
     note = usable_host(note, loaded, plan, is_needed=request.detach)
     if note is None:
         return None
-    from acp_launch.app.hosted import run_hosted
+    from acp_launch.app.front import run_hosted
 
     return run_hosted(request, plan, settings, screen, note, read_prompt)
 

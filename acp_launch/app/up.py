@@ -87,6 +87,6 @@ def be_host(request: RunSpec, pipe: int | None = None) -> int:
     from acp_launch.app.planning import prepare_launch
 
     prepare_launch()
-    from acp_launch.app.hosting import run_host
+    from acp_launch.app.host_start import run_host
 
     return run_host(request, pipe)

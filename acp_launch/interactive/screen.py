@@ -9,7 +9,6 @@ scroll away while the user reads it.
 """
 
 import asyncio
-import fcntl
 import io
 import os
 import sys
@@ -483,6 +482,7 @@ class _Reader(PosixStdinReader):
 
     def count_unread(self) -> None:
         """Remember what was typed until now: the terminal has just become ours."""
+        import fcntl
         import termios
 
         with suppress(OSError):  # the terminal is gone

@@ -47,7 +47,7 @@ def run_host(request: RunSpec, pipe: int | None = None) -> int:
         ):
             import asyncio  # while the agent starts
 
-            from acp_launch.app.host import host
+            from acp_launch.app.host_fronts import host
             from acp_launch.app.reload import Reloading
 
             reloading = Reloading(request.profile, request.cwd, started, loaded, write, later, here)

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import suppress
 from weakref import WeakSet
 
-from acp_launch.app.order import Order
+from acp_launch.api.order import Order
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.waits import stretch
 
@@ -45,7 +45,7 @@ class PrivateHost:
         descriptor = theirs.fileno()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "acp_launch.app.child", str(descriptor)],
+                [sys.executable, "-P", "-m", "acp_launch.api.child", str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,

@@ -1,6 +1,6 @@
 """
 The private host of a program that uses the Python API: a host without an entry in the list of hosts, whose lifeline is
-the program. `python -P -m acp_launch.app.child DESCRIPTOR`.
+the program. `python -P -m acp_launch.api.child DESCRIPTOR`.
 
 It is a process of its own because a launch forks guards, takes signals and knows secrets, and none of that is to
 happen in a program of others, which may have threads and a loop that must not wait.
@@ -22,13 +22,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch import leave
+from acp_launch.api.host import serve
+from acp_launch.api.order import Order
+from acp_launch.api.words import EVENT, FAILED
 from acp_launch.app.exits import end_in_code
 from acp_launch.app.lookup import load_settings
-from acp_launch.app.order import Order
 from acp_launch.app.planning import adhoc_plan, loaded_profile, prepare_launch, ready, resolve_trusted
-from acp_launch.app.privatehost import serve
 from acp_launch.app.start import launch_agent
-from acp_launch.app.words import EVENT, FAILED
 from acp_launch.errors import LaunchError
 from acp_launch.secret.redact import redactor
 from acp_launch.served.wire import HostFault

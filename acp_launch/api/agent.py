@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from acp_launch.app.lifeline import PrivateHost
-from acp_launch.app.order import LaunchOptions, OnForm, OnPermission
-from acp_launch.app.words import EVENT, FAILED, UP, HostWord, Up
+from acp_launch.api.lifeline import PrivateHost
+from acp_launch.api.order import LaunchOptions, OnForm, OnPermission
+from acp_launch.api.words import EVENT, FAILED, UP, HostWord, Up
 from acp_launch.console.stream.ndjson import TurnRecord, choose_type
 from acp_launch.errors import AgentError, LaunchError, RunExpired, SessionError, UsageError, WaitExpired
 from acp_launch.process.lifecycle import Standing

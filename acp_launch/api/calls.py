@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path as Directory
 from typing import TYPE_CHECKING, Unpack
 
-from acp_launch.app.agent import run_prompt, running
-from acp_launch.app.lifeline import ENDING, PrivateHost
-from acp_launch.app.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
-from acp_launch.app.thread import run_in_thread
+from acp_launch.api.agent import run_prompt, running
+from acp_launch.api.lifeline import ENDING, PrivateHost
+from acp_launch.api.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
+from acp_launch.api.thread import run_in_thread
 from acp_launch.errors import UsageError
 from acp_launch.profile.discover import find, here
 from acp_launch.profile.load import load
 from acp_launch.settings.load import load as load_settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.agent import Agent, Result
+    from acp_launch.api.agent import Agent, Result
     from acp_launch.profile.model import Profile
 
 Path = str | os.PathLike[str]

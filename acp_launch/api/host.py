@@ -13,12 +13,12 @@ from msgspec import Raw
 from msgspec.structs import asdict
 
 from acp_launch import __version__
+from acp_launch.api.order import Order
+from acp_launch.api.words import UP, Up
 from acp_launch.app.context import context_of, logging_in
-from acp_launch.app.host import serve_fronts
-from acp_launch.app.order import Order
+from acp_launch.app.host_fronts import serve_fronts
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import Launched, agent_log
-from acp_launch.app.words import UP, Up
 from acp_launch.engine.context import LogIn, leave_login
 from acp_launch.engine.run import Launch
 from acp_launch.errors import AuthRequired, LaunchError
