@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from acp_launch.app.lookup import at_home, check_session_name, find_profile
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec
@@ -16,7 +14,7 @@ from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
 from acp_launch.profile.model import Timeouts
-from acp_launch.served.registry import any_host, content_of, digest, find, hosts
+from acp_launch.served.registry import content_of, digest, find
 from acp_launch.waits import seconds
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.served.registry import Content, FrontPlan, HostNote
-    from acp_launch.served.wire import SessionStatus
-    from acp_launch.session.hold import Key
     from acp_launch.settings.model import Settings
 
     ReadPrompt = Callable[[], str]
@@ -182,21 +178,3 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
     tell(f"{note.called} has changed since it was started, so its host is not used; {again} {what}", style=YELLOW)
     for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)
-
-
-def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
-    """Return the sessions that hosts hold, by project, profile and name, with their states as users call them: runs,
-    asks or idle. A host that does not answer is told of."""
-    from acp_launch.served.connect import read_status
-
-    found: dict[Key, SessionStatus] = {}
-    for note in hosts(state) if any_host(state) else ():
-        try:
-            sessions = read_status(note).sessions if note.socket else ()
-        except StateError as error:
-            tell(f"{error.message}", style=YELLOW)
-            continue
-        for each in sessions:
-            state_word = "runs" if each.state == "works" else each.state
-            found[note.project, note.profile, each.name] = replace(each, state=state_word)
-    return found

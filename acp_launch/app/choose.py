@@ -8,16 +8,16 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from acp_launch.app.lookup import usable_profiles
+from acp_launch.app.sessions import session_label
 from acp_launch.app.spec import RunSpec
-from acp_launch.console import profiles, sessions, stdout
+from acp_launch.console import profiles, sessions
 from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell
-from acp_launch.console.stdout import terminal_width
 from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.interactive.front import can_draw
 from acp_launch.plan.resolve import ADHOC
@@ -29,7 +29,6 @@ from acp_launch.served.registry import hosts
 from acp_launch.session.store import hint_at_move, open_registry
 
 if TYPE_CHECKING:
-    from acp_launch.console.sessions import States
     from acp_launch.interactive.picker import PickList
     from acp_launch.served.registry import HostNote
     from acp_launch.served.wire import SessionStatus
@@ -102,28 +101,9 @@ def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
     return records[number]
 
 
-def session_label(record: "Record") -> str:
-    """Return what users call a session."""
-    return sessions.display_name(record.name, record.title)
-
-
 def can_pick() -> bool:
     """Return whether a list can be drawn for the user."""
     return can_draw()
-
-
-def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
-    """Print a table of sessions."""
-    width, home = terminal_width(), str(Path.home())
-    stdout.line(sessions.table(records, now=time.time(), home=home, width=width, states=states or {}))
-
-
-def refuse_to_choose(records: "Sequence[Record]") -> NoReturn:
-    """Print the sessions, and the command that resumes the latest."""
-    list_sessions(records)
-    latest = records[0]
-    fix = f"name one: {ours('run', latest.profile, '--session', latest.name)}"
-    raise UsageError(f"there are {len(records)} sessions, and no terminal to choose one on", fix=fix)
 
 
 def _resume(spec: RunSpec, settings: "Settings") -> RunSpec:

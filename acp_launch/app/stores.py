@@ -13,24 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from acp_launch.app.config import choose
-from acp_launch.console.secrets import choices
 from acp_launch.console.stderr import tell
 from acp_launch.errors import SecretError
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.problem import did_you_mean
 from acp_launch.process.spawn import hide
-from acp_launch.secret.command import AT_ONCE, CommandStore
-from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.redact import install
-from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
-from acp_launch.session.events import WaitingEvent
 from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
-from acp_launch.settings.origin import DEFAULT, origins
 from acp_launch.waits import FIRST_WORD
 
 if TYPE_CHECKING:
@@ -55,6 +48,8 @@ def outcomes(
     opening: Callable[[], Store] | None = None,
 ) -> dict[str, Outcome]:
     """Look up all names in one pass; return the outcome of each. `opening` opens the store, if it is needed."""
+    from acp_launch.secret.command import AT_ONCE
+
     protect_secrets()
     wanted, say_so = tuple(names), waiting or say_waiting
     limit: float = settings.secrets.timeout
@@ -93,6 +88,10 @@ def open_unasked(settings: Settings) -> Store:
 
 def open_store(settings: Settings, *, asks: bool = True) -> Store:
     """Open the store without reading anything yet. Without `asks`, it does without a passphrase that it needs."""
+    from acp_launch.secret.command import CommandStore
+    from acp_launch.secret.keyring import Keyring
+    from acp_launch.secret.sealedfile import open_file
+
     chosen = settings.secrets
     if chosen.store == "file":
         return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else _refuse_passphrase)
@@ -121,6 +120,7 @@ def interactive() -> bool:
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """Report a wait in the common words; the imports are made only after 3 s of waiting."""
     from acp_launch.console.stream.text import Notices
+    from acp_launch.session.events import WaitingEvent
 
     Notices().show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
@@ -168,7 +168,9 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
     Raises:
         UsageError, SettingsError: the settings cannot be written.
     """
+    from acp_launch.app.config import choose
     from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    from acp_launch.settings.origin import DEFAULT, origins
 
     sources = {each.key: each.source for each in origins(settings.config / FILE)}
     if sources[STORE] != DEFAULT or not possible():
@@ -225,6 +227,8 @@ class Vault:
         return self.do(what, work, writing=writing)
 
     def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
+        from acp_launch.console.secrets import choices
+
         is_replaceable = self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked")
         detail = choices(writing, self.settings.config) if writing and is_replaceable else ()
         return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from acp_launch.app.lookup import load_settings, usable_profiles
 from acp_launch.app.questions import require_agreement
 from acp_launch.app.stores import saying_waiting
-from acp_launch.cli.verb import Argument, Group, Json, Option, Yes, answer
+from acp_launch.cli.verb import Argument, Group, Json, Option, Yes
 from acp_launch.console import agents, stdout
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import YELLOW, say, tell
+from acp_launch.console.stdout import answer
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.profile.load import inspect_all

@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from acp_launch import leave
-from acp_launch.app.attach import hosted_sessions
 from acp_launch.app.lookup import load_settings
-from acp_launch.app.stores import protect_secrets
-from acp_launch.checks.check import exit_code
+from acp_launch.app.sessions import hosted_sessions
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
-from acp_launch.console import doctor as screen
-from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
 from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
-from acp_launch.console.trace import TraceView, read
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.leftovers import clear, launch_tree
 from acp_launch.process.records import read_all
 from acp_launch.process.spawn import require_platform
-from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
 
@@ -64,6 +58,9 @@ def doctor(
 ) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
+    from acp_launch.app.stores import protect_secrets
+    from acp_launch.checks.check import exit_code
+    from acp_launch.console import doctor as screen
 
     protect_secrets()
     checkup = Checkup(name=name, cwd=cwd, opens_session=session, is_waved=trust, trace=trace)
@@ -117,6 +114,8 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
 
 def reap(as_json: Json = False) -> None:
     """Stop processes left behind by launches that crashed."""
+    from acp_launch.process.workdir import sweep
+
     require_platform()
     state = load_settings().state
     ended = clear(state)
@@ -128,17 +127,19 @@ def logs(
     profile: Logged = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
+    from acp_launch.console.logs import LogPrinter, LogWatch
+
     settings = load_settings()
     directory = settings.state / "log"
     name = None if profile is None else _logged_name(profile, directory, settings)
-    label = None if server is None else _label(server, name, directory)
+    shown = None if server is None else _label(server, name, directory)
     printer = LogPrinter(as_json=as_json)
     watch = LogWatch(
         directory,
         printer,
         profile=name,
         project=project_of(here()) if profile is None else None,
-        server=label,
+        server=shown,
         follow=follow,
         is_enough=leave.is_due,
     )
@@ -147,7 +148,7 @@ def logs(
     if watch.trails and not (watch.has_lines or follow or lines == 0):
         printer.note("nothing was written to stderr in this launch")
     elif not watch.trails:
-        printer.note(_why_empty(watch, directory, name, label) + ("; waiting for one" if follow else ""))
+        printer.note(_why_empty(watch, directory, name, shown) + ("; waiting for one" if follow else ""))
     try:
         gc.enable()  # following may go on for days
         while follow:
@@ -182,6 +183,7 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
     Raises:
         UsageError: no launch of the profile has a log of this server.
     """
+    from acp_launch.console.logs import AGENT, label
     from acp_launch.process.logs import logs, shortened
 
     of = [each for each in logs(directory).values() if each.profile == profile]
@@ -228,6 +230,7 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
+    from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 
     header = read(source.readline(LONGEST))

@@ -10,10 +10,11 @@ import typer
 
 from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName, answer
+from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName
 from acp_launch.console import permissions, stdout
 from acp_launch.console.permissions import about
 from acp_launch.console.stderr import harmless, say
+from acp_launch.console.stdout import answer
 from acp_launch.errors import UsageError
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.profile.discover import SUFFIXES, here, project_of

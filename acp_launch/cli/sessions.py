@@ -1,6 +1,5 @@
 """The verbs of `session`, for named sessions."""
 
-import asyncio
 import errno
 import os
 import re
@@ -8,74 +7,34 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from msgspec import convert, json
 from msgspec.structs import asdict, replace
 
-from acp_launch.app.attach import hosted_sessions
-from acp_launch.app.choose import can_pick, list_sessions, pick_session, refuse_to_choose, resume_record, session_label
-from acp_launch.app.context import logging_in
 from acp_launch.app.lookup import check_session_name, load_settings
-from acp_launch.app.operation import with_agent
-from acp_launch.app.planning import agent_plan
-from acp_launch.app.questions import agrees
-from acp_launch.app.screen import Screen, exit_code
-from acp_launch.cli.run import carry_out
-from acp_launch.cli.run_request import RunRequest
-from acp_launch.cli.verb import (
-    Argument,
-    Group,
-    Json,
-    OnlyProfile,
-    Option,
-    Output,
-    TraceFile,
-    Trust,
-    Yes,
-    answer,
-    read_duration,
-)
+from acp_launch.app.sessions import hosted_sessions, list_sessions, refuse_to_choose, session_label
+from acp_launch.cli.verb import Argument, Group, Json, OnlyProfile, Option, Output, TraceFile, Trust, Yes, read_duration
 from acp_launch.console import sessions, stdout
-from acp_launch.console.draw.outside import one_line
-from acp_launch.console.stderr import DIM, say, share, tell
+from acp_launch.console.stderr import say, tell
+from acp_launch.console.stdout import answer
 from acp_launch.document.scalars import Duration
-from acp_launch.engine.loop import Interrupts
-from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired, SessionError, UsageError, WaitExpired
-from acp_launch.plan.resolve import ADHOC
-from acp_launch.private import Unfit, read_bounded, real
+from acp_launch.errors import SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
-from acp_launch.process.leftovers import launch_state
-from acp_launch.process.records import read_all
-from acp_launch.profile.agents import known
 from acp_launch.profile.discover import here, project_of
-from acp_launch.served.client import watch_turn, with_host
-from acp_launch.served.connect import call, read_status
 from acp_launch.served.registry import find
-from acp_launch.served.wire import CANCEL, Entrance
-from acp_launch.session.client import Client
-from acp_launch.session.connection import Budget
 from acp_launch.session.history import SessionTurn
 from acp_launch.session.hold import hold, list_held
-from acp_launch.session.opening import Stay, end_session, how_to_continue, open_session
 from acp_launch.session.store import ExportedSession, hint_at_move, open_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
-    from acp_launch.app.screen import Screen
-    from acp_launch.app.spec import PreparedPlan
-    from acp_launch.served.client import Attached
-    from acp_launch.served.registry import HostNote
-    from acp_launch.session.connection import Connection
     from acp_launch.session.hold import SessionHolder
-    from acp_launch.session.observer import TurnEnd
     from acp_launch.session.store import Record, Registry
-    from acp_launch.settings.model import Settings
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
-T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
 VERBS = "list, show, history, wait, cancel, rename, move, export, import, close, rm, prune"
 EXPORTED = 1  # the version of an exported session
@@ -89,8 +48,12 @@ Profile = Annotated[str | None, Option("--profile -p", "The session's profile, i
 @app.alone
 def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it."""
+
     if context.invoked_subcommand is not None:
         return 0
+    from acp_launch.app.choose import can_pick, pick_session, resume_record
+    from acp_launch.cli.run import carry_out
+    from acp_launch.cli.run_request import RunRequest
 
     project = _project()
     with _registry() as registry:
@@ -118,7 +81,9 @@ def list_(
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
     if agent:
-        _list_of_agent(profile, everything, as_json, trust=trust, trace=trace)
+        from acp_launch.app.session_agent import list_of_agent
+
+        list_of_agent(profile, everything, as_json, trust=trust, trace=trace)
         return
     project = None if everything else _project()
     with _registry() as registry:
@@ -167,6 +132,9 @@ def history(
 @app.verb()
 def cancel(name: Name, profile: Profile = None) -> None:
     """End the turn that runs in a session, from any shell; the session stays."""
+    from acp_launch.served.connect import call
+    from acp_launch.served.wire import CANCEL
+
     record, state = _find(name, profile), load_settings().state
     note = find(state, record.project, record.profile)
     if note is not None and note.socket and json.decode(call(note, CANCEL, {"name": record.name})):
@@ -183,6 +151,9 @@ def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
     Raises:
         SessionError: an editor is in it, whose other sessions would end, too.
     """
+    from acp_launch.process.leftovers import launch_state
+    from acp_launch.process.records import read_all
+
     holder = next((each for each in list_held(state) if each.key == record.key), None)
     running = {each.launcher.pid: each.verb for each in read_all(state) if launch_state(each) == "running"}
     verb = running.get(holder.pid) if holder else None
@@ -212,6 +183,8 @@ def move(
 @app.verb()
 def export(name: Name, profile: Profile = None) -> None:
     """Print a session for `session import` on another machine: its record and what was said, not the agent's files."""
+    from acp_launch.plan.resolve import ADHOC
+
     with _registry() as registry:
         record = _the(registry, name, profile)
         turns = registry.history.turns(record.key)
@@ -228,6 +201,9 @@ def import_(
     trace: TraceFile = None,
 ) -> None:
     """Take a session over from another machine, if the agent here knows it."""
+    from acp_launch.app.session_agent import require_known
+    from acp_launch.private import Unfit, real
+
     try:
         content = _read_export(file)
         given = convert(json.decode(content), ExportedSession)
@@ -248,7 +224,7 @@ def import_(
         if registry.find(*record.key) is not None:
             fix = f"rename that one: {ours('session', 'rename', record.name, 'NEW')}"
             raise SessionError(f'there is already a session "{record.name}" here', fix=fix)
-        _require_known(record, trust=trust, trace=trace)
+        require_known(record, trust=trust, trace=trace)
         registry.save(record)
         for turn in turns:
             registry.history.add(record.key, turn)
@@ -256,35 +232,13 @@ def import_(
 
 
 def _read_export(file: Path) -> bytes:
+    from acp_launch.private import read_bounded
+
     if str(file) == "-":
         return sys.stdin.buffer.read(MAX_EXPORT_BYTES)
     if (found := read_bounded(file, MAX_EXPORT_BYTES)) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     return found[0]
-
-
-def _require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
-    """Have the agent of this machine open the session.
-
-    Raises:
-        SessionError: it does not know it, as agents keep sessions in files of their own.
-    """
-    planned = _plan_of(record, trust=trust)
-    plan = planned.plan
-
-    async def story(connection: "Connection") -> None:
-        client = Client(connection, name=record.name, gate=None)
-        how = how_to_continue(connection.agent.capabilities, replay=False, name=record.name)
-        limit, stay = plan.timeouts.session, Stay(plan.cwd, (), ())
-        await open_session(connection, client, stay, how=how, session_id=record.session_id, limit=limit)
-
-    try:
-        _with_agent(planned, story, trace)
-    except SessionError as error:
-        agent = known(plan.agent.command.name)
-        files = f" ({', '.join(agent.state)})" if agent and agent.state else ""
-        error.fix = f"copy the agent's own files{files} from the other machine first; they hold what it knows"
-        raise
 
 
 @app.verb()
@@ -297,45 +251,9 @@ def wait(
     ] = None,
 ) -> int:
     """Wait for the latest turn of a session in a host, show it, and exit as it ends."""
-    return _wait_for_turn(_find(name, profile), load_settings(), output=output, timeout=timeout)
+    from acp_launch.app.session_agent import wait_for_turn
 
-
-def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
-    """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
-    note = find(settings.state, record.project, record.profile)
-    status = read_status(note) if note is not None and note.socket else None
-    states = {each.name: each.state for each in status.sessions} if status else {}
-    if note is None or status is None or record.name not in {*states, *status.past}:
-        loads = ours("run", record.profile, "--session", record.name)
-        fix = f"{ours('attach', record.name)} shows a session that is open in a host; any other: {loads}"
-        raise SessionError(f'no host has the session "{record.name}"', fix=fix)
-    share()
-    if states.get(record.name) == "asks":
-        tell(f"{record.name} waits for an answer", style=DIM)
-    screen = Screen(output)
-    with screen.report_failures():
-        return exit_code(asyncio.run(_show_turn(record, note, settings, screen, timeout)))
-
-
-async def _show_turn(
-    record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
-) -> "TurnEnd":
-    observer = screen.observer
-
-    async def story(attached: "Attached") -> "TurnEnd":
-        client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
-        entrance = Entrance(name=record.name, can_ask=False, watches=True, waits=True)
-        end = await watch_turn(attached, client, record.session_id, entrance)
-        await observer.drain()
-        return end
-
-    async with Interrupts(budget=Budget(timeout)) as interrupts:
-        try:
-            end = await with_host(note, observer, story, interrupts, max_line=settings.max_line)
-        except RunExpired:
-            raise WaitExpired(f"the turn was not over within {interrupts.budget}; it goes on") from None
-        interrupts.check()
-        return end
+    return wait_for_turn(_find(name, profile), load_settings(), output=output, timeout=timeout)
 
 
 @app.verb()
@@ -351,10 +269,12 @@ def rename(name: Name, new: Annotated[str, Argument("NEW")], profile: Profile = 
 @app.verb()
 def close(name: Name, profile: Profile = None, trust: Trust = False, trace: TraceFile = None) -> None:
     """Tell the agent to free a session's resources; the session stays."""
+    from acp_launch.app.session_agent import agent_name, end
+
     record = _find(name, profile)
     with _hold(record, "session close"):
-        if not _end("close", record, trust=trust, trace=trace):
-            tell(f"{_agent(record)} cannot close sessions; nothing was changed")
+        if not end("close", record, trust=trust, trace=trace):
+            tell(f"{agent_name(record)} cannot close sessions; nothing was changed")
 
 
 @app.verb()
@@ -366,13 +286,15 @@ def rm(
     trace: TraceFile = None,
 ) -> None:
     """Delete sessions, in the agent too if it can."""
+    from acp_launch.app.session_agent import agent_name, end
+
     if trace is not None and len(names) > 1:
         raise UsageError("--trace is for one session", fix="name one")
     with _registry() as registry:
         for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
             with _hold(record, "session rm"):
-                if not local and not _end("delete", record, trust=trust, trace=trace):
-                    who = _agent(record)
+                if not local and not end("delete", record, trust=trust, trace=trace):
+                    who = agent_name(record)
                     tell(f"{who} cannot delete sessions; deleted here, but the agent may still have it")
                 registry.remove(record.key)
 
@@ -414,6 +336,8 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
+    from acp_launch.app.questions import agrees
+
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
     if sys.stdin.isatty():
@@ -429,77 +353,6 @@ def _age(text: str) -> float:
     if found is None:
         raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
     return int(found[1]) * AGES[found[2]]
-
-
-def _agent(record: "Record") -> str:
-    return one_line(record.agent_name) or "the agent"
-
-
-def _with_agent(
-    planned: "PreparedPlan",
-    story: "Callable[[Connection], Awaitable[T]]",
-    trace: Path | None = None,
-) -> T:
-    """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
-
-    async def advised(connection: "Connection") -> T:
-        try:
-            return await story(connection)
-        except AuthRequired as wanted:
-            await logging_in(planned, None)(connection, wanted, is_second=True)
-            raise
-
-    return with_agent(planned, "session", advised, trace=trace)
-
-
-def _end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
-    planned = _plan_of(record, trust=trust)
-
-    async def story(connection: "Connection") -> bool:
-        limit = planned.plan.timeouts.session
-        return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
-
-    return _with_agent(planned, story, trace)
-
-
-def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
-    from acp_launch.session.opening import list_sessions
-
-    if profile is None:
-        raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, trust=trust)
-    plan = planned.plan
-
-    async def story(connection: "Connection") -> list[dict[str, Any]]:
-        if not connection.agent.capabilities.list:
-            raise SessionError(f"{connection.agent.title or 'the agent'} does not list its sessions")
-        cwd = None if everything else str(plan.cwd)
-        return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
-
-    found = _with_agent(planned, story, trace)
-    text = sessions.agent_table(found, home=str(Path.home())) if found else ""
-    nothing = "the agent has no sessions in this directory; --all lists those of all directories"
-    answer({"sessions": found}, text, nothing, as_json=as_json)
-
-
-def _plan_of(record: "Record", *, trust: bool) -> "PreparedPlan":
-    """Plan a launch of a session's agent as it is configured now."""
-    if record.profile.startswith(ADHOC):
-        # The registry has only a digest of that command line, because an argument may be a secret.
-        raise SessionError(
-            f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
-            fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
-        )
-    try:
-        return agent_plan(record.profile, cwd=Path(record.cwd), trust=trust)
-    except NotTrusted:
-        raise
-    except LaunchError as error:
-        raise SessionError(
-            f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',
-            fix=f"fix the profile, or delete the session here: {ours('session', 'rm', record.name, '--local')}",
-            detail=str(error).splitlines(),
-        ) from error
 
 
 def _find(name: str, profile: str | None) -> "Record":

@@ -11,9 +11,10 @@ from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import list_rows, loaded_profile, require_plan, resolved_from
 from acp_launch.app.questions import agrees
 from acp_launch.app.stores import run_at_home
-from acp_launch.cli.verb import Argument, Json, Option, Yes, answer
+from acp_launch.cli.verb import Argument, Json, Option, Yes
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, tell
+from acp_launch.console.stdout import answer
 from acp_launch.console.trust import table, table_json
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.interop.merge import refuse_escaping_link

@@ -215,19 +215,6 @@ class Group:
         return verb
 
 
-def answer(data: object, text: str, otherwise: str = "", *, as_json: bool) -> None:
-    """Print the answer of a verb: `data` as JSON, or `text`; where there is no text, say `otherwise` on stderr."""
-    from acp_launch.console import stdout
-    from acp_launch.console.stderr import say
-
-    if as_json:
-        stdout.put_json(data)
-    elif text:
-        stdout.line(text)
-    else:
-        say(otherwise)
-
-
 class Parameter(NamedTuple):
     """A parameter of a verb. `kind` is the type of one value; one with `is_many` takes several.
 

@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from acp_launch.console.stderr import harmless, is_marking, wants_colours
+from acp_launch.console.stderr import harmless, is_marking, say, wants_colours
 from acp_launch.mark import MARK, unmarked
 from acp_launch.protocol.written import visible
 
@@ -134,3 +134,13 @@ def terminal_width() -> int | None:
     from shutil import get_terminal_size  # takes 2 ms
 
     return get_terminal_size().columns
+
+
+def answer(data: object, text: str, otherwise: str = "", *, as_json: bool) -> None:
+    """Print the answer of a verb: `data` as JSON, or `text`; where there is no text, say `otherwise` on stderr."""
+    if as_json:
+        put_json(data)
+    elif text:
+        line(text)
+    else:
+        say(otherwise)
