@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, NamedTuple
 
-from acp_launch.app.execute import replaced_by
 from acp_launch.cli.verb import Argument, Json
 from acp_launch.console.stderr import DIM, say
 from acp_launch.errors import MachineError, UsageError
@@ -159,6 +158,8 @@ def _draw(text: str) -> str:
 def _show(text: str) -> None:
     """Show text in the user's pager on a terminal, which replaces this process; on stdout elsewhere, or without one."""
     import tempfile
+
+    from acp_launch.app.execute import replaced_by
 
     pager = os.environ.get("PAGER", "less -R")
     if _is_terminal() and pager.strip() and sys.platform != "win32":

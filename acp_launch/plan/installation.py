@@ -8,8 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha512
-from importlib import metadata
-from importlib.util import find_spec
+from importlib import metadata, util
 from pathlib import Path
 from shlex import join, quote
 
@@ -203,6 +202,6 @@ def add_extra(extra: str) -> str:
     python = quote(sys.executable)
     return (
         f"{python} -m pip install {join(wanted)}"
-        if find_spec("pip")
+        if util.find_spec("pip")
         else (f"uv pip install --python {python} {join(wanted)}")
     )

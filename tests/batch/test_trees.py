@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.app import planning
+from acp_launch.app import questions
 from acp_launch.batch import submit
 from acp_launch.batch.figures import summarize
 from acp_launch.batch.model import Isolation, Item, Outcome, Patch
@@ -119,10 +119,10 @@ def clean(batch: BatchDirectory, *, yes: bool = True, dry_run: bool = False) -> 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The questions that a user at a terminal was asked, and agreed to."""
-    questions: list[str] = []
-    monkeypatch.setattr(planning, "has_terminal", lambda: True)
-    monkeypatch.setattr(planning, "agrees", lambda question: not questions.append(question))  # type: ignore[func-returns-value]
-    return questions
+    said: list[str] = []
+    monkeypatch.setattr(questions, "has_terminal", lambda: True)
+    monkeypatch.setattr(questions, "agrees", lambda question: not said.append(question))  # type: ignore[func-returns-value]
+    return said
 
 
 def test_a_dry_run_lists_the_trees_and_why_they_are_there(
