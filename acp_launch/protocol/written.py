@@ -21,7 +21,18 @@ _HIDDEN = regex(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _DELETE, _RETURN = b"\x7f\r"  # of ASCII; searching for a number is faster than for bytes
-_encode = msgspec.json.Encoder().encode
+
+
+def _as_plain_number(value: object) -> float:
+    """Return the number that a `Duration` or a `Size` is: msgspec encodes no class that is made from a number."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_as_plain_number).encode
 
 
 def written(value: object) -> bytes:

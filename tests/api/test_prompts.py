@@ -127,6 +127,26 @@ async def test_cancelling_the_task_cancels_the_turn(launch: Launcher) -> None:
 
 
 @bounded
+async def test_an_agent_that_thinks_is_waited_for_with_an_event(
+    launch: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in AS_USERS_WAIT.items():
+        monkeypatch.setenv(name, value)
+    launch.profile("cancellable")
+    is_told = asyncio.Event()
+
+    def hear(event: events.AnyEvent) -> None:
+        if isinstance(event, events.WaitingEvent):
+            is_told.set()
+
+    running = acp_launch.launch("p", cwd=launch.project, trust=True, on_event=hear)
+    async with running as agent, agent.session() as session, aclosing(session.prompt("hi")) as found:
+        await anext(found)
+        await is_told.wait()
+        assert await agent.servers() == ()
+
+
+@bounded
 async def test_an_agent_that_does_not_end_its_turn_is_given_up(
     launch: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from acp_launch.document.scalars import Duration
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.session import events
 from acp_launch.session.events import AnyEvent, decode, encode, redact, write_schema
@@ -20,7 +21,7 @@ EVENTS: list[AnyEvent] = [
         TIME, tool_call={"title": "x"}, options=[], allowed=False, option_id=None, by="you", title="x"
     ),
     events.FileEvent(TIME, path="/a", how="write", outcome="done", reason=None, created=True),
-    events.WaitingEvent(TIME, what="the agent", seconds=3.0, limit=30.0),
+    events.WaitingEvent(TIME, what="the agent", seconds=3.0, limit=Duration(30)),  # as a profile has it
     Change(time=TIME, server="s", state="resting", exit="was killed by SIGKILL", detail=("a",), retry=0.5),
     events.ServersEvent(TIME, when="turn", servers=[Standing(server="s", state="ready", after=0.5)]),
     events.ErrorEvent(
