@@ -18,7 +18,7 @@
     submit       carries the schedule out: retries, limits, signals
     progress     the display of a running batch
     figures      what the records say together
-    report       text, Markdown and JUnit; `page` is HTML, `traces` is OTLP
+    report       text, Markdown and JUnit; `page` is HTML
 
 The records on disk are the truth: whatever engine calls `batch item DIR ID`, and whatever dies, an attempt without a
 record did not happen. Nothing else of acp-launch imports this package.

@@ -1,4 +1,4 @@
-"""`batch report`: a summary as text or Markdown, JUnit XML, the page, and traces."""
+"""`batch report`: a summary as text or Markdown, JUnit XML, and the page."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,12 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from acp_launch.batch.figures import ItemResult, Summary, add_up, summarize
-from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
+from acp_launch.batch.store import explain_faults, open_batch
 from acp_launch.console import stdout
 from acp_launch.console.stderr import tell
-from acp_launch.errors import MachineError, UsageError
+from acp_launch.errors import UsageError
 from acp_launch.private import replace
-from acp_launch.problem import about, count
 from acp_launch.regex import regex
 
 MOST_LINES = 20  # of a table in the text
@@ -22,7 +21,7 @@ SPECIAL = regex(r"([\\`*_{}\[\]<>#|~!$&])")
 
 
 @explain_faults()
-def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Path | None, otlp: str | None) -> int:
+def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Path | None) -> int:
     """Write the reports that are asked for; without any, print a summary."""
     batch = open_batch(directory)
     with suppress(OSError):  # one that cannot be written can be reported on
@@ -36,9 +35,7 @@ def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Pa
         _write(junit, make_junit(summary))
     if markdown:
         stdout.put(make_markdown(summary))
-    if otlp:
-        tell(f"sent {count(_send_traces(batch, otlp), 'span')} to {otlp}")
-    if not (html or junit or markdown or otlp):
+    if not (html or junit or markdown):
         stdout.put(make_text(summary, stdout.terminal_width()))
     return 0
 
@@ -50,16 +47,6 @@ def _write(file: Path, text: str) -> None:
     except OSError as fault:
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
     tell(f"wrote {file}")
-
-
-def _send_traces(batch: BatchDirectory, url: str) -> int:
-    try:
-        from acp_launch.batch.traces import send_traces
-    except ImportError:
-        from acp_launch.plan.installation import add_extra
-
-        raise MachineError([about("--otlp", "the OpenTelemetry SDK is not installed", add_extra("otlp"))]) from None
-    return send_traces(batch, url)
 
 
 def make_text(summary: Summary, width: int | None = None) -> str:

@@ -114,9 +114,8 @@ def report(
     html: Annotated[Path | None, Option("--html", "Write a page that needs nothing else.", "FILE")] = None,
     markdown: Annotated[bool, Option("--markdown", "Print Markdown, for a CI's summary.")] = False,
     junit: Annotated[Path | None, Option("--junit", "Write JUnit XML.", "FILE")] = None,
-    otlp: Annotated[str | None, Option("--otlp", "Send traces to this collector (OTLP over HTTP).", "URL")] = None,
 ) -> int:
     """Report on a batch: by default a summary as text."""
     from acp_launch.batch.report import make_report
 
-    return make_report(directory or _find_latest(), html=html, markdown=markdown, junit=junit, otlp=otlp)
+    return make_report(directory or _find_latest(), html=html, markdown=markdown, junit=junit)

@@ -14,6 +14,7 @@ from acp_launch.waits import reading
 HELP = {"-h", "--help"}
 # Options and verbs of earlier versions by the verb before them, and what to do instead.
 REMOVED: Mapping[tuple[str, str], str] = {
+    ("batch report", "--otlp"): "feed a collector from results.jsonl in its directory: it has a line for each attempt",
     ("agents", "update"): "install the newest version: acp-launch agents install ID",
     ("agents", "--from"): "the profile starts a package itself; its line: acp-launch agents show ID",
     ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
@@ -111,9 +112,11 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _require_existing(arguments: Sequence[str]) -> None:
     """Refuse an option or a verb that was removed, with what to do instead."""
-    for option in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
-        if fix := REMOVED.get((arguments[0], option)):
-            raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
+    for word in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
+        option = word.partition("=")[0]
+        for verb in (arguments[0], " ".join(arguments[:2])):
+            if fix := REMOVED.get((verb, option)):
+                raise UsageError(f"{verb} {option} was removed", fix=fix)
 
 
 def _explain_foreign(arguments: Sequence[str]) -> None:

@@ -405,7 +405,7 @@ def test_files_are_readable_by_others_and_are_replaced_as_a_whole(
 ) -> None:
     html, junit = tmp_path / "page.html", tmp_path / "junit.xml"
     html.write_text("old")
-    assert make_report(every.path, html=html, markdown=False, junit=junit, otlp=None) == 0
+    assert make_report(every.path, html=html, markdown=False, junit=junit) == 0
     assert [stat.S_IMODE(each.stat().st_mode) for each in (html, junit)] == [0o644, 0o644]
     assert html.read_text().startswith("<!doctype html>")
     assert ElementTree.fromstring(junit.read_text()).tag == "testsuites"
@@ -415,13 +415,13 @@ def test_files_are_readable_by_others_and_are_replaced_as_a_whole(
 
 def test_a_file_that_cannot_be_written_is_one_message(every: BatchDirectory, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot write .*/missing/page\.html: No such file or directory"):
-        make_report(every.path, html=tmp_path / "missing" / "page.html", markdown=False, junit=None, otlp=None)
+        make_report(every.path, html=tmp_path / "missing" / "page.html", markdown=False, junit=None)
 
 
 def test_the_projection_is_made_again_unless_the_directory_is_not_ours(
     every: BatchDirectory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_report(every.path, html=None, markdown=False, junit=None, otlp=None)
+    make_report(every.path, html=None, markdown=False, junit=None)
     assert len((every.path / RESULTS).read_text().splitlines()) == 14
     printed = capsys.readouterr().out
 
@@ -429,7 +429,7 @@ def test_the_projection_is_made_again_unless_the_directory_is_not_ours(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(BatchDirectory, "write_results", refuse)
-    assert make_report(every.path, html=None, markdown=False, junit=None, otlp=None) == 0
+    assert make_report(every.path, html=None, markdown=False, junit=None) == 0
     assert capsys.readouterr().out == printed == make_text(summarize(every))
 
 
