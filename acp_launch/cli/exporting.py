@@ -152,9 +152,6 @@ def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:
 def _tell_of_secrets(tool: Tool, found: Exported) -> None:
     """Tell from where the tool takes each secret, as it does not ask acp-launch."""
     for variable, secret in found.variables.items():
-        if tool.name == "goose":
-            note(f'goose asks for {variable} (secret "{secret}") and stores it')
-        else:
-            note(f'{tool.title} reads secret "{secret}" from the environment variable {variable}')
+        note(f'{tool.title} reads secret "{secret}" from the environment variable {variable}')
     for input, secret in found.inputs.items():
         note(f'VS Code asks for {input} (secret "{secret}") and stores it')

@@ -68,7 +68,7 @@ class ExportRequest(NamedTuple):
     """The arguments and options of `export`."""
 
     profile: ProfileName
-    to: Annotated[str, Option("--to", "zed, vscode, claude, codex, ...", "TOOL")]
+    to: Annotated[str, Option("--to", "zed, vscode, claude, cursor, ...", "TOOL")]
     direct: Annotated[bool, Option("--direct", "The agent's own command and the servers, without acp-launch.")] = False
     write: Annotated[bool, Option("--write", "Write it to the tool's configuration.")] = False
     file: Annotated[str | None, Option("--file", "Write it to this file instead.", "FILE")] = None

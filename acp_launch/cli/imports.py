@@ -14,7 +14,7 @@ from acp_launch.cli.importing import find_sources, import_source, list_sources
 from acp_launch.cli.run import Run
 from acp_launch.console.ask.terminal import possible
 from acp_launch.errors import UsageError
-from acp_launch.interop.tools import PRINTED, TOOLS
+from acp_launch.interop.tools import EXPORTED, TOOLS
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ class Export(ExportRequest):
     __slots__ = ()
 
     def carry_out(self) -> None:
-        export_profile(self, _tool(self.to, TOOLS | PRINTED))
+        if self.to in TOOLS.keys() - EXPORTED.keys():
+            fix = f"start the agent with acp-launch: {ours('run', self.profile)}"
+            raise UsageError(f"export --to {self.to} was removed", fix=fix)
+        export_profile(self, _tool(self.to, EXPORTED))
 
 
 def _tool(name: str, tools: "Mapping[str, Tool]") -> "Tool":

@@ -9,5 +9,5 @@ has no counterpart. Open `tools` first.
     drafts    entries to drafts of a profile, with their credentials taken out
     merge     drafts into a profile's text; a user's file replaced, unless it changed meanwhile
     write     a profile to a tool's entries, and those into the tool's file
-    formats   JSON with comments and TOML: read, and one value changed
+    formats   JSON with comments: read, and one value changed
 """

@@ -1,5 +1,5 @@
 """
-JSON with comments and trailing commas, as editors write it, and TOML: read, and one value changed. Pure.
+JSON with comments and trailing commas, as editors write it: read, and one value changed. Pure.
 
 Comments are replaced by spaces, so offsets and lines stay the same. Untrusted text costs linear time, and too deep a
 nesting is reported like any other error. An edit keeps all other text, or is refused: the new text always means the old
@@ -8,15 +8,13 @@ one with exactly that change.
 
 import json
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
 from acp_launch.document.nodes import as_written
-from acp_launch.protocol.written import visible, visible_long
+from acp_launch.protocol.written import visible
 from acp_launch.regex import regex
 
 MAX_DEPTH = 64  # our formats need 7
@@ -211,70 +209,3 @@ def _line_end(text: str) -> str:
 def _space(bare: str, position: int) -> int:
     found = _SPACE.match(bare, position)
     return found.end() if found else position
-
-
-# An edit of TOML replaces whole tables by their lines. Tables in other notations are left to the user.
-_HEADER = regex(r"\s*\[([^\n]*)\]\s*(?:#.*)?")
-_BARE_KEY = regex(r"[A-Za-z0-9_-]+")
-
-
-def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
-    """Put `value` as the table `[path]` of a TOML text: in its present place, else at the end.
-
-    Raises:
-        Misfit: other text would have to change too.
-    """
-    wanted = tomllib.loads(text)
-    above: Any = wanted
-    for step in path[:-1]:
-        above = above.setdefault(step, {})
-        if not isinstance(above, dict):
-            raise Misfit("a table")
-    above[path[-1]] = dict(value)
-    new = [line + _line_end(text) for line in _table(path, value)]
-    lines = text.splitlines(keepends=True)
-    headers = [(number, key) for number, line in enumerate(lines) if (key := _header(line))]
-    own = [number for number, key in headers if key[: len(path)] == path]
-    if own:
-        end = next((number for number, key in headers if number > own[0] and number not in own), len(lines))
-        while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
-            end -= 1  # comments behind a table are about the next one
-        made = "".join([*lines[: own[0]], *new, *lines[end:]])
-    else:
-        gap = _line_end(text) * (1 if text.endswith("\n") else 2) if text else ""
-        made = "".join([text, gap, *new])
-    try:
-        if tomllib.loads(made) == wanted:
-            return made
-    except tomllib.TOMLDecodeError:
-        pass
-    raise Misfit("a table of its own")
-
-
-def _header(line: str) -> tuple[str, ...]:
-    """Return the key of a table whose header is this line; empty if it is not one."""
-    found = _HEADER.fullmatch(line)
-    try:
-        root: Any = tomllib.loads(f"[{found[1].strip('[]')}]") if found else {}
-    except tomllib.TOMLDecodeError:
-        return ()
-    key: list[str] = []
-    while root:
-        ((name, root),) = root.items()
-        key.append(name)
-    return tuple(key)
-
-
-def _table(path: tuple[str, ...], value: Mapping[str, Any]) -> Iterator[str]:
-    yield f"[{'.'.join(map(_key, path))}]"
-    for key, entry in value.items():
-        if not isinstance(entry, Mapping):
-            yield f"{_key(key)} = {visible_long(json.dumps(entry, ensure_ascii=False))}"
-    for key, entry in value.items():
-        if isinstance(entry, Mapping):
-            yield ""
-            yield from _table((*path, key), entry)
-
-
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else visible_long(json.dumps(name, ensure_ascii=False))

@@ -33,7 +33,7 @@ Dialect = Literal["none", "shell", "dollar", "commands", "code", "braces"]
 
 
 class Tool(Struct, frozen=True):
-    """A tool whose configuration can be imported and exported; `servers` and `agents` are the keys that hold them.
+    """A tool whose configuration can be imported; `servers` and `agents` are the keys that hold them.
 
     `project` and `user` are its files: below a project, and below one of the directories of a `Host`. `types` are the
     transports that it takes, with the value of `type`, empty for none. `head` is in every entry that is written.
@@ -56,7 +56,8 @@ class Tool(Struct, frozen=True):
     unit: float = 1
     folders: Mapping[str, str] = {}
     ignored: tuple[str, ...] = ()  # keys without effect for acp-launch, such as an icon
-    export_goes_to: Literal["project", "there", "user"] = "there"  # the project's file: always; if it exists; never
+    # The project's file: always; if it exists; never. A tool that is itself an agent gets no export.
+    export_goes_to: Literal["project", "there", "user", "nowhere"] = "there"
 
     def dialect_of(self, key: str) -> Dialect:
         """Return the dialect of `env`, `headers` and the like."""
@@ -128,7 +129,6 @@ TOOLS = {
             servers="mcp_servers",
             project=(".codex/config.toml",),
             user=("{CODEX_HOME}/config.toml",),
-            types={"stdio": "", "http": ""},
             keys={
                 "cwd": "cwd",
                 "passed": "env_vars",
@@ -142,6 +142,7 @@ TOOLS = {
                 "deny": "disabled_tools",
                 "required": "required",
             },
+            export_goes_to="nowhere",
         ),
         Tool(
             "gemini",
@@ -152,6 +153,7 @@ TOOLS = {
             user=("{home}/.gemini/settings.json",),
             keys=_GEMINI,
             unit=0.001,
+            export_goes_to="nowhere",
         ),
         Tool(
             "qwen",
@@ -233,10 +235,9 @@ TOOLS = {
             servers="mcp",
             project=("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
             user=("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
-            types={"stdio": "local", "http": "remote", "sse": "remote"},
-            head={"enabled": True},
             keys={"words": "command", "env": "environment", "start": "timeout"},
             unit=0.001,
+            export_goes_to="nowhere",
         ),
         Tool(
             "crush",
@@ -255,8 +256,6 @@ TOOLS = {
             servers="extensions",
             header_dialect="dollar",
             user=("{config}/goose/config.yaml",),
-            types={"stdio": "stdio", "http": "streamable_http", "sse": "sse"},
-            head={"enabled": True, "name": "", "description": "", "envs": {}, "env_keys": []},
             keys={
                 "command": "cmd",
                 "env": "envs",
@@ -266,6 +265,7 @@ TOOLS = {
                 "allow": "available_tools",
             },
             ignored=("bundled", "display_name"),
+            export_goes_to="nowhere",
         ),
         Tool(
             "acpx",
@@ -290,6 +290,7 @@ PRINTED = {
         Tool("emacs", "Emacs", syntax="elisp", agents="agents"),
     )
 }
+EXPORTED = {name: tool for name, tool in (TOOLS | PRINTED).items() if tool.export_goes_to != "nowhere"}
 
 SERVE = "serve"
 _OURS = ("acp-launch", "acp_launch")  # the program, and the module of `python -m`
@@ -349,12 +350,9 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
     If a file may have several names, it is the one that exists, since the tool would read both.
     """
     shared = [] if tool.export_goes_to == "user" else [project / place for place in tool.project]
-    own = _user_places(tool, machine)
     if there := next((file for file in shared if os.path.lexists(file)), None):
         return there
-    if tool.export_goes_to == "project":
-        return shared[0]
-    return next((file for file in own if os.path.lexists(file)), own[0])
+    return shared[0] if tool.export_goes_to == "project" else _user_places(tool, machine)[0]
 
 
 MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` holds every project

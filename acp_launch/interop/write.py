@@ -20,14 +20,10 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.interop import formats
-from acp_launch.interop.formats import Misfit
 from acp_launch.interop.read import EDITOR_VARIABLE, Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
-from acp_launch.profile.edit import CannotEdit
-from acp_launch.profile.edit import put as put_yaml
 from acp_launch.profile.leaks import slug
 from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
-from acp_launch.profile.yamledit import lines
 from acp_launch.protocol.written import visible
 from acp_launch.regex import regex
 from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference
@@ -40,12 +36,10 @@ _SPECIAL = {  # text that a tool would take for one of its references; see `read
     "dollar": regex(r"\$\{?[A-Za-z_]"),
     "commands": regex(r"\$[{(A-Za-z_]"),
     "code": regex(rf"\$\{{(?:{EDITOR_VARIABLE})\}}"),
-    "braces": regex(r"\{(?:env|file):"),
 }
 _VARIABLES = {
     **dict.fromkeys(("shell", "dollar", "commands"), "${{{}}}"),
     "code": "${{env:{}}}",
-    "braces": "{{env:{}}}",
 }
 
 
@@ -81,16 +75,6 @@ class References:
 
     def input(self, secret: str) -> str:
         return _name_secret(self.inputs, slug(secret.replace("/", "-")) or "secret", secret)
-
-    def only_variable(self, parts: Sequence[Part], wanted: str = "") -> str | None:
-        """Return the variable that is the whole text, for tools that take names of variables; None if there is none."""
-        if len(parts) != 1:
-            return None
-        if isinstance(parts[0], SecretReference):
-            return self.variable(parts[0].name, wanted)
-        if isinstance(parts[0], EnvironmentReference) and parts[0].default is None:
-            return parts[0].name
-        return None
 
 
 def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -> str:
@@ -248,7 +232,7 @@ class EntryWriter(Struct):
         Raises:
             Untranslatable: the tool cannot express its command or its address.
         """
-        tool, keys = self.tool, self.tool.keys
+        tool = self.tool
         if server.type not in tool.types:
             raise Untranslatable(f"is a server over {server.type}, which {tool.title} does not take")
         entry: Entry = {**tool.head, **({"name": name} if "name" in tool.head else {})}
@@ -261,70 +245,29 @@ class EntryWriter(Struct):
         default = _DEFAULT if isinstance(server, StdioServer) else _DEFAULT_REMOTE
         lost = [key for key in _OURS if getattr(server, key, None) != getattr(default, key, None)]
         entry |= self._timeouts(name, server) | self._tools(name, server)
-        if not server.required and "required" in keys:
-            entry[keys["required"]] = False
         if lost:
             self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")
         return entry
 
     def _program(self, name: str, server: StdioServer) -> Entry:
-        keys = self.tool.keys
         command, args = self.path(server.command, is_program=True), [self.text(text) for text in server.args]
-        if "words" in keys:
-            entry: Entry = {keys["words"]: [command, *args]}
-        else:
-            entry = {keys.get("command", "command"): command, "args": args}
-        env, names = self._variables(name, server.env)
-        if names:
-            entry[keys.get("passed") or keys["stored"]] = names
-        entry |= self._pairs("env", env)
-        if server.cwd and "cwd" in keys:
+        entry: Entry = {"command": command, "args": args, **self._pairs(name, "env", server.env)}
+        if server.cwd and "cwd" in self.tool.keys:
             entry["cwd"] = self.path(server.cwd, is_program=False)
         elif server.cwd:
             self._lose(name, "cwd")
         return entry
 
-    def _pairs(self, key: str, texts: Mapping[str, str]) -> Entry:
+    def _pairs(self, owner: str, key: str, written: Mapping[str, str]) -> Entry:
+        texts = self.texts(owner, key, written)
         if self.tool.name == "acpx":
             return {key: [{"name": name, "value": text} for name, text in texts.items()]}
-        return {self.tool.keys.get(key, key): texts} if texts else {}
-
-    def _variables(self, owner: str, env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """Split variables for a tool that passes variables on by name: into literals, and names."""
-        if not {"passed", "stored"} & self.tool.keys.keys():
-            return self.texts(owner, "env", env), []
-        literals: dict[str, str] = {}
-        names = []
-        for name, text in env.items():
-            variable = self.references.only_variable(parse_references(text), name)
-            if variable == name:
-                names.append(name)
-            elif variable is not None:
-                self.notes.append(f"{owner}: env.{name} is left out: {self.tool.title} cannot rename {variable}")
-            else:
-                literals |= self.texts(owner, "env", {name: text})
-        return literals, names
+        return {key: texts} if texts else {}
 
     def _remote(self, name: str, server: Remote) -> Entry:
         keys = self.tool.keys
-        entry: Entry = {keys.get(server.type) or keys.get("url", "url"): self.text(server.url)}
-        literals = dict(server.sent)
-        for header, text in server.sent.items() if "bearer" in keys else ():
-            head, *rest = parse_references(text) or ("",)
-            is_bearer = header.lower() == "authorization" and head == "Bearer "
-            if is_bearer and (variable := self.references.only_variable(rest)):
-                entry[keys["bearer"]] = variable
-            elif variable := self.references.only_variable([head, *rest]):
-                entry.setdefault(keys["header_variables"], {})[header] = variable
-            else:
-                continue
-            del literals[header]
-        headers = self.texts(name, "headers", literals)
-        entry |= self._pairs("headers", headers)
-        if "stored" in keys:
-            used = "".join(headers.values())
-            entry[keys["stored"]] = [each for each in self.references.variables if f"${{{each}}}" in used]
-        return entry
+        address = keys.get(server.type) or keys.get("url", "url")
+        return {address: self.text(server.url), **self._pairs(name, "headers", server.sent)}
 
     def _timeouts(self, name: str, server: McpServer) -> Entry:
         entry = {}
@@ -333,8 +276,7 @@ class EntryWriter(Struct):
             if seconds is None or seconds == getattr(ServerTimeouts(), which):
                 continue
             if key := self.tool.keys.get(which):
-                length = seconds / self.tool.unit
-                entry[key] = length if self.tool.syntax == "toml" else round(length)  # Codex takes fractions
+                entry[key] = round(seconds / self.tool.unit)
             else:
                 self._lose(name, f"timeouts.{which}")
         return entry
@@ -356,9 +298,6 @@ class EntryWriter(Struct):
 
     def _lose(self, name: str, key: str, what: str = "") -> None:
         self.notes.append(f"{name}: {key} is left out: {self.tool.title} has no {what or 'such setting'}")
-
-
-_BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
 
 
 def holding_paths(found: Exported, own: Sequence[str]) -> tuple[str, ...]:
@@ -410,16 +349,9 @@ def insert_entries(text: str | None, tool: Tool, wanted: Sequence[ExportEntry], 
     Raises:
         Misfit: other text would have to change too.
     """
-    written = text if text and text.strip() else _BEGIN[tool.syntax]
+    written = text if text and text.strip() else "{}\n"
     for one in wanted:
-        if tool.syntax == "toml":
-            written = formats.put_table(written, (one.holder, one.name), one.value)
-        elif tool.syntax == "yaml":
-            try:
-                written = put_yaml(written, (one.holder, one.name), one.value)
-            except CannotEdit as cannot:
-                raise Misfit(cannot.message) from None
-        elif tool.name == "acpx" and one.holder == tool.servers:
+        if tool.name == "acpx" and one.holder == tool.servers:
             written = _put_item(written, one.holder, "name", one.value, replaces=True)
         else:
             written = formats.put(written, (one.holder, one.name), one.value)
@@ -450,16 +382,12 @@ def standalone_text(found: Exported, tool: Tool) -> str:
         write = _write_lua if tool.syntax == "lua" else _write_elisp
         return "\n".join(write(name, entry) for name, entry in found.agents.items())
     everything = {tool.agents: found.agents, tool.servers: found.servers}
-    if tool.syntax == "json":
-        shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
-        if tool.name == "acpx" and found.servers:
-            shown[tool.servers] = list(found.servers.values())
-        if found.inputs:
-            shown["inputs"] = [_input(input, secret) for input, secret in found.inputs.items()]
-        return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
-    if tool.syntax == "yaml":
-        return "".join(f"{line}\n" for line in lines(tool.servers, found.servers, column=0, level=1))
-    return "\n".join(formats.put_table("", (tool.servers, name), value) for name, value in found.servers.items())
+    shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
+    if tool.name == "acpx" and found.servers:
+        shown[tool.servers] = list(found.servers.values())
+    if found.inputs:
+        shown["inputs"] = [_input(input, secret) for input, secret in found.inputs.items()]
+    return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _write_toad(name: str, entry: Entry) -> str:

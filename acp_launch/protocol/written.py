@@ -73,11 +73,6 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 
-def visible_long(quoted: str) -> str:
-    """Escape unprintable characters in a quoted YAML or TOML string, which is written like JSON."""
-    return "".join(mark if mark.isprintable() else _long_escape(ord(mark)) for mark in quoted)
-
-
 def visible_bytes(data: bytes | memoryview) -> Sequence[bytes | memoryview]:
     """Do the same as `visible` for a JSON text of any length, in pieces; a clean piece is returned unchanged."""
     if len(data) <= PIECE:
@@ -101,10 +96,6 @@ def _visible(data: bytes | memoryview) -> bytes | memoryview:
         return data
     text = copied.decode(errors="replace")
     return data if text.isprintable() and "\ufffd" not in text else visible(text).encode()
-
-
-def _long_escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -4,7 +4,6 @@ import json
 import stat
 import subprocess
 import sys
-import tomllib
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -664,7 +663,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
     assert done.err == 'acp-launch: VS Code asks for gh (secret "gh") and stores it\n'
 
 
-@pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
+@pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor"])
 def test_no_secret_is_looked_up_for_an_export(project: Launcher, tool: str) -> None:
     with_servers(project)
     assert project("secret", "set", "gh", stdin=TOKENS["github"].encode()).code == 0
@@ -706,13 +705,24 @@ def test_an_entry_of_another_program_is_replaced_by_force_only(project: Launcher
 
 def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: Launcher) -> None:
     with_servers(project)
-    done = project("export", "p", "--to", "codex", "--write")
+    done = project("export", "p", "--to", "qwen", "--write")
     assert done.code == 2
     assert "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes writes it\n" in done.err
-    assert not (Path(project.env["HOME"]) / ".codex").exists()
-    assert project("export", "p", "--to", "codex", "--write", "--yes").code == 0
-    written = tomllib.loads((Path(project.env["HOME"]) / ".codex" / "config.toml").read_text())
-    assert written == {"mcp_servers": {"gh": {"command": "npx", "args": [], "env_vars": ["GITHUB_TOKEN"]}}}
+    assert not (Path(project.env["HOME"]) / ".qwen").exists()
+    assert project("export", "p", "--to", "qwen", "--write", "--yes").code == 0
+    written = json.loads((Path(project.env["HOME"]) / ".qwen" / "settings.json").read_text())
+    env = {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}
+    assert written == {"mcpServers": {"gh": {"command": "npx", "args": [], "env": env}}}
+
+
+@pytest.mark.parametrize("tool", ["codex", "gemini", "goose", "opencode"])
+def test_an_agent_gets_no_servers_as_acp_launch_starts_it_with_them(project: Launcher, tool: str) -> None:
+    with_servers(project)
+    done = project("export", "p", "--to", tool, "--write", "--yes")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == (
+        f"acp-launch: export --to {tool} was removed\n    fix: start the agent with acp-launch: acp-launch run p\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -721,7 +731,7 @@ def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: La
         ("claude", ".mcp.json", "${CLAUDE_PROJECT_DIR:-.}/bin/server"),
         ("cursor", ".cursor/mcp.json", "${workspaceFolder}/bin/server"),
         ("roo", ".roo/mcp.json", "${workspaceFolder}/bin/server"),
-        ("gemini", ".gemini/settings.json", ""),
+        ("qwen", ".qwen/settings.json", ""),
         ("crush", "crush.json", ""),
     ],
 )
@@ -842,9 +852,8 @@ def test_an_unknown_tool_is_answered_with_the_list_of_tools(project: Launcher) -
     done = project("export", "p", "--to", "ed")
     assert done.code == 2
     assert done.err == (
-        'acp-launch: unknown tool "ed"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
-        " gemini, qwen, copilot, cline, roo, kiro, windsurf, zed, jetbrains, opencode, crush, goose, acpx, toad,"
-        " neovim, emacs\n"
+        'acp-launch: unknown tool "ed"\n    fix: choose one of claude-desktop, claude, vscode, cursor, qwen, copilot,'
+        " cline, roo, kiro, windsurf, zed, jetbrains, crush, acpx, toad, neovim, emacs\n"
     )
 
 

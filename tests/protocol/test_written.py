@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.protocol import written
-from acp_launch.protocol.written import visible, visible_bytes, visible_long
+from acp_launch.protocol.written import visible, visible_bytes
 
 HIDING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -52,16 +52,3 @@ def test_where_all_can_be_seen_nothing_is_copied() -> None:
     assert piece is data
     (piece,) = visible_bytes("é".encode())
     assert piece == "é".encode()
-
-
-def test_texts_of_yaml_and_toml_have_escapes_of_their_own() -> None:
-    import tomllib
-
-    from acp_launch.document.yaml import parse
-
-    said = "a\u202e\x9b\x7f\u2028\U000e0041é"
-    quoted = visible_long(json.dumps(said, ensure_ascii=False))
-    assert quoted.isprintable()
-    assert tomllib.loads(f"a = {quoted}") == {"a": said}
-    document, _ = parse(f"a: {quoted}", "f.yaml")
-    assert document is not None and document.root == {"a": said}
