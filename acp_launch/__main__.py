@@ -13,6 +13,9 @@ import sys
 
 def main() -> None:
     """Answer `--version` and completion before importing more; run the command line else."""
+    if sys.platform == "win32":
+        sys.stderr.write("acp-launch: Windows is not supported\n    fix: run it inside WSL\n")
+        sys.exit(3)
     forgotten = _forget_relative_entries()
     if sys.argv[1:] in (["--version"], ["-V"], ["version"]):
         from acp_launch import __version__

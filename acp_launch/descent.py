@@ -19,11 +19,10 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-# Zero on systems without the flag. O_PATH allows passing through a directory that may not be listed.
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-_DIRECTORY = NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", os.O_RDONLY)
-_CAN_WALK = os.open in os.supports_dir_fd
+NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = NO_LINK | os.O_NONBLOCK | os.O_NOCTTY
+# O_PATH, which Linux has, allows passing through a directory that may not be listed.
+_DIRECTORY = NO_LINK | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class LinkError(OSError):
@@ -136,7 +135,7 @@ def pin(path: Path, below: Path | None = None, *, follow: bool = False) -> tuple
 @contextmanager
 def parent(
     path: Path, below: Path | None = None, *, make: int | None = None, follow: bool = False
-) -> Iterator[tuple[int | None, str]]:
+) -> Iterator[tuple[int, str]]:
     """Open the directory of a file; yield its descriptor, and the file's name in it; the rest as `pin`.
 
     `make` is the mode of directories that are missing; None if they are not made. Every OSError of the block names the
@@ -149,9 +148,6 @@ def parent(
     root, names = pin(path, below, follow=follow)
     if not names:
         raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
-    if not _CAN_WALK:  # Windows
-        yield None, str(root.joinpath(*names))
-        return
     try:
         directory = descend(root, names[:-1], make=make)
         try:
@@ -221,7 +217,7 @@ def _about(error: OSError, path: Path) -> OSError:
     return kind(error.errno, error.strerror, str(path))
 
 
-def _explain(error: OSError, at: int | None, name: str) -> OSError:
+def _explain(error: OSError, at: int, name: str) -> OSError:
     """Say that a name is a link; the system's message would be another one."""
     with suppress(OSError):
         if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):

@@ -34,7 +34,7 @@ LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
 RESEND_SECONDS = 0.05  # until the main thread has handled the end of the lifeline
 STUCK = stretch(0.5)  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
 LIFELINE = "give it a pipe that ends with the caller, in a shell: --lifeline 3 3< PIPE"
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Takes a signal at any moment, and has `acknowledge` called later; False when it cannot take it.
 Listener = Callable[[int], bool]
@@ -191,9 +191,8 @@ def within(seconds: float, code: int) -> None:
 
 
 def _alarm(seconds: float, act: Callable[[int, FrameType | None], object]) -> None:
-    if hasattr(signal, "setitimer"):  # Windows has none
-        signal.signal(signal.SIGALRM, act)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.signal(signal.SIGALRM, act)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def at_exit(callback: Callable[[], object]) -> Callable[[], None]:
@@ -286,7 +285,7 @@ def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
     """Exit or interrupt, but not while an exception would leave something half done."""
     if _state.deferring:
         within(PATIENCE, code())
-    elif _state.undoing and _is_fragile(frame) and monotonic() < deadline and hasattr(signal, "setitimer"):
+    elif _state.undoing and _is_fragile(frame) and monotonic() < deadline:
         _alarm(LOOK_AGAIN, lambda number, frame: _end_when_whole(frame, deadline))
     else:
         _end()

@@ -39,7 +39,7 @@ except ImportError:
 
 compare_digest = _compare_digest  # what hmac gives
 MAX_LINKS = 40  # on the way to one file; what Linux follows
-_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def make_digest(*parts: str) -> str:
@@ -79,7 +79,7 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, int] | None:
 
 def _without_waiting(path: str, flags: int) -> int:
     """Open the file without waiting for a writer if it is a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def make_private(directory: Path, *, below: Path | None = None) -> None:
@@ -105,7 +105,7 @@ def is_private(directory: Path) -> bool:
 
 def find_doubt(status: os.stat_result) -> str:
     """Say why a file or a directory may have been written by another user; empty if it cannot."""
-    if hasattr(os, "getuid") and status.st_uid not in (0, os.getuid()):
+    if status.st_uid not in (0, os.getuid()):
         return f"belongs to another user (uid {status.st_uid})"
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp
     return "can be written by all users" if status.st_mode & stat.S_IWOTH and not is_sticky else ""
@@ -124,9 +124,7 @@ def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
         _create(directory, name, content, None if is_shared else 0o600)
 
 
-def _create(
-    directory: int | None, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None
-) -> None:
+def _create(directory: int, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None) -> None:
     descriptor = os.open(name, _MAKE, 0o666 if mode is None else 0o600, dir_fd=directory)
     try:
         try:
@@ -135,7 +133,7 @@ def _create(
                 rest = rest[os.write(descriptor, rest) :]
             if owner is not None:
                 _give_back(descriptor, owner)
-            if sys.platform != "win32" and mode is not None:
+            if mode is not None:
                 os.fchmod(descriptor, mode)  # a umask may take rights from the owner too
             os.fsync(descriptor)
         finally:
@@ -211,7 +209,7 @@ def publish(fresh: Path, path: Path, *, below: Path | None = None) -> None:
 
 
 def replace_in(
-    directory: int | None, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None
+    directory: int, name: str, content: bytes, mode: int | None, owner: os.stat_result | None = None
 ) -> None:
     """Replace the content of a file of an open directory; `owner` is the status of a file whose owner it gets.
 
@@ -229,13 +227,11 @@ def replace_in(
         raise
 
 
-def _sync(directory: int | None, path: Path) -> None:
+def _sync(directory: int, path: Path) -> None:
     """Flush a directory to disk, so that a new name survives a crash.
 
     Not every file system can do that (EINVAL). The file itself is complete and in place by now.
     """
-    if sys.platform == "win32":
-        return
     descriptor = os.open(path, os.O_RDONLY, dir_fd=directory)
     try:
         os.fsync(descriptor)
@@ -281,7 +277,7 @@ def _open_lock(path: Path, below: Path | None) -> int:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=below)
     except FileExistsError:
         return open_file(path, os.O_RDWR, below=below)
-    if sys.platform != "win32" and os.fstat(descriptor).st_mode & 0o600 != 0o600:
+    if os.fstat(descriptor).st_mode & 0o600 != 0o600:
         os.fchmod(descriptor, 0o600)  # a umask took rights from the owner too: it could not be opened again
     return descriptor
 
@@ -289,7 +285,7 @@ def _open_lock(path: Path, below: Path | None) -> int:
 def _wait_for(descriptor: int, path: Path, patience: float | None) -> None:
     deadline = time.monotonic() + (math.inf if patience is None else patience)
     try:
-        if patience is None and sys.platform != "win32":
+        if patience is None:
             import fcntl
 
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -307,16 +303,7 @@ def take_lock(descriptor: int) -> bool:
 
     Raises:
         OSError: its file system has no locks.
-        ModuleNotFoundError: this system has no locks.
     """
-    if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        return True
     import fcntl
 
     try:
@@ -327,18 +314,10 @@ def take_lock(descriptor: int) -> bool:
 
 
 def _let_go(descriptor: int) -> None:
-    """Release the lock explicitly.
+    """Release the lock explicitly. Closing is not enough: a child that is about to exec has a copy."""
+    import fcntl
 
-    Closing is not enough: Windows unlocks "at some time", and a child that is about to exec has a copy.
-    """
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 # The private directory of a launch's sockets. The path of each must fit into a socket's address.

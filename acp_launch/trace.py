@@ -236,8 +236,7 @@ def _take_over(descriptor: int, file: Path) -> None:
     if not _is_ours(descriptor):
         raise _unfit(file, "another run writes its trace to it")
     try:
-        if sys.platform != "win32":
-            os.fchmod(descriptor, 0o600)
+        os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
     except OSError as error:

@@ -587,15 +587,6 @@ def test_importing_the_package_costs_nothing() -> None:
     assert new == ["acp_launch"]
 
 
-UNIX_ONLY = {"fcntl", "pwd", "grp", "termios", "tty", "pty", "resource", "posix", "_posixsubprocess"}
-
-
-def test_no_unix_only_module_is_imported_at_import_time() -> None:
-    """docs/settings.md "Platforms"."""
-    found = {path.relative_to(PACKAGE): at_import_time(path) & UNIX_ONLY for path in MODULES}
-    assert {path: names for path, names in found.items() if names} == {}
-
-
 def at_import_time(path: Path) -> set[str]:
     """The tops of the modules that are imported by statements of the module itself."""
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""One writer at a time: what the kernel promises about the lock, and what Windows does."""
+"""One writer at a time: what the kernel promises about the lock."""
 
 import errno
 import fcntl
@@ -8,7 +8,6 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -154,34 +153,6 @@ def test_it_is_not_looked_for_behind_a_link(path: Path, tmp_path: Path) -> None:
 def test_without_its_directory_there_is_no_lock(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), locked(tmp_path / "none" / "x.lock"):
         pass
-
-
-class Msvcrt(ModuleType):
-    """The locks of Windows, which others hold at first."""
-
-    LK_NBLCK, LK_UNLCK = 2, 0
-
-    def __init__(self, *failures: int) -> None:
-        super().__init__("msvcrt")
-        self._failures = list(failures)
-        self.calls: list[int] = []
-
-    def locking(self, descriptor: int, mode: int, length: int) -> None:
-        self.calls.append(mode)
-        if mode != self.LK_UNLCK and self._failures:
-            raise OSError(self._failures.pop(0), "said by a fake")
-
-
-@pytest.mark.parametrize("patience", [None, PATIENCE])
-def test_on_windows_a_wait_looks_again_and_is_no_deadlock(
-    path: Path, monkeypatch: pytest.MonkeyPatch, patience: float | None
-) -> None:
-    fake = Msvcrt(errno.EACCES, errno.EACCES)
-    monkeypatch.setitem(sys.modules, "msvcrt", fake)
-    monkeypatch.setattr(sys, "platform", "win32")
-    with locked(path, patience):
-        assert fake.calls == [fake.LK_NBLCK] * 3
-    assert fake.calls == [fake.LK_NBLCK] * 3 + [fake.LK_UNLCK]
 
 
 def test_a_lock_that_another_holds_is_not_taken(path: Path) -> None:

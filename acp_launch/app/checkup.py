@@ -54,7 +54,7 @@ from acp_launch.process import node
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
-from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.process.spawn import Spawned
 from acp_launch.profile.discover import discover, here
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.protocol.acp import Offers
@@ -146,7 +146,6 @@ class Checkup(Struct, kw_only=True):
         self._note(profile_checks.faults(parts))
         if trusted.verdict == "problem":
             return
-        require_platform()
         plan = parts[0].plan
         if plan is not None and plan.place is not None:
             self._note(self._examine_place(plan.place))

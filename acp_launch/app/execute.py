@@ -1,9 +1,9 @@
 """Replacement of this process by another program that gets secrets in its environment."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from acp_launch.errors import MachineError
 from acp_launch.plan.environment import inherited
@@ -12,18 +12,14 @@ from acp_launch.process import prepare
 from acp_launch.secret.value import Secret
 
 
-def replaced_by(command: Sequence[str], secrets: Mapping[str, Secret], environ: Mapping[str, str]) -> int:
+def replaced_by(command: Sequence[str], secrets: Mapping[str, Secret], environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by `command`, which takes over its exit code, signals and terminal.
-
-    Does not return on Unix; returns the exit code on Windows.
 
     Raises:
         MachineError: the command is not installed or cannot be run.
     """
     env = {**inherited(environ, "all"), **{name: secret.expose() for name, secret in secrets.items()}}
     try:
-        if sys.platform == "win32":
-            return subprocess.run(list(command), env=env, check=False).returncode
         sys.stdout.flush()
         sys.stderr.flush()
         prepare.undo()

@@ -46,7 +46,6 @@ from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan
 from acp_launch.plan.resolve import reduce_to
 from acp_launch.private import locked
 from acp_launch.problem import ours
-from acp_launch.process.spawn import require_platform
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import RemoteServer
 from acp_launch.secret.value import LOGINS, Secret
@@ -95,7 +94,6 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
     """
-    require_platform()
     settings, plan, targets = plan_targets(profile, name, every=every, trust=trust, is_login=True)
     now = time.time()
     known = [(each, _state(each, settings)) for each in targets]

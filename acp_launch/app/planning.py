@@ -21,7 +21,6 @@ from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, did_you_mean, ours
 from acp_launch.process.guard import start_guards
 from acp_launch.process.prepare import require_descriptors
-from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
 from acp_launch.secret.lookup import Waiting, secrets
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 def prepare_launch() -> None:
     """Check what this system allows, and fork the guards before more is imported: a guard needs little memory."""
-    require_platform()
     require_descriptors()
     start_guards()
 
@@ -49,7 +47,6 @@ def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> PreparedPl
     Raises:
         LaunchError: as `loaded_profile`, `resolve_trusted` and `ready`.
     """
-    require_platform()
     settings = load_settings()
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))

@@ -31,7 +31,6 @@ from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan,
 from acp_launch.plan.resolve import process, reduce_to
 from acp_launch.process import node
 from acp_launch.process.program import Download
-from acp_launch.process.spawn import require_platform
 from acp_launch.session.login import point_to_trace
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
@@ -89,7 +88,6 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
         ProfileError: the file is wrong.
         MachineError: this machine cannot start it.
     """
-    require_platform()
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     require(loaded, settings, is_waved=trust, found=resolved_from(loaded, cwd=cwd).found)

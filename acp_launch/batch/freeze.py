@@ -36,7 +36,6 @@ from acp_launch.plan.written import find_written
 from acp_launch.private import Unfit, create, make_private, read_bounded
 from acp_launch.problem import Problem, about, count, dotted, errors, ours
 from acp_launch.process.git import is_url, resolve_commit
-from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import HOLDER, find, here, project_of, repository_of, shown
 from acp_launch.profile.leaks import in_comments
 from acp_launch.profile.load import Loaded, load
@@ -177,7 +176,6 @@ def _plan(file: Path, *, trust: bool, elsewhere: bool) -> tuple[Batch, Mapping[s
         MachineError: this machine lacks something, or a secret.
         NotLoggedIn: logins are all that is missing.
     """
-    require_platform()
     settings = load_settings()
     found = _examine(file, settings)
     if errors(found.problems) or found.checked.file is None:

@@ -6,13 +6,10 @@ agent's reader does. After the agent has closed our stdin, or the seat has hung 
 nothing has moved for a while.
 """
 
+import posix
 import select
-import sys
 import time
-
-if sys.platform != "win32":
-    import posix
-    from _socket import SHUT_WR, socket
+from _socket import SHUT_WR, socket
 
 CHUNK = 65536  # bytes, what a pipe holds
 LINGER = 0.8  # seconds without a byte after either end; with our own exit one second

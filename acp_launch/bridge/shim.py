@@ -8,13 +8,11 @@ It is started as `python -I -S shim.py SOCKET NAME` with the token in ACP_LAUNCH
 must be fast, so it imports next to nothing: `os` alone would be a tenth of its start, and `socket` doubles it.
 """
 
+import posix
 import select
 import sys
 import time
-
-if sys.platform != "win32":
-    import posix
-    from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
 CONNECT = 5.0  # seconds; the socket's backlog stays full only if the launcher hangs
 GONE = 2.5  # seconds for a socket that was removed to be made again; or the launch has ended

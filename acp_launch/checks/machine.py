@@ -41,7 +41,6 @@ if group is not None and group.enter():
     group.leave()
     group.remove()
 """
-IS_WINDOWS = sys.platform == "win32"
 
 
 def check_machine(settings: Settings) -> Iterator[Check]:
@@ -51,14 +50,13 @@ def check_machine(settings: Settings) -> Iterator[Check]:
     yield directory("cache", settings.cache)
     yield disk("state", settings.state)
     yield disk("cache", settings.cache)
-    if not IS_WINDOWS:
-        yield runtime(settings.state)
-        yield descriptors()
-        yield shims()
-        yield control_group()
-        yield confined.probe()
-        yield node.check()
-        yield from leftovers(settings.state)
+    yield runtime(settings.state)
+    yield descriptors()
+    yield shims()
+    yield control_group()
+    yield confined.probe()
+    yield node.check()
+    yield from leftovers(settings.state)
 
 
 def versions() -> Check:
@@ -67,8 +65,6 @@ def versions() -> Check:
     system, release, machine = platform.system(), platform.release(), platform.machine()
     text = f"{__version__} on Python {python} ({platform.python_implementation()}), {system} {release} {machine}"
     facts = {"version": __version__, "python": python, "system": system, "release": release, "machine": machine}
-    if IS_WINDOWS:
-        return problem("acp-launch", "", f"{text}, where agents cannot be run yet", "run it inside WSL", **facts)
     return ok("acp-launch", "", text, **facts)
 
 
@@ -136,7 +132,7 @@ def directory(kind: Kind, path: Path) -> Check:
         return _bad(kind, path, f"cannot be checked: {_reason(error)}", _elsewhere(kind))
     if not stat.S_ISDIR(status.st_mode):
         return _bad(kind, path, "is not a directory", f"move it away, or {_elsewhere(kind)}")
-    if os.name == "posix" and status.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         return _bad(kind, path, "belongs to another user", f"sudo chown -R $(id -u) {quote(str(path))}")
     return _unwritable(kind, path) or _check_mode(kind, path, stat.S_IMODE(status.st_mode))
 
@@ -178,8 +174,6 @@ def _unwritable(kind: Kind, path: Path) -> Check | None:
 
 def _check_mode(kind: Kind, path: Path, mode: int) -> Check:
     facts = {"path": str(path), "mode": f"{mode:04o}"}
-    if os.name != "posix":
-        return ok("directory", kind, str(path), path=str(path))
     text = f"{path} ({mode:04o})"
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         fix = f"chmod go-w {quote(str(path))}"

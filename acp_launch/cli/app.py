@@ -166,9 +166,8 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 
 def complete() -> None:
     """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     _completion_classes.completion_init()
     # Theirs imports rich, to which brackets are markup.
     _completion_classes._sanitize_help_text = str  # type: ignore[assignment]

@@ -162,7 +162,7 @@ def _show(text: str) -> None:
     from acp_launch.app.execute import replaced_by
 
     pager = os.environ.get("PAGER", "less -R")
-    if _is_terminal() and pager.strip() and sys.platform != "win32":
+    if _is_terminal() and pager.strip():
         with tempfile.TemporaryFile() as file:
             file.write(text.encode())
             file.seek(0)

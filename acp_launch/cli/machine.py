@@ -21,7 +21,6 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.leftovers import clear, launch_tree
 from acp_launch.process.records import read_all
-from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
 
@@ -71,7 +70,6 @@ def doctor(
 
 def ps(as_json: Json = False) -> None:
     """Show your running launches: sessions, directory, processes."""
-    require_platform()
     state = load_settings().state
     families = [found for launch in read_all(state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
@@ -116,7 +114,6 @@ def reap(as_json: Json = False) -> None:
     """Stop processes left behind by launches that crashed."""
     from acp_launch.process.workdir import sweep
 
-    require_platform()
     state = load_settings().state
     ended = clear(state)
     sweep(state)
@@ -208,7 +205,7 @@ def _pause() -> None:
     Raises:
         BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
     """
-    if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(1).st_mode):
+    if not stat.S_ISFIFO(os.fstat(1).st_mode):
         time.sleep(LOOK)
         return
     reader = select.poll()

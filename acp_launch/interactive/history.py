@@ -28,7 +28,7 @@ LARGEST = 32 * 1024  # bytes of one entry; a longer one is a paste
 HELD = 1024 * 1024  # bytes that are read, and that remain after a cut
 PATIENCE = stretch(1.0)  # seconds for the lock; its holder writes one line
 # Do not follow a link, and do not block on a pipe.
-_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 decode = msgspec.json.Decoder(str).decode
 
 
@@ -125,6 +125,6 @@ def _open_history(path: Path, flags: int) -> Iterator[FileIO]:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+        if about.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "it belongs to another user")
         yield file

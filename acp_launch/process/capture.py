@@ -10,7 +10,6 @@ this process exits while an abandoned thread is still here.
 import asyncio
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -122,8 +121,6 @@ leave.at_exit(end_all)
 
 
 def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:
-    if sys.platform == "win32":
-        raise LaunchError("commands cannot be run on Windows yet", fix="run acp-launch inside WSL")
     found = find(argv[0], project=cwd, path=env.get("PATH"))
     if isinstance(found, CannotRun):
         raise LaunchError(found.message, fix=found.fix)

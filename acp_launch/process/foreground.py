@@ -68,7 +68,7 @@ def available() -> bool:
     """Whether stdin is our controlling terminal, and stderr is shown on a terminal."""
     try:
         return os.isatty(STDERR) and os.tcgetpgrp(STDIN) > 0
-    except (OSError, AttributeError):  # it is not a terminal, or not ours; or this is Windows
+    except OSError:  # it is not a terminal, or not ours
         return False
 
 

@@ -270,7 +270,7 @@ def start_guards() -> Guards | None:
     forked: a run may continue without guards.
     """
     global _ours
-    if _ours is None and hasattr(os, "fork"):
+    if _ours is None:
         prepare.prepare()  # before: a guard is not a process that was here before us
         try:
             with _without_signals() as mask:

@@ -303,14 +303,11 @@ def end(remains: LaunchProcesses, *, polite: float = POLITE) -> tuple[list[Proce
 
 
 # Signals that would end a guard; the default is restored in its children.
-ENDING = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR2")
-    if hasattr(signal, name)
+ENDING = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2),
 )
-RESTORED = tuple(
-    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
-)  # Python ignores them
+RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them
 
 
 class Launcher(Struct, frozen=True, kw_only=True):
@@ -544,7 +541,7 @@ def keep_only(kept: set[int]) -> None:
 
 def _ignore() -> list[int]:
     """Ignore the signals that would end this process. Returns those to restore in its children."""
-    defaults = [*RESTORED]
+    defaults: list[int] = [*RESTORED]
     for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:  # else we and our children must ignore it (nohup)
             defaults.append(number)

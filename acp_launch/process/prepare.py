@@ -68,9 +68,8 @@ def require_descriptors(children: int = 0) -> None:
 
 def undo() -> None:
     """Restore our original state, because this process is about to become another program."""
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+        signal.signal(ignored, signal.SIG_DFL)
     if _baseline is not None:
         give_back_limit(os.getpid())
         become_subreaper(on=False)

@@ -6,16 +6,14 @@ terminal, since what it types there would be read by the shell. Keys go through 
 makes a signal of it, for the program alone.
 """
 
+import fcntl
 import os
+import pty
 import select
 import signal
 import sys
-
-if sys.platform != "win32":
-    import fcntl
-    import pty
-    import termios
-    import tty
+import termios
+import tty
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 CHUNK = 16 * 1024  # bytes

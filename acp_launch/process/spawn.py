@@ -10,7 +10,6 @@ preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called
 import errno
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from acp_launch.errors import AgentError, Exhausted, MachineError
-from acp_launch.problem import Problem
+from acp_launch.errors import AgentError, Exhausted
 from acp_launch.process import prepare
 from acp_launch.process.table import Process
 
@@ -241,17 +239,6 @@ def is_unreaped(process: Process) -> bool:
     return spawned is not None and spawned.status is None
 
 
-def require_platform() -> None:
-    """Refuse platforms that cannot run agents.
-
-    Raises:
-        MachineError: this is such a platform.
-    """
-    if sys.platform == "win32":
-        message = "running agents is not supported on Windows yet"
-        raise MachineError([Problem("", 0, 0, "", message, "run it inside WSL")])
-
-
 def spawn(
     argv: Sequence[str],
     *,
@@ -271,7 +258,6 @@ def spawn(
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
-        MachineError: this platform cannot run agents.
     """
     with _explained(argv, cwd), ExitStack() as undo:
         theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
@@ -300,7 +286,6 @@ def spawn_in_our_session(
 @contextmanager
 def _explained(argv: Sequence[str], cwd: Path) -> Iterator[None]:
     """Prepare this process for children, and explain why the one of the block cannot be started."""
-    require_platform()
     prepare.prepare()
     try:
         yield

@@ -28,7 +28,7 @@ from acp_launch.settings.model import Settings
 
 # ruff: noqa: PTH110, PTH112, PTH113 - in a directory we may not enter, `exists` and its like of pathlib raise
 # Flags that open a file without waiting, also if it is a pipe.
-_SAFELY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_SAFELY = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
@@ -55,7 +55,7 @@ def shown(file: Path) -> str:
     """Name a file for messages: relative to the working directory if it lies below it."""
     try:
         relative = os.path.relpath(file)
-    except (OSError, ValueError):  # the working directory is gone; another drive on Windows
+    except OSError:  # the working directory is gone
         return str(file)
     return str(file) if relative.startswith("..") else relative
 

@@ -40,10 +40,9 @@ from acp_launch.settings.model import KeyringSettings
 
 SECRET_SERVICE = "keyring.backends.SecretService.Keyring"
 MACOS = "keyring.backends.macOS.Keyring"
-WINDOWS = "keyring.backends.Windows.WinVaultKeyring"
 VARIABLE = "PYTHON_KEYRING_BACKEND"
-_BY_PLATFORM = {"darwin": MACOS, "win32": WINDOWS}
-_TITLES = {SECRET_SERVICE: "Secret Service", MACOS: "macOS Keychain", WINDOWS: "Windows Credential Manager"}
+_BY_PLATFORM = {"darwin": MACOS}
+_TITLES = {SECRET_SERVICE: "Secret Service", MACOS: "macOS Keychain"}
 _PLAINTEXT = ("plaintext", "cleartext", "unencrypted", "insecure")
 _NO_PLACE = {
     "keyring.backends.null.Keyring": "turns keyrings off",

@@ -7,7 +7,6 @@ replacing, so that ten at once lose nothing. A file that cannot be opened is nev
 """
 
 import os
-import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -191,7 +190,7 @@ class KeyFile:
         if found is None:
             return None
         content, mode = found[0].rstrip(b"\r\n"), found[1]
-        if mode & 0o077 and sys.platform != "win32":
+        if mode & 0o077:
             reason = f"others on this machine can read or change the key file {self._key_file}"
             raise StoreFault("unavailable", reason, fix=f"chmod 600 {quote(str(self._key_file))}")
         if len(content) < LEAST_KEY:

@@ -134,7 +134,7 @@ def variable(name: str) -> str:
 def is_login(name: str) -> bool:
     """Whether a secret's name is that of a login's tokens, which a profile, or a verb of `secret`, may not use.
 
-    Names compare without case, as in the store of Windows.
+    Names compare without case, so none slips through.
     """
     return name.lower().startswith(LOGINS)
 
@@ -142,7 +142,7 @@ def is_login(name: str) -> bool:
 def is_private(variable: str) -> bool:
     """Whether a variable is reserved for acp-launch.
 
-    Names compare without case, as on Windows, so none slips through.
+    Names compare without case, so none slips through.
     """
     return variable.upper().startswith(PREFIX) or variable.upper() == PASSPHRASE
 

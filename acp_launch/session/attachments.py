@@ -269,7 +269,7 @@ def leads_out(path: Path) -> AttachError:
 
 def _open(path: Path, roots: Sequence[Path]) -> int:
     """Open the file. O_NONBLOCK, because it may have become a FIFO since it was checked."""
-    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    how = os.O_RDONLY | os.O_NONBLOCK
     try:
         return open_named(path, roots, how)
     except Denied as denied:

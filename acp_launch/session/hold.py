@@ -171,7 +171,7 @@ def list_held(state_dir: Path) -> list[SessionHolder]:
 
 def _held(path: Path) -> SessionHolder | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:  # it was released just now
         return None
     try:

@@ -161,8 +161,7 @@ def _check_or_recall(
 
 
 # `config.yaml` may name a command that acp-launch runs, so only its owner may be able to change it. As ssh does with
-# its files, acp-launch refuses a file that others can write, or whose directory others can write. On Windows the
-# access list of the user's directory protects it, and nothing is checked.
+# its files, acp-launch refuses a file that others can write, or whose directory others can write.
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
@@ -189,8 +188,6 @@ def _quote(path: Path) -> str:
 
 def _exposure(file: Path) -> Iterator[Problem]:
     """Yield a problem for each way in which another user could change the file: itself, its directory, link targets."""
-    if os.name != "posix":
-        return
     target = file.resolve()
     for path in dict.fromkeys((target, file.parent, target.parent)):
         status = path.stat()

@@ -12,8 +12,6 @@ import pytest
 from acp_launch.checks import machine
 from acp_launch.process import cgroup
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is run there")
-
 
 def test_shims_lend_their_pipes_where_descriptors_can_be_passed() -> None:
     before = os.listdir("/proc/self/fd") if sys.platform == "linux" else []  # noqa: PTH208

@@ -6,13 +6,11 @@ import re
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from acp_launch.cli import machine
-from acp_launch.errors import MachineError
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher, Running, alive
 from tests.patience import PATIENCE
 
@@ -205,12 +203,3 @@ def test_a_state_directory_that_cannot_be_written_costs_the_record_and_nothing_e
     assert done.err == (
         f"acp-launch: cannot write {state}/launches (file exists), so `acp-launch ps` will not show this run\n"
     )
-
-
-@pytest.mark.parametrize("verb", [machine.ps, machine.reap])
-def test_windows_is_refused_as_it_is_for_run(verb: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(MachineError) as refused:
-        verb()
-    assert refused.value.exit_code == 3
-    assert [problem.fix for problem in refused.value.problems] == ["run it inside WSL"]

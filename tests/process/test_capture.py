@@ -165,16 +165,6 @@ def test_what_was_printed_does_not_show_in_a_repr() -> None:
     assert pretty_repr(heard) == "CaptureResult(ending='exited with status 0')"
 
 
-def test_on_windows_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(LaunchError) as raised:
-        shell("exit 0")
-    assert (raised.value.message, raised.value.fix) == (
-        "commands cannot be run on Windows yet",
-        "run acp-launch inside WSL",
-    )
-
-
 # In an event loop.
 
 

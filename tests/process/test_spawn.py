@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.errors import AgentError, MachineError
+from acp_launch.errors import AgentError
 from acp_launch.process import prepare
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
@@ -198,11 +198,3 @@ def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None
 def test_an_unforeseen_error_keeps_the_systems_words() -> None:
     error = explain(OSError(errno.EIO, "Input/output error"), ["/x"], Path("/"))
     assert error.message == "/x could not be started: input/output error"
-
-
-def test_on_windows_running_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(MachineError) as raised:
-        spawn(["agent.exe"], env={}, cwd=Path("/"))
-    assert str(raised.value) == "running agents is not supported on Windows yet\n    fix: run it inside WSL"
-    assert raised.value.exit_code == 3

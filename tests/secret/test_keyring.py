@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, Keyring, choose, config_root
+from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, BackendChoice, Keyring, choose, config_root
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.patience import PATIENCE
@@ -42,7 +42,7 @@ def read(
 
 @pytest.mark.parametrize(
     ("platform", "expected"),
-    [("linux", SECRET_SERVICE), ("freebsd14", SECRET_SERVICE), ("darwin", MACOS), ("win32", WINDOWS)],
+    [("linux", SECRET_SERVICE), ("freebsd14", SECRET_SERVICE), ("darwin", MACOS)],
 )
 def test_the_platform_has_one_keyring(platform: str, expected: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
@@ -219,10 +219,10 @@ def test_a_plaintext_backend_is_used_when_our_settings_name_it(tmp_path: Path, n
 
 
 def test_a_backend_for_another_platform_says_so(tmp_path: Path) -> None:
-    settings = KeyringSettings(backend=WINDOWS)
+    settings = KeyringSettings(backend=MACOS)
     assert read(settings, {}, tmp_path) == (
         "unavailable",
-        "the keyring (Windows Credential Manager) does not work here: Requires Windows and pywin32",
+        "the keyring (macOS Keychain) does not work here: macOS required",
         "remove secrets.keyring.backend in your settings, or name another one there",
     )
 

@@ -57,7 +57,7 @@ COUNTED_BY = ("session", "how", "answer", "by", "kind")
 LONGEST = 64 * 1024  # bytes of a line
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Audit:
@@ -275,7 +275,7 @@ def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, 
 
 def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
     try:
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as stream:
             while line := stream.readline(LONGEST + 1):
                 if line.strip():
