@@ -1,38 +1,37 @@
 """
-The sealed file as a value: bytes in, names and secrets out. It uses no files and no clock, and never asks the user.
+The sealed file as a value: bytes in, names and secrets out. It uses no files, and never asks the user.
 
 One line of JSON, in the only accepted form (the members in this order, no spaces, a newline at the end):
 
     format, version   identify the file; a newer acp-launch writes a higher version
-    kdf               how a key is derived from a passphrase (scrypt) or from a key file (HKDF-SHA256), with its salt
-    check             derived together with the key; distinguishes a wrong passphrase from a damaged file
-    nonce             fresh for every write
-    crc32             over all the rest; detects accidental damage before anything is computed, so that it is never
-                      blamed on the passphrase. It gives no protection; `sealed` does
-    sealed            ChaCha20-Poly1305 over the JSON of every name with its value and the time it was set. Everything
-                      before it is associated data, so that a change without the key is detected
+    kdf               what scrypt makes the key from, a passphrase or a key file, with its salt and its cost
+    crc32             over all the rest, so that damage is not blamed on the passphrase; it protects nothing
+    token             Fernet of `cryptography` over the JSON of every name with its value and the time it was set
 """
 
 import os
 import zlib
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from acp_launch.private import compare_digest
 from acp_launch.secret.value import MAX_VALUE, Secret
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
 
 FORMAT = "acp-launch sealed secrets"
 VERSION = 1
 MAX_FILE = 16 * 1024 * 1024  # bytes
 MAX_MEMORY = 256 * 1024 * 1024  # bytes scrypt may use for a file from an unknown source; at most 3 s
 _OPENING = f'{{"format":"{FORMAT}"'.encode()
-_SALT, _KEY, _CHECK, _NONCE, _TAG = 16, 32, 16, 12, 16  # bytes
+_SALT_BYTES, _KEY_BYTES = 16, 32
 
 T = TypeVar("T")
-Kind = Literal["foreign", "cut off", "changed", "newer", "wrong key"]
+Kind = Literal["foreign", "cut off", "changed", "newer"]
 
 
 class Broken(Exception):  # noqa: N818 - the name states the fault
@@ -43,9 +42,10 @@ class Broken(Exception):  # noqa: N818 - the name states the fault
         self.kind = kind
 
 
-class Scrypt(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", tag="scrypt"):
-    """RFC 7914. By default each guess costs an attacker 32 MiB and about 0.1 s."""
+class Kdf(Struct, frozen=True, forbid_unknown_fields=True):
+    """Scrypt (RFC 7914). By default each guess of a passphrase costs an attacker 32 MiB and about 0.1 s."""
 
+    source: Literal["passphrase", "key file"]
     salt: bytes
     n: int = 2**15
     r: int = 8
@@ -55,19 +55,7 @@ class Scrypt(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", 
         """Whether its cost is bounded. The parameters may come from a hostile file."""
         is_power = self.n > 1 and self.n & (self.n - 1) == 0
         small = is_power and self.n <= 2**20 and 1 <= self.r <= 16 and 1 <= self.p <= 4
-        return small and 128 * self.n * self.r <= MAX_MEMORY and len(self.salt) == _SALT
-
-
-class Hkdf(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", tag="hkdf-sha256"):
-    """RFC 5869, sufficient for a key that is random already."""
-
-    salt: bytes
-
-    def is_sane(self) -> bool:
-        return len(self.salt) == _SALT
-
-
-Kdf = Scrypt | Hkdf
+        return small and 128 * self.n * self.r <= MAX_MEMORY and len(self.salt) == _SALT_BYTES
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,60 +69,37 @@ class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
     format: str
     version: int
     kdf: Kdf
-    check: bytes
-    nonce: bytes
     crc32: int
-    sealed: bytes
+    token: str
 
 
-class Key:
-    """The key to the files of one salt. Its repr shows nothing."""
+class Key(NamedTuple):
+    """The key to the files of one salt."""
 
-    __slots__ = ("_secret", "check", "kdf")
-
-    def __init__(self, kdf: Kdf, derived: bytes) -> None:
-        self.kdf = kdf
-        self.check = derived[_KEY:]
-        self._secret = derived[:_KEY]
-
-    def encrypt(self, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        return ChaCha20Poly1305(self._secret).encrypt(nonce, plain, associated)
-
-    def decrypt(self, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        try:
-            return ChaCha20Poly1305(self._secret).decrypt(nonce, sealed, associated)
-        except InvalidTag:
-            raise Broken("changed") from None
+    kdf: Kdf
+    fernet: "Fernet"  # whose repr shows nothing
 
 
-def fresh_salt() -> bytes:
-    return os.urandom(_SALT)
+def new_kdf(source: Literal["passphrase", "key file"]) -> Kdf:
+    """Return the parameters for a new file. A key file is random already, so that guesses need not be slow."""
+    salt = os.urandom(_SALT_BYTES)
+    return Kdf(source, salt) if source == "passphrase" else Kdf(source, salt, n=2)
 
 
 def derive(kdf: Kdf, material: bytes) -> Key:
     """Derive the key for `kdf` from a passphrase or the content of a key file."""
-    if isinstance(kdf, Hkdf):
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    from cryptography.fernet import Fernet
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-        return Key(kdf, HKDF(SHA256(), _KEY + _CHECK, kdf.salt, FORMAT.encode()).derive(material))
-    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt as Function
-
-    return Key(kdf, Function(kdf.salt, _KEY + _CHECK, kdf.n, kdf.r, kdf.p).derive(material))
+    key = Scrypt(kdf.salt, _KEY_BYTES, kdf.n, kdf.r, kdf.p).derive(material)
+    return Key(kdf, Fernet(urlsafe_b64encode(key)))
 
 
 def seal(entries: Mapping[str, Entry], key: Key) -> bytes:
     """Return the whole file."""
-    plain = msgspec.json.encode(entries, enc_hook=_exposed)
-    nonce = os.urandom(_NONCE)
-    head = Sealed(FORMAT, VERSION, key.kdf, key.check, nonce, 0, b"")
-    whole = msgspec.structs.replace(head, sealed=key.encrypt(nonce, plain, _head(head)))
-    return _encoded(msgspec.structs.replace(whole, crc32=_checksum(whole)))
+    token = key.fernet.encrypt(msgspec.json.encode(entries, enc_hook=_exposed)).decode()
+    sealed = Sealed(FORMAT, VERSION, key.kdf, 0, token)
+    return _encoded(msgspec.structs.replace(sealed, crc32=_checksum(sealed)))
 
 
 def parse(data: bytes) -> Sealed:
@@ -150,47 +115,43 @@ def parse(data: bytes) -> Sealed:
     if _decoded(data, _Version).version > VERSION:
         raise Broken("newer")
     sealed = _decoded(data, Sealed)
-    if _encoded(sealed) != data or _checksum(sealed) != sealed.crc32 or not _is_usable(sealed):
+    is_whole = _encoded(sealed) == data and _checksum(sealed) == sealed.crc32
+    if not is_whole or sealed.version != VERSION or not sealed.kdf.is_sane():
         raise Broken("changed")
     return sealed
 
 
 def opens(key: Key, sealed: Sealed) -> bool:
-    """Whether the key matches the file's `check`, which anyone could have changed."""
-    return compare_digest(sealed.check, key.check)
+    """Whether the key is the one that the file was sealed with; as `parse` found no damage, else it is a wrong one."""
+    return _decrypted(sealed, key) is not None
 
 
 def unseal(sealed: Sealed, key: Key) -> dict[str, Entry]:
     """Return every name with its value.
 
     Raises:
-        Broken: the key is wrong, or the file was changed.
+        Broken: the key does not open the file, or the file holds something else.
     """
-    if not opens(key, sealed):
-        raise Broken("wrong key")
-    plain = key.decrypt(sealed.nonce, sealed.sealed, _head(sealed))
-    entries = _decoded(plain, dict[str, Entry])
-    if msgspec.json.encode(entries, enc_hook=_exposed) != plain:  # for example a duplicate name
+    if (plain := _decrypted(sealed, key)) is None:
         raise Broken("changed")
-    return entries
+    return _decoded(plain, dict[str, Entry])
+
+
+def _decrypted(sealed: Sealed, key: Key) -> bytes | None:
+    from cryptography.fernet import InvalidToken
+
+    try:
+        return key.fernet.decrypt(sealed.token)
+    except (InvalidToken, ValueError):  # ValueError: the token is not ASCII
+        return None
 
 
 def _encoded(sealed: Sealed) -> bytes:
     return msgspec.json.encode(sealed) + b"\n"
 
 
-def _head(sealed: Sealed) -> bytes:
-    """Return the file without the sealed part and the checksum, which is computed last."""
-    return _encoded(msgspec.structs.replace(sealed, crc32=0, sealed=b""))
-
-
 def _checksum(sealed: Sealed) -> int:
     return zlib.crc32(_encoded(msgspec.structs.replace(sealed, crc32=0)))
-
-
-def _is_usable(sealed: Sealed) -> bool:
-    lengths = len(sealed.check) == _CHECK and len(sealed.nonce) == _NONCE and len(sealed.sealed) >= _TAG
-    return sealed.version == VERSION and lengths and sealed.kdf.is_sane()
 
 
 class _Version(Struct):

@@ -20,7 +20,7 @@ from acp_launch import private
 from acp_launch.private import Unfit, locked
 from acp_launch.secret import sealed
 from acp_launch.secret.isolate import storable_text
-from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
+from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Kdf, Key, Sealed, derive, new_kdf, opens
 from acp_launch.secret.value import PASSPHRASE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
@@ -94,10 +94,10 @@ class Passphrase:
         return key
 
     def first_key(self) -> Key:
-        return self._derive(Scrypt(fresh_salt()), self._long_enough(self._at_hand()))
+        return self._derive(new_kdf("passphrase"), self._long_enough(self._at_hand()))
 
-    def _kdf(self, sealed: Sealed) -> Scrypt:
-        if isinstance(sealed.kdf, Scrypt):
+    def _kdf(self, sealed: Sealed) -> Kdf:
+        if sealed.kdf.source == "passphrase":
             return sealed.kdf
         fix = "name it in config.yaml: secrets.file.key_file"
         raise StoreFault("locked", f"{self._path} needs a key file, and the settings name none", fix=fix)
@@ -154,7 +154,7 @@ class KeyFile:
     def __init__(self, path: Path, key_file: Path) -> None:
         self._path = path
         self._key_file = key_file
-        self._derive = cache(derive)  # which is slow on purpose
+        self._derive = cache(derive)
 
     is_at_hand = True
 
@@ -162,7 +162,7 @@ class KeyFile:
         """Do nothing: a key file needs no question."""
 
     def key(self, sealed: Sealed) -> Key:
-        if not isinstance(sealed.kdf, Hkdf):
+        if sealed.kdf.source != "key file":
             fix = "remove secrets.file.key_file from config.yaml"
             raise StoreFault("locked", f"{self._path} needs a passphrase, not a key file", fix=fix)
         content = self._content()
@@ -182,7 +182,7 @@ class KeyFile:
             with explained(self._key_file, "create"):
                 private.make_private(self._key_file.parent)
                 private.create(self._key_file, content + b"\n")
-        return self._derive(Hkdf(fresh_salt()), content)
+        return self._derive(new_kdf("key file"), content)
 
     def _content(self) -> bytes | None:
         with explained(self._key_file, "read"):
@@ -331,5 +331,4 @@ _SAID: dict[sealed.Kind, tuple[str, str]] = {
     "cut off": ("is cut off: its end is missing", _ANEW),
     "changed": ("was changed or damaged", _ANEW),
     "newer": ("was written by a newer acp-launch", "upgrade acp-launch"),
-    "wrong key": ("is sealed with another key", _ANEW),
 }

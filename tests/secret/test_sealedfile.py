@@ -187,7 +187,7 @@ def test_the_key_is_derived_once_for_each_salt(path: Path, config: Path, monkeyp
         (lambda data: data[:-10], "is cut off: its end is missing", "restore a backup, or start over: mv"),
         (lambda data: b"", "is cut off: its end is missing", "restore a backup, or start over: mv"),
         (
-            lambda data: data.replace(b'"nonce":"', b'"nonce":"AAAA'),
+            lambda data: data.replace(b'"token":"', b'"token":"AAAA'),
             "was changed or damaged",
             "restore a backup, or start over: mv",
         ),
