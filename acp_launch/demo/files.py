@@ -67,41 +67,17 @@ FORM: Message = {
 }
 
 
-def read(turn: Turn, rest: str) -> None:
-    name, rest = _split_name(rest)
-    numbers = rest.split()
-    if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
-        turn.say("Name a file, and optionally the first line and how many lines: `read README.md 1 5`.")
-        return
-    if not turn.session.offers("fs", "readTextFile"):
-        turn.say(NO_FILES)
-        return
-    path = _absolute(turn, name)
-    window = dict(zip(("line", "limit"), map(int, numbers), strict=False))
-    location = {"path": path, **({"line": window["line"]} if window else {})}
-    with ToolCall(turn, f"Read {name}", "read", location, locations=[location]) as call:
-        call.begin()
-        try:
-            text = _read_text(turn, path, **window)
-        except RpcError as error:
-            call.end("failed", str(error))
-            turn.say(f"I could not read {name}: {error}")
-            return
-        call.end("completed", text)
-    turn.say(f"{name}, read through the client:\n\n```\n{text.rstrip()}\n```\n")
-
-
 def edit(turn: Turn, rest: str) -> None:
-    name, text = _split_name(rest)
+    name, text = split_name(rest)
     if not name:
         turn.say("Name a file, and optionally the line to add: `edit notes.txt buy milk`.")
         return
     if not turn.session.offers("fs", "readTextFile") or not turn.session.offers("fs", "writeTextFile"):
         turn.say(NO_FILES)
         return
-    path = _absolute(turn, name)
+    path = absolute(turn, name)
     try:
-        old: str | None = _read_text(turn, path)
+        old: str | None = read_text(turn, path)
     except RpcError as error:
         if error.code != NOT_FOUND:
             turn.say(f"I could not read {name}: {error}")
@@ -127,18 +103,18 @@ def _write(turn: Turn, name: str, diff: Message, call: ToolCall) -> str:
     return f"{name} is written, through the client."
 
 
-def _split_name(rest: str) -> tuple[str, str]:
+def split_name(rest: str) -> tuple[str, str]:
     """Split off the file name, which may be quoted and may be written as a mention."""
     rest = rest.removeprefix("@")
     name, _, after = rest[1:].partition('"') if rest.startswith('"') else rest.partition(" ")
     return name, after.strip()
 
 
-def _absolute(turn: Turn, name: str) -> str:
+def absolute(turn: Turn, name: str) -> str:
     return os.path.normpath(Path(turn.session.cwd, name))
 
 
-def _read_text(turn: Turn, path: str, **window: int) -> str:
+def read_text(turn: Turn, path: str, **window: int) -> str:
     content = turn.ask("fs/read_text_file", {"path": path, **window}).get("content")
     return content if isinstance(content, str) else ""
 

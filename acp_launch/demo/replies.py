@@ -62,12 +62,6 @@ def tell_history(turn: Turn, rest: str) -> None:
     turn.say(f"Before this one, the session had {len(before)} turn{'' if len(before) == 1 else 's'}.{last}")
 
 
-def tell_directories(turn: Turn, rest: str) -> None:
-    turn.say(f"Working directory: {turn.session.cwd}\n")
-    for directory in turn.session.directories:
-        turn.say(f"Additional directory: {directory}\n")
-
-
 def describe_attachments(turn: Turn, rest: str) -> None:
     blocks = [block for block in turn.blocks if block["type"] != "text"]
     for number, block in enumerate(blocks, 1):
@@ -111,19 +105,16 @@ GROUPS: dict[str, dict[str, Reply]] = {
         "count": Reply(count, "N", "count slowly, so that you can cancel me"),
         "slowly": Reply(say_slowly, "TEXT", "say it word by word"),
         "history": Reply(tell_history, "", "how many turns this session has had: shows that it was loaded"),
-        "where": Reply(tell_directories, "", "the directories this session works in"),
         "look": Reply(describe_attachments, "", "describe what is attached to the prompt"),
     },
     "MCP servers": {
         "tools": Reply(tools.tools, "", "the MCP servers of this session and their tools"),
         "note": Reply(tools.note, "TEXT", "write a note with an MCP tool; asks for permission first"),
-        "notes": Reply(tools.notes, "", "read the notes back with an MCP tool"),
         "add": Reply(tools.add, "A B", "add two numbers with an MCP tool"),
         "call": Reply(tools.call, "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
         "repeat": Reply(tools.repeat, "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"),
     },
     "Files and commands": {
-        "read": Reply(files.read, "FILE [LINE [COUNT]]", "read a file, through the client"),
         "edit": Reply(files.edit, "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
         "shell": Reply(files.run, "COMMAND", "run a command in a terminal of the client; asks first"),
     },
@@ -133,7 +124,7 @@ GROUPS: dict[str, dict[str, Reply]] = {
     },
 }
 REPLIES = {name: each for group in GROUPS.values() for name, each in group.items()}
-ALIASES = {"remember": "note", "slow": "count"}
+ALIASES = {"remember": "note"}
 
 
 def list_commands() -> list[Message]:

@@ -100,7 +100,7 @@ def ready_servers(turn: Turn, seconds: float) -> list[Server]:
     return turn.session.servers
 
 
-def _use(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> tuple[str, bool]:
+def use(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> tuple[str, bool]:
     """Announce the call, ask, and make it, on the server `name`, or on the first that has the tool if that is empty.
     Return the result in words, and whether the call was made."""
     servers = [each for each in ready_servers(turn, READY) if name in ("", each.name) and each.tool(tool)]
@@ -155,13 +155,9 @@ def tools(turn: Turn, rest: str) -> None:
 
 def note(turn: Turn, rest: str) -> None:
     if rest:
-        turn.say(_use(turn, "", "add_note", {"text": rest}, title=f"Note: {rest[:60]}")[0])
+        turn.say(use(turn, "", "add_note", {"text": rest}, title=f"Note: {rest[:60]}")[0])
     else:
         turn.say("What should I note? Say `note buy milk`.")
-
-
-def notes(turn: Turn, rest: str) -> None:
-    turn.say(_use(turn, "", "list_notes", {}, title="Read the notes")[0])
 
 
 def add(turn: Turn, rest: str) -> None:
@@ -170,13 +166,13 @@ def add(turn: Turn, rest: str) -> None:
     except ValueError:
         turn.say("I need two numbers: `add 2 3`.")
         return
-    turn.say(_use(turn, "", "add", {"a": a, "b": b}, title=f"Add {a} and {b}")[0])
+    turn.say(use(turn, "", "add", {"a": a, "b": b}, title=f"Add {a} and {b}")[0])
 
 
 def call(turn: Turn, rest: str) -> None:
     if wanted := _read_call(turn, rest, 'call notes add_note {"text":"hi"}'):
         server, tool, arguments = wanted
-        turn.say(_use(turn, server, tool, arguments, title=f"{server}: {tool}")[0])
+        turn.say(use(turn, server, tool, arguments, title=f"{server}: {tool}")[0])
 
 
 def repeat(turn: Turn, rest: str) -> None:
@@ -189,7 +185,7 @@ def repeat(turn: Turn, rest: str) -> None:
     wanted = _read_call(turn, rest, example)
     for number in range(1, int(count) + 1) if wanted else ():
         server, tool, arguments = wanted or ("", "", {})
-        words, was_made = _use(turn, server, tool, arguments, title=f"{server}: {tool} ({number} of {count})")
+        words, was_made = use(turn, server, tool, arguments, title=f"{server}: {tool} ({number} of {count})")
         turn.say(f"{number}. {' '.join(words.split())}\n")
         if not was_made:
             return

@@ -1,4 +1,4 @@
-"""The demo agent with replies for tests only: it asks in unusual ways, floods, hangs, and attacks the terminal."""
+"""The demo agent with replies for tests only: it reads, asks in odd ways, floods, hangs, and attacks the terminal."""
 
 import os
 import sys
@@ -8,10 +8,48 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from acp_launch.demo import agent, replies
+from acp_launch.demo.files import NO_FILES, absolute, read_text, split_name
 from acp_launch.demo.replies import Reply
 from acp_launch.demo.session import PERMISSION, Turn, TurnCancelled
-from acp_launch.demo.tools import ToolCall, chosen_option
+from acp_launch.demo.tools import ToolCall, chosen_option, use
 from acp_launch.demo.wire import RpcError
+
+# What it sees.
+
+
+def where(turn: Turn, rest: str) -> None:
+    turn.say(f"Working directory: {turn.session.cwd}\n")
+    for directory in turn.session.directories:
+        turn.say(f"Additional directory: {directory}\n")
+
+
+def read(turn: Turn, rest: str) -> None:
+    name, rest = split_name(rest)
+    numbers = rest.split()
+    if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
+        turn.say("Name a file, and optionally the first line and how many lines: `read README.md 1 5`.")
+        return
+    if not turn.session.offers("fs", "readTextFile"):
+        turn.say(NO_FILES)
+        return
+    path = absolute(turn, name)
+    window = dict(zip(("line", "limit"), map(int, numbers), strict=False))
+    location = {"path": path, **({"line": window["line"]} if window else {})}
+    with ToolCall(turn, f"Read {name}", "read", location, locations=[location]) as call:
+        call.begin()
+        try:
+            text = read_text(turn, path, **window)
+        except RpcError as error:
+            call.end("failed", str(error))
+            turn.say(f"I could not read {name}: {error}")
+            return
+        call.end("completed", text)
+    turn.say(f"{name}, read through the client:\n\n```\n{text.rstrip()}\n```\n")
+
+
+def notes(turn: Turn, rest: str) -> None:
+    turn.say(use(turn, "", "list_notes", {}, title="Read the notes")[0])
+
 
 # Permission questions.
 
@@ -128,7 +166,7 @@ def hang(turn: Turn, rest: str) -> None:
     threading.Event().wait()
 
 
-REPLIES = (switch, link, flood, hostile, hang)
+REPLIES = (where, read, notes, switch, link, flood, hostile, hang)
 
 if __name__ == "__main__":
     replies.REPLIES.update({each.__name__: Reply(each, "", "for tests") for each in REPLIES})

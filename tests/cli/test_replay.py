@@ -10,7 +10,7 @@ import pytest
 
 from acp_launch.cli import replay
 from acp_launch.errors import RemoteProtocolError
-from tests.cli.launcher import AGENTS, DEMO, DEMO_SERVER, SERVERS, Ended, Launcher
+from tests.cli.launcher import AGENTS, DEMO_SERVER, SERVERS, Ended, Launcher
 
 Json = dict[str, Any]
 RUN = ("--approve", "all", "-o", "json")
@@ -28,7 +28,8 @@ PLAYED: Json = {"command": sys.executable, "args": ["-P", "-m", "acp_launch", "r
 def recorded(launch: Launcher) -> Callable[[str], Ended]:
     """Record a run of the demo agent in `t`; the profile `p` plays it."""
     rest: Json = {"client": {"fs": True, "terminal": True}, "mcp_servers": {"notes": DEMO_SERVER}}
-    launch.write({"agent": DEMO, **rest}, name="real")
+    demo = {"command": sys.executable, "args": ["-I", str(AGENTS / "demo.py")]}
+    launch.write({"agent": demo, **rest}, name="real")
     launch.write({"agent": PLAYED, **rest})
     file = launch.project / "f"
 

@@ -33,9 +33,7 @@ def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client
     chunks = [update for update in agent.updates if update["sessionUpdate"] == "agent_message_chunk"]
     assert len(chunks) > 5
     assert len({chunk["messageId"] for chunk in chunks}) == 1
-    assert all(
-        f"`{name}" in agent.said() for name in ("tools", "note", "notes", "call", "repeat", "plan", "count", "history")
-    )
+    assert all(f"`{name}" in agent.said() for name in ("tools", "note", "call", "repeat", "plan", "count", "history"))
 
 
 def test_what_it_does_not_understand_it_echoes_and_points_to_help(agent: Client, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def converse(cwd: str, command: list[str]) -> None:
     async with started as (agent, _):
         await agent.initialize(acp.PROTOCOL_VERSION, offers, schema.Implementation(name="sdk", version="1"))
         session = (await agent.new_session(cwd, mcp_servers=[])).session_id
-        for text in ("hello", "edit note.txt a line", "read note.txt"):
+        for text in ("hello", "edit note.txt a line", "edit note.txt more"):
             await agent.prompt(session, [acp.text_block(text)])
         await agent.set_session_mode(session, "code")
         await agent.set_config_option("model", session, "script-l")

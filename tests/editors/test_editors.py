@@ -92,7 +92,8 @@ def test_acpx(launch: Launcher) -> None:
     def commands(cwd: Path, agent: list[str]) -> list[list[str]]:
         options = ["--approve-all", "--cwd", str(cwd), "--agent", shlex.join(agent), "exec"]
         return [
-            [*acpx(), *options, text] for text in ("hello", "edit note.txt a line", "shell echo said", "read note.txt")
+            [*acpx(), *options, text]
+            for text in ("hello", "edit note.txt a line", "shell echo said", "edit note.txt more")
         ]
 
     lines = assert_same_for(launch, commands)
