@@ -93,15 +93,12 @@ def named_home() -> Path | None:
 @cache
 def _registered_homes() -> tuple[Path, ...]:
     """Return the home directory that the user database has, and its parents."""
+    import pwd
+
     try:
-        import pwd
-    except ImportError:
-        home = real(Path.home())
-    else:
-        try:
-            home = real(Path(pwd.getpwuid(os.getuid()).pw_dir))
-        except KeyError:  # a container's user may have no name
-            return ()
+        home = real(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    except KeyError:  # a container's user may have no name
+        return ()
     return (home, *home.parents)
 
 

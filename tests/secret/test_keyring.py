@@ -45,7 +45,7 @@ def read(
     [("linux", SECRET_SERVICE), ("freebsd14", SECRET_SERVICE), ("darwin", MACOS)],
 )
 def test_the_platform_has_one_keyring(platform: str, expected: str, tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    environ = {"HOME": str(tmp_path)}
     assert choose(UNSET, environ, platform=platform) == BackendChoice(expected)
 
 
