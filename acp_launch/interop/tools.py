@@ -56,7 +56,7 @@ class Tool(Struct, frozen=True):
     unit: float = 1
     folders: Mapping[str, str] = {}
     ignored: tuple[str, ...] = ()  # keys without effect for acp-launch, such as an icon
-    # The project's file: always; if it exists; never. A tool that is itself an agent gets no export.
+    # The project's file: always; if it exists; never. `nowhere`: acp-launch starts the tool with its servers instead.
     export_goes_to: Literal["project", "there", "user", "nowhere"] = "there"
 
     def dialect_of(self, key: str) -> Dialect:
