@@ -60,6 +60,7 @@ from acp_launch.profile.load import Loaded, shown
 from acp_launch.protocol.acp import Offers
 from acp_launch.rpc import connected
 from acp_launch.secret.lookup import secrets
+from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget, Connection, connect, negotiate
@@ -114,7 +115,7 @@ class Checkup(Struct, kw_only=True):
         there = str(file) if file.exists() else f"the defaults; there is no {file}"
         self._note([ok("settings", "", there, file=str(file))])
         self._note(machine.check_machine(settings))
-        store = profile_checks.store(settings, open_store, say_waiting)
+        store = profile_checks.store(settings, partial(open_store, shows=False), say_waiting)
         self._note([store.check])
         if self.name is None:
             self._note(profile_checks.profiles(discover(start=here(), settings=settings), settings.cache))
@@ -152,7 +153,7 @@ class Checkup(Struct, kw_only=True):
         programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
-        opening = cache(partial(open_store, settings))
+        opening = cache(partial(open_store, settings, shows=False))
         logins = server_logins([part.remote for part in parts if part.remote is not None], settings)
         found = self._look_up(parts, logins, settings, store, opening)
         record = self._find_session(parts[0].plan, settings)
@@ -199,8 +200,8 @@ class Checkup(Struct, kw_only=True):
         items = list(dict.fromkeys(login.item for login in logins if login.item))
         if not names and not items:
             return {}
-        if settings.secrets.store == "keyring":
-            opening = partial(profile_checks.open_checked, settings, store)
+        if chosen_kind(settings.secrets).is_desktop:
+            opening = partial(profile_checks.open_checked, opening, store)
         found = outcomes([*names, *items], settings, opening=opening)
         self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=possible()))
         self._note(profile_checks.unfit_checks(parts, found))

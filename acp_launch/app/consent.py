@@ -27,6 +27,7 @@ from acp_launch.process.guard import start_guards
 from acp_launch.profile.agents import installer
 from acp_launch.profile.trust import keep
 from acp_launch.secret.isolate import bounded
+from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store
 from acp_launch.settings.model import Settings
 
@@ -86,7 +87,8 @@ def ask_for_secrets(
     Nothing is asked if another secret has another fault, or if the store only reads.
     """
     unset = [name for name, outcome in answers.items() if outcome.state != "found"]
-    if not unset or settings.secrets.store == "command" or any(answers[name].state != "missing" for name in unset):
+    is_read_only = chosen_kind(settings.secrets).is_read_only
+    if not unset or is_read_only or any(answers[name].state != "missing" for name in unset):
         return answers
     if not has_terminal():
         return answers

@@ -26,6 +26,7 @@ from acp_launch.problem import ours
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.detect import masked
 from acp_launch.secret.lookup import secrets
+from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Secret, Store, StoreFault
 from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of
 from acp_launch.served.registry import digest as digest_of_file
@@ -200,7 +201,7 @@ class Reloading:
         if not needs:
             return {}
         opening: Callable[[], Store] = partial(open_store, settings, asks=False)
-        if settings.secrets.store == "command":
+        if chosen_kind(settings.secrets).argv:
             opening = _refuse_store
         found = outcomes((need.name for need in needs), settings, lambda *waited: None, opening)
         values = secrets(found)

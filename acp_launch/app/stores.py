@@ -1,8 +1,7 @@
 """
 The secret store that the user chose.
 
-`outcomes` looks up secrets for a launch; `Vault` is the store with its index, for the verbs of `secret`. The modules of
-a store are imported when it is opened.
+`outcomes` looks up secrets for a launch; `Vault` is the store with its index, for the verbs of `secret`.
 """
 
 import os
@@ -21,7 +20,8 @@ from acp_launch.problem import did_you_mean
 from acp_launch.process.spawn import hide
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.redact import install
-from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
+from acp_launch.secret.stores import Opening, chosen_kind
+from acp_launch.secret.value import PROGRAMS_AT_ONCE, Outcome, Secret, Store, StoreFault, is_login
 from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
 from acp_launch.waits import FIRST_WORD
@@ -53,9 +53,9 @@ def outcomes(
     protect_secrets()
     wanted, say_so = tuple(names), waiting or say_waiting
     limit: float = settings.secrets.timeout
-    grace = 0.0  # seconds beyond the limit, in which a command that reaches its own is stopped
-    if settings.secrets.store == "command":  # it runs once for each name
-        limit, grace = limit * -(-len(wanted) // AT_ONCE), 2.0
+    grace = 0.0  # seconds beyond the limit, in which a program that reaches its own is stopped
+    if chosen_kind(settings.secrets).argv:
+        limit, grace = limit * -(-len(wanted) // PROGRAMS_AT_ONCE), 2.0
     return look_up(
         wanted,
         environ=os.environ,
@@ -86,19 +86,20 @@ def open_unasked(settings: Settings) -> Store:
     return store
 
 
-def open_store(settings: Settings, *, asks: bool = True) -> Store:
-    """Open the store without reading anything yet. Without `asks`, it does without a passphrase that it needs."""
-    from acp_launch.secret.command import CommandStore
-    from acp_launch.secret.keyring import Keyring
-    from acp_launch.secret.sealedfile import open_file
+def open_store(settings: Settings, *, asks: bool = True, shows: bool = True) -> Store:
+    """Open the store without reading anything yet.
 
-    chosen = settings.secrets
-    if chosen.store == "file":
-        return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else _refuse_passphrase)
-    if chosen.store == "command":
-        return CommandStore(chosen.command, limit=chosen.timeout, run=run_at_home)
-
-    return Keyring(chosen.keyring, os.environ, interactive=interactive())
+    Without `asks`, it does without a passphrase that it needs; without `shows`, it shows no dialog of the desktop.
+    """
+    given = Opening(
+        settings=settings.secrets,
+        config=settings.config,
+        environ=os.environ,
+        ask=_ask_passphrase if asks else _refuse_passphrase,
+        run=run_at_home,
+        interactive=shows and interactive(),
+    )
+    return chosen_kind(settings.secrets).open(given)
 
 
 def _ask_passphrase(prompt: str) -> str | None:
@@ -206,9 +207,8 @@ class Vault:
             self.store = opening()
         except StoreFault as fault:
             raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
-        kind, label = settings.secrets.store, self.store.label
-        backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
-        self.index = NameIndex(settings.state, label if kind == "file" else f"{kind} {backend}".strip())
+        name = chosen_kind(settings.secrets).index_name(settings.secrets, self.store.label)
+        self.index = NameIndex(settings.state, name)
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.
@@ -229,7 +229,7 @@ class Vault:
     def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
         from acp_launch.console.secrets import choices
 
-        is_replaceable = self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked")
+        is_replaceable = chosen_kind(self.settings.secrets).is_desktop and fault.state in ("unavailable", "locked")
         detail = choices(writing, self.settings.config) if writing and is_replaceable else ()
         return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)
 

@@ -24,8 +24,8 @@ from acp_launch.profile.load import Loaded, inspect_all
 from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.regex import regex
 from acp_launch.secret import lookup
-from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.lookup import Waiting, within
+from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store, StoreFault
 from acp_launch.settings.model import Settings
 
@@ -180,7 +180,7 @@ def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) 
 
 
 # The secret store must answer without a dialog, since doctor asks nothing. From a keyring a name is read that does not
-# exist, because reading is what unlocks a keyring. A sealed file is opened if that needs no passphrase. A command could
+# exist, because reading is what unlocks a keyring. A sealed file is opened if that needs no passphrase. A program could
 # do anything, so it is only looked up on PATH.
 ABSENT = "acp-launch-doctor.this-is-no-secret"
 USABLE = ("found", "missing")
@@ -195,15 +195,15 @@ class StoreCheck(Struct, frozen=True):
 
 
 def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> StoreCheck:
-    """Check the secret store. `opened` opens a store that is not a keyring."""
-    kind = settings.secrets.store
-    if kind == "command":
-        return _command(settings.secrets.command)
+    """Check the secret store. `opened` opens it so that it shows no dialog."""
+    kind, row = settings.secrets.store, chosen_kind(settings.secrets)
+    if row.argv:
+        return _program(kind, row.argv(settings.secrets))
     label, limit = str(kind), settings.secrets.timeout
     try:
-        made = _keyring(settings) if kind == "keyring" else opened(settings)
+        made = opened(settings)
         label = made.label
-        if kind == "keyring":
+        if row.is_desktop:
             made.prepare()
             outcome = within(made, lambda: made.read([ABSENT]), limit=limit, waiting=waiting)[ABSENT]
             if outcome.state not in USABLE:
@@ -219,26 +219,22 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
     return StoreCheck(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
 
 
-def open_checked(settings: Settings, asked: StoreCheck) -> Store:
-    """Open a keyring that shows no dialog.
+def open_checked(opening: Callable[[], Store], asked: StoreCheck) -> Store:
+    """Open a store that has been checked.
 
     Raises:
         StoreFault: it has failed its check, and is not tried again.
     """
     if asked.fault is not None:
         raise asked.fault
-    return _keyring(settings)
+    return opening()
 
 
-def _keyring(settings: Settings) -> Store:
-    return Keyring(settings.secrets.keyring, os.environ, interactive=False)
-
-
-def _command(command: Sequence[str]) -> StoreCheck:
+def _program(kind: str, command: Sequence[str]) -> StoreCheck:
     """Check that the program exists. Its arguments are not shown, since they may name a vault."""
     home = Path.home()
     found = find(command[0], project=home, path=os.environ.get("PATH"))
     if isinstance(found, CannotRun):
         fault = StoreFault("unavailable", found.message, fix=found.fix)
-        return StoreCheck(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
-    return StoreCheck(ok("secrets", "", f"command ({found}): run for each secret", store="command", state="not asked"))
+        return StoreCheck(warning("secrets", "", f"{kind}: {found.message}", found.fix, store=kind), fault)
+    return StoreCheck(ok("secrets", "", f"{kind} ({found}): run for each secret", store=kind, state="not asked"))

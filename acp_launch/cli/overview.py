@@ -25,6 +25,7 @@ from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.load import inspect_all
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.lookup import stored_names
+from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import variable
 from acp_launch.served.registry import any_host, hosts
 from acp_launch.session.store import open_registry, store_file
@@ -97,12 +98,12 @@ def _examine(found: "Found", loaded: "Loaded | None", problems: Sequence[Problem
 
 
 def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[tuple[str, str]]:
-    """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
+    """Return the secrets without a value; none if the store only reads, as it alone knows what it has."""
     needed: dict[str, str] = {}
     for profile in profiles:
         for need in needs(profile.loaded) if profile.loaded else ():
             needed.setdefault(need.name, profile.found.name)
-    if not needed or settings.secrets.store == "command":
+    if not needed or chosen_kind(settings.secrets).is_read_only:
         return []
     try:
         stored = {name for name, _ in stored_names(settings.state)}

@@ -12,6 +12,7 @@ from acp_launch.console import stdout
 from acp_launch.console.sessions import ago
 from acp_launch.console.stdout import columns
 from acp_launch.plan.model import Need, unmet
+from acp_launch.secret.stores import STORES
 from acp_launch.secret.value import Outcome, is_login, variable
 
 
@@ -66,16 +67,15 @@ def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool)
 def choices(name: str, config: Path) -> tuple[str, ...]:
     """Describe the alternatives to a keyring; `config` is the configuration directory. Only a store that can be written
     takes the tokens of a login."""
-    file = (
+    others = [row for row in STORES.values() if row.example and not (row.is_read_only and is_login(name))]
+    lines = (
         f"to store secrets elsewhere, set one of these in {config / 'config.yaml'}:",
-        "    secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
+        *(f"    secrets: {row.example}        {row.is_called}" for row in others),
     )
-    if is_login(name):
-        return file
     return (
-        *file,
-        '    secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
-        f"or set it in the environment, for instance in CI: export {variable(name)}=...",
+        lines
+        if is_login(name)
+        else (*lines, f"or set it in the environment, for instance in CI: export {variable(name)}=...")
     )
 
 

@@ -7,6 +7,7 @@ child's environment (`lookup`) and redacted text and bytes for every output (`re
 
     value           `Secret`, and the interface of every store: `Store`, `Outcome`, `StoreFault`
     reference       the `${…}` grammar
+    stores          `STORES`: a row for each store that the user can choose
     lookup          reads all secrets of a launch in one pass; the index of stored names
     keyring         the store `keyring`: its choice, and the backends of the keyring library
     sealed          the format and the cryptography of the sealed file

@@ -14,10 +14,9 @@ from typing import Any, NoReturn, Protocol
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.regex import regex
 from acp_launch.secret.detect import masked
-from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFault
+from acp_launch.secret.value import MAX_VALUE, PROGRAMS_AT_ONCE, Outcome, Secret, State, StoreFault
 
 PLACEHOLDER = "{name}"
-AT_ONCE = 8  # programs at a time: each may load a runtime of a hundred megabytes
 LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
 
 
@@ -59,7 +58,7 @@ class CommandStore:
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         self._require_placeholder()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
             return dict(zip(names, pool.map(self._outcome, names), strict=True))
 
     def write(self, name: str, secret: Secret) -> NoReturn:

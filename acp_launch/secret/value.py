@@ -47,6 +47,7 @@ class Secret:
 
 
 State = Literal["found", "missing", "locked", "unavailable", "denied", "too large"]
+PROGRAMS_AT_ONCE = 8  # of a store that runs one for each secret: each may load a runtime of a hundred megabytes
 MAX_VALUE = 64 * 1024  # bytes of UTF-8; Linux allows 128 KiB for one environment variable, including its name
 
 

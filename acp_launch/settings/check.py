@@ -26,12 +26,11 @@ from acp_launch.settings.model import (
     MAX_LINE,
     NAMES,
     NEARLY,
+    NEEDED_SECTIONS,
     AttentionSettings,
     BatchSettings,
     Choices,
-    FileSettings,
     HeadersCommand,
-    KeyringSettings,
     SecretSettings,
     key_path,
     setter,
@@ -47,7 +46,7 @@ SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, a
 SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
 _HEADERS = "headers_command"
 _PRINTS = "[my-token-tool, headers]"
-_COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
+_COMMAND, _EXAMPLE = ("secrets", "command"), NEEDED_SECTIONS["command"]
 
 
 def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -64,9 +63,10 @@ def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
             yield Fault(("secrets", "file", key), what, "write an absolute path, or ~/NAME")
     if isinstance(command := secrets.get("command"), list):
         yield from _store_command(command)
-    elif secrets.get("store") == "command" and "command" not in secrets:
-        what = "the store is a command, but secrets.command is not set"
-        yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
+    for name, example in NEEDED_SECTIONS.items():
+        if secrets.get("store") == name and name not in secrets:
+            what = f"the store is a {name}, but secrets.{name} is not set"
+            yield Fault(("secrets", "store"), what, f"add secrets.{name}: {example}")
     yield from _headers_commands(section(root, _HEADERS))
     if isinstance(registry := root.get("registry"), str):
         yield from _registry(registry)
@@ -152,14 +152,14 @@ def _registry(text: str) -> Iterator[Fault]:
         yield Fault(("registry",), what, "write a path that begins with / or ~/")
 
 
-_SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
-    (): Choices,
-    ("secrets",): SecretSettings,
-    ("secrets", "keyring"): KeyringSettings,
-    ("secrets", "file"): FileSettings,
-    ("attention",): AttentionSettings,
-    ("batch",): BatchSettings,
-}
+def _sections(above: tuple[str | int, ...], shape: Shape) -> Iterator[tuple[tuple[str | int, ...], type[Shape]]]:
+    yield above, type(shape)
+    for key in shape.__struct_fields__:
+        if isinstance(inner := getattr(shape, key), Shape):
+            yield from _sections((*above, key), inner)
+
+
+_SHAPES = dict(_sections((), Choices()))
 # Keys of earlier versions, and what to do instead.
 _REMOVED: Mapping[tuple[str | int, ...], str] = {
     ("attention", "notify"): "remove it; terminals can show a bell as a notification, and attention.bell is the bell",

@@ -3,7 +3,7 @@ Settings that only the user can choose, not a project (docs/settings.md "Setting
 variables that are settings. Imports little; `check` reads them with pydantic-settings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,11 @@ _LONG = Duration(10)  # seconds
 _TTL = Duration(300)  # seconds
 
 
+StoreName = Literal["keyring", "file", "command"]  # each with a row of `secret.stores.STORES`
+# Stores that need the section of their name in `secrets`, with an example of it.
+NEEDED_SECTIONS: Mapping[StoreName, str] = {"command": '[op, read, "op://dev/{name}/credential"]'}
+
+
 class KeyringSettings(Shape, frozen=True, kw_only=True):
     backend: str | None = None
     """A backend of the keyring library by its full name; a plaintext one is used only when it is named here."""
@@ -32,7 +37,7 @@ class FileSettings(Shape, frozen=True, kw_only=True):
 
 
 class SecretSettings(Shape, frozen=True, kw_only=True):
-    store: Literal["keyring", "file", "command"] = "keyring"
+    store: StoreName = "keyring"
     """Where secrets are stored. If it fails, no other store is tried."""
     timeout: Duration = _PATIENCE
     """The longest wait for the store."""
@@ -109,9 +114,17 @@ class Settings(Choices, frozen=True, kw_only=True):
 PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
 _SECTION = f"{PREFIX}SECRETS{DELIMITER}"
 NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
-_KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
+
+
+def _variables(prefix: str, section: Shape) -> Iterator[str]:
+    """Yield the variable of each key of a section and of the sections in it."""
+    for key in section.__struct_fields__:
+        value, name = getattr(section, key), prefix + key.upper()
+        yield from _variables(name + DELIMITER, value) if isinstance(value, Shape) else (name,)
+
+
 _INSECURE = f"{PREFIX}BATCH{DELIMITER}INSECURE_SCHEDULER"
-NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", _INSECURE, *(_SECTION + key for key in _KEYS))
+NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", _INSECURE, *_variables(_SECTION, SecretSettings()))
 COMMAND = f"{_SECTION}COMMAND"
 
 
