@@ -69,6 +69,7 @@ PURE = [
     "profile/agents",
     "profile/scaffold",
     "profile/edit",
+    "profile/keys",
     "profile/layers",
     "profile/rules",
     "profile/yamledit",

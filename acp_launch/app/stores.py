@@ -48,7 +48,6 @@ def outcomes(
     opening: Callable[[], Store] | None = None,
 ) -> dict[str, Outcome]:
     """Look up all names in one pass; return the outcome of each. `opening` opens the store, if it is needed."""
-    from acp_launch.secret.command import AT_ONCE
 
     protect_secrets()
     wanted, say_so = tuple(names), waiting or say_waiting

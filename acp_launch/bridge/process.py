@@ -133,7 +133,7 @@ class ServerProcess(LinkUser):
         )
 
     def renew_as(self, plan: ServerPlan, program: Program) -> None:
-        """Go on with another process, of a plan that differs only in what `CARRIED` names."""
+        """Go on with another process, of a plan that differs only in what `is_carried` allows."""
         self.plan, self._probe, self._exchange.state.knowledge = plan, True, known_era(plan)
         self.supervisor.renew_as(program, restart=plan.restart, required=plan.required)
 

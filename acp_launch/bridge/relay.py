@@ -20,6 +20,7 @@ from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.plan.model import ServerPlan
 from acp_launch.process.program import Lines, Program
+from acp_launch.profile.keys import server_keys
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
@@ -42,18 +43,12 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
     return None if restricting.is_open else restricting
 
 
-# What may differ between two plans of a server without an effect on a conversation that goes on.
-CARRIED = frozenset(
-    {"command", "args", "cwd", "required", "restart", "missing", "url", "headers", "env", "env_headers", "oauth"}
-    | {"compared"}
-)
-
-
 def is_carried(before: ServerPlan, now: ServerPlan) -> bool:
     """Return whether a conversation can go on with another process of the server."""
     if type(before) is not type(now) or now.start == "lazy" or now.session_elevation != "off":
         return False
-    return all(getattr(before, name) == getattr(now, name) for name in {*before.__struct_fields__} - CARRIED)
+    carried = {*server_keys(lambda key: key.is_carried), "missing", "compared"}  # these two follow from others
+    return all(getattr(before, name) == getattr(now, name) for name in {*before.__struct_fields__} - carried)
 
 
 KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest

@@ -34,7 +34,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        hints = _hints(cls)
+        hints = hints_of(cls)
         fields = [_field(field, handler.generate_schema(hints[field.name])) for field in structs.fields(cls)]
         keys = core_schema.dataclass_args_schema(cls.__name__, fields, extra_behavior="forbid")
         reference = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
@@ -58,7 +58,7 @@ def build(shape: type[S], plain: Plain) -> S:
     Raises:
         ValueError: they do not fit. pydantic says what exactly is wrong.
     """
-    hints = _hints(shape)
+    hints = hints_of(shape)
     if type(plain) is not dict or not plain.keys() <= hints.keys():
         _decline(plain)
     values = {key: _build_hint(hints[key], value) for key, value in plain.items()}
@@ -138,7 +138,7 @@ _BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
 
 
 @cache
-def _hints(shape: type) -> dict[str, Any]:
+def hints_of(shape: type) -> dict[str, Any]:
     """Return the type hints of a shape. They are cached, since reading them takes longer than building the shape."""
     return typing.get_type_hints(shape, include_extras=True)
 
@@ -149,16 +149,16 @@ def mapping_meant(shape: type[Shape], value: Plain) -> dict[str, Plain]:
     listed = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if listed and listed == value and {"command", "args"} <= {*shape.__struct_fields__}:
         return {"command": listed[0], **({"args": listed[1:]} if listed[1:] else {})}
-    hints = {key: _hints(shape)[key] for key in shape.__struct_fields__}
-    if listed and listed == value and all(item in hints and _fits(hints[item], True) for item in listed):
+    hints = {key: hints_of(shape)[key] for key in shape.__struct_fields__}
+    if listed and listed == value and all(item in hints and takes(hints[item], True) for item in listed):
         return dict.fromkeys(listed, True)
     for key, hint in hints.items():
         for meant in (value, *_as_list(key, value)):
-            if _fits(hint, meant):
+            if takes(hint, meant):
                 return {key: meant}
     if isinstance(value, str) and value in hints:
-        inner = next(_shapes_in(hints[value]), None)
-        return {value: mapping_meant(inner, "...") if inner and not _fits(hints[value], True) else True}
+        inner = next(shapes_in(hints[value]), None)
+        return {value: mapping_meant(inner, "...") if inner and not takes(hints[value], True) else True}
     return {}
 
 
@@ -166,13 +166,13 @@ def list_meant(hint: Any, value: Mapping[str, Plain]) -> list[Plain] | None:
     """Return the list for which a mapping most likely stands: of it, of its entries, or of those by their id."""
     apart = [{key: entry} for key, entry in value.items()]
     called = [{"id": key, **entry} for key, entry in value.items() if isinstance(entry, dict)]
-    likely = (apart, [value], called) if next(_shapes_in(hint), None) else ([value],)
-    return next((listed for listed in likely if listed and _fits(hint, listed)), None)
+    likely = (apart, [value], called) if next(shapes_in(hint), None) else ([value],)
+    return next((listed for listed in likely if listed and takes(hint, listed)), None)
 
 
 def hint_at(shape: type[Shape], path: KeyPath) -> Any:
     """Return the type of the value at `path` below one of `shape`; `path` ends with a key."""
-    return _hints(shape_at(shape, path[:-1])).get(str(path[-1]))
+    return hints_of(shape_at(shape, path[:-1])).get(str(path[-1]))
 
 
 def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
@@ -182,7 +182,8 @@ def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
         yield command_words(value) if key == "command" else words(value)
 
 
-def _fits(hint: Any, plain: Plain) -> bool:
+def takes(hint: Any, plain: Plain) -> bool:
+    """Whether a value of this type may be written so."""
     try:
         _build_hint(hint, plain)
     except ValueError:
@@ -193,13 +194,14 @@ def _fits(hint: Any, plain: Plain) -> bool:
 def shape_at(shape: type[Shape], path: KeyPath) -> type[Shape]:
     """Return the shape of the mapping at `path` below one of `shape`; of the one above it if there is none."""
     for step in path:
-        hint = None if isinstance(step, int) else _hints(shape).get(step)
-        shape = next(_shapes_in(hint), shape)
+        hint = None if isinstance(step, int) else hints_of(shape).get(step)
+        shape = next(shapes_in(hint), shape)
     return shape
 
 
-def _shapes_in(hint: Any) -> Iterator[type[Shape]]:
+def shapes_in(hint: Any) -> Iterator[type[Shape]]:
+    """Yield the shapes that a type is made of."""
     if isinstance(hint, type) and issubclass(hint, Shape):
         yield hint
     for part in typing.get_args(hint):
-        yield from _shapes_in(part)
+        yield from shapes_in(part)

@@ -22,6 +22,7 @@ from msgspec import Struct
 from acp_launch.interop import formats
 from acp_launch.interop.read import EDITOR_VARIABLE, Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.profile.keys import server_keys
 from acp_launch.profile.leaks import slug
 from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
 from acp_launch.protocol.written import visible
@@ -106,11 +107,6 @@ def _name_secret(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-# Keys of a server that no other tool has.
-_OURS = (
-    *("restart", "roots", "protocol", "session_elevation", "start", "idle", "share", "bridge"),
-    *("data", "inherit_env", "oauth", "insecure"),
-)
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 _DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]
 
@@ -243,7 +239,8 @@ class EntryWriter(Struct):
         else:
             entry |= self._remote(name, server)
         default = _DEFAULT if isinstance(server, StdioServer) else _DEFAULT_REMOTE
-        lost = [key for key in _OURS if getattr(server, key, None) != getattr(default, key, None)]
+        ours = server_keys(lambda key: key.is_ours)
+        lost = [key for key in ours if getattr(server, key, None) != getattr(default, key, None)]
         entry |= self._timeouts(name, server) | self._tools(name, server)
         if lost:
             self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")

@@ -5,6 +5,7 @@ In: a name or a path. Out: a `Loaded` profile with the line of every value, or e
 the format, then `load` for the way from file to profile.
 
     model      the format as frozen values; its docstrings are the descriptions in schema.json
+    keys       a row for each key: where it is shown, whether it is exported, and what a reload does with it
     values     templates, numbers, addresses, headers: what one value may be
     discover   a name to a file; the text of a file
     layers     those files, what `extends` may say, and how they merge

@@ -38,6 +38,7 @@ from acp_launch.document.shape import Shape, build, mapping_meant, shape_at, val
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.agents import AGENTS
+from acp_launch.profile.keys import other_kind
 from acp_launch.profile.layers import (
     EXTENDS,
     Extends,
@@ -64,9 +65,6 @@ if TYPE_CHECKING:
 # misleading "did you mean". A name that another tool uses for a key is a better guess than a similar name.
 NO_VERSION = "the profile does not state its version"
 _USERS = ("secrets", "max_line")
-_PROGRAM = dict.fromkeys(("command", "args", "cwd", "data", "inherit_env"), "command")
-_ADDRESS = dict.fromkeys(("url", "headers", "env_headers", "oauth", "insecure"), "url")
-_OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
 _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("cmd", "executable", "program"), "command"),
     **dict.fromkeys(("arguments", "argv"), "args"),
@@ -115,9 +113,9 @@ def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     if shape is Profile and key in _USERS:
         what = f'"{key}" belongs to your own settings; a profile cannot set it'
         return Fault(path, what, "move it to config.yaml in your configuration directory", at_key=True)
-    if (other := _OTHER_KIND.get(shape)) and key in other:
-        fix = f"remove it, or remove the type if the server has a {other[key]}"
-        return Fault(path, f'"{key}" is only for a server with a {other[key]}', fix, at_key=True)
+    if other := other_kind(shape, key):
+        fix = f"remove it, or remove the type if the server has a {other}"
+        return Fault(path, f'"{key}" is only for a server with a {other}', fix, at_key=True)
     return unknown_key(path, shape.__struct_fields__, _OTHER_KEYS)
 
 

@@ -16,6 +16,7 @@ from acp_launch.document.nodes import Node, Place, shorten
 from acp_launch.private import hash_content
 from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
+from acp_launch.profile.keys import nullable
 
 if TYPE_CHECKING:
     from acp_launch.document.yaml import Document
@@ -94,27 +95,6 @@ MAX_IDLE = 100  # warnings; more would not help the user
 RULES = "rules"
 CONFINED = "runtime.confined"
 EXTENDS = "extends"
-# Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
-NULLABLE = frozenset(
-    {
-        ("agent", "command"),
-        ("agent", "registry"),
-        ("agent", "inherit_env"),
-        ("runtime", "confined"),
-        ("workspace", "cwd"),
-        ("session", "name"),
-        ("session", "mode"),
-        ("mcp_servers", "*", "cwd"),
-        ("mcp_servers", "*", "timeouts", "call"),
-        ("mcp_servers", "*", "idle"),
-        ("mcp_servers", "*", "restart", "max"),  # of a remote server
-        ("mcp_servers", "*", "oauth"),
-        *(
-            ("mcp_servers", "*", "oauth", key)
-            for key in ("client_id", "client_secret", "issuer", "client_metadata_url", "callback_port")
-        ),
-    }
-)
 
 
 def ruling(parts: Sequence[ParsedLayer]) -> set[str]:
@@ -254,7 +234,7 @@ def _over(below: Node | None, above: Node, path: KeyPath, idle: list[Problem]) -
         place, new = above.entries[key]
         where = (*path, key)
         pattern = (*where[:1], "*", *where[2:]) if where[0] == "mcp_servers" else where
-        if new.value is not None or pattern in NULLABLE:
+        if new.value is not None or pattern in nullable():
             node.put(key, place, _over(None, new, where, idle))
         elif len(idle) < MAX_IDLE:
             idle.append(_idle(where, place, list(under)))

@@ -14,6 +14,7 @@ from acp_launch.document.flow import command_words, inline, words
 from acp_launch.document.nodes import Plain, section, shorten
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
+from acp_launch.profile.keys import server_keys
 from acp_launch.profile.model import Match, Profile
 from acp_launch.profile.values import (
     CLEAR,
@@ -136,11 +137,6 @@ def _trap_kinds(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
-# Keys without effect for a server that the agent starts or connects to itself.
-SUPERVISION = (
-    *("cwd", "data", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol"),
-    *("session_elevation", "start", "idle", "share"),
-)
 KINDS = ("stdio", "http", "sse")
 WORKDIR = VariableReference("workdir")
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
@@ -246,7 +242,7 @@ def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fa
     Hidden tools are an error, since the restriction would not be enforced; so is a process for all launches. Other keys
     are only without effect.
     """
-    for key in SUPERVISION:
+    for key in server_keys(lambda key: key.is_idle):
         if key not in server:
             continue
         does = "connects to" if "url" in server else "starts"

@@ -1,17 +1,14 @@
 """Layers merge as docs/profiles.md says, and every value of the result keeps the file and line it was written in."""
 
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import fields
 
 from acp_launch.document.nodes import Node, Place, Plain
-from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
-from acp_launch.profile import model
-from acp_launch.profile.layers import NULLABLE, merge
+from acp_launch.profile.layers import merge
 
 KEYS = ["a", "b", "c", "d"]
 LEAVES = st.one_of(
@@ -176,22 +173,6 @@ def test_a_null_that_is_a_value_is_no_mistake() -> None:
     assert (tree.value, warnings) == (value, ())
     both = merge(layers({"workspace": {"cwd": "x"}}, value))[0].value
     assert both["workspace"] == {}
-
-
-def test_the_values_that_may_be_null_are_those_of_the_model() -> None:
-    def nullable(shape: type, path: tuple[str, ...]) -> set[tuple[str, ...]]:
-        hints = get_type_hints(shape)
-        found = {(*path, field.name) for field in fields(shape) if type(None) in get_args(hints[field.name])}
-        for name, hint in hints.items():
-            for part in (hint, *get_args(hint)):
-                if isinstance(part, type) and issubclass(part, Shape):
-                    found |= nullable(part, (*path, name))
-        return found
-
-    servers = (
-        nullable(shape, ("mcp_servers", "*")) for shape in (model.StdioServer, model.HttpServer, model.SseServer)
-    )
-    assert nullable(model.Profile, ()).union(*servers) == NULLABLE
 
 
 def test_the_first_layer_keeps_its_nulls_for_there_is_nothing_below() -> None:

@@ -1,0 +1,299 @@
+"""The table of keys says what the program does, and a key that lacks a row, or does nothing, is found."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import acp_launch
+from acp_launch.bridge.relay import is_carried
+from acp_launch.console.plans import as_text, plan_json
+from acp_launch.console.trust import parts
+from acp_launch.document.shape import shapes_in, takes
+from acp_launch.errors import LaunchError
+from acp_launch.interop.read import Untranslatable
+from acp_launch.interop.tools import TOOLS
+from acp_launch.interop.write import ExportContext, export_entries
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.resolve import Resolved, resolve
+from acp_launch.profile.discover import Found
+from acp_launch.profile.keys import KEYS, KeyRow, nullable, patterns
+from acp_launch.profile.load import Loaded, load
+from acp_launch.profile.model import Match, StdioServer
+from acp_launch.profile.rules import ANSWERS, broken
+from tests.patience import PATIENCE
+
+PACKAGE = Path(acp_launch.__file__).parent
+Pattern = tuple[str, ...]
+BASE = {
+    "version": 1,
+    "agent": {"command": sys.executable},
+    "mcp_servers": {"s": {"command": sys.executable}, "r": {"type": "http", "url": "https://one.example.com/mcp"}},
+}
+PLAIN: tuple[Any, ...] = (
+    "7s",
+    True,
+    False,
+    7,
+    2.5,
+    "x",
+    ["x"],
+    {"X": "x"},
+    {},
+)  # values to try, of those that the key's type takes
+SAMPLES: Mapping[str, Any] = {  # where the rules want more than the type
+    "agent.command": "/bin/cat",
+    "agent.inherit_env": ["TERM"],
+    "workspace.cwd": "${project}",
+    "workspace.additional_directories": ["${project}/.."],
+    "permissions.unattended": "deny",
+    **{f"permissions.rules.{answer}.kind": "edit" for answer in ANSWERS},
+    "runtime.confined.state": ["~/.other"],
+    "runtime.confined.read": ["/usr/share"],
+    "runtime.confined.write": ["/var/tmp"],
+    "mcp_servers.*.type": "sse",
+    "mcp_servers.*.command": "/bin/cat",
+    "mcp_servers.*.cwd": "${project}",
+    "mcp_servers.*.data": ["/var/tmp"],
+    "mcp_servers.*.inherit_env": ["TERM"],
+    "mcp_servers.*.url": "https://two.example.com/mcp",
+    "mcp_servers.*.oauth.issuer": "https://login.example.com",
+    "mcp_servers.*.oauth.client_metadata_url": "https://login.example.com/client",
+    "mcp_servers.*.oauth.client_secret": "${secret:client}",
+    "mcp_servers.*.oauth.callback_port": 8976,
+}
+BESIDE: Mapping[str, Any] = {  # what else must be written for the key to be accepted, or to have an effect
+    **{f"permissions.rules.{answer}.{key}": {"tool": "z"} for answer in ANSWERS for key in Match.__struct_fields__},
+    "mcp_servers.*.oauth.client_secret": {"client_id": "me"},
+    "mcp_servers.*.env_headers": {"env": {"A_B": "x"}},
+}
+UNTRIED = {"version", "extends", "agent.registry"}  # one value only; another file; an agent that is installed
+OWN = {"profile", "console", "interop"}  # packages that read and show every key, whatever it does
+
+
+def row(path: Pattern) -> KeyRow | None:
+    names = (".".join(path[:end]) for end in range(len(path), 0, -1))
+    return next((KEYS[name] for name in names if name in KEYS), None)
+
+
+def leaves() -> dict[Pattern, Any]:
+    """Each key without keys below it, with its type."""
+    return {path: hint for path, hint in patterns() if not [*shapes_in(hint)]}
+
+
+def choices(hint: Any) -> Iterator[str]:
+    for each in getattr(hint, "__args__", ()):
+        yield from [each] if isinstance(each, str) else choices(each)
+
+
+def candidates(path: Pattern, hint: Any) -> list[Any]:
+    if (name := ".".join(path)) in SAMPLES:
+        return [SAMPLES[name]]
+    return [each for each in (*choices(hint), *PLAIN) if takes(hint, each)]
+
+
+def written(path: Pattern) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """A profile without the key, the mapping in it that the key belongs to, and the key's name there."""
+    tree = deepcopy(BASE)
+    inner: Any = tree
+    is_remote = "*" in path and (path[2] not in StdioServer.__struct_fields__ or path[2] == "type")
+    for step in path[:-1]:
+        if step == "rules":
+            inner = inner.setdefault(step, [{}])[0]
+        elif step == "*":  # last, so that the other server stays where it was
+            server = inner.pop("r" if is_remote else "s")
+            inner["r" if is_remote else "s"] = server
+            inner = server
+        else:
+            inner = inner.setdefault(step, {})
+    inner.update(BESIDE.get(".".join(path), {}))
+    return tree, inner, path[-1]
+
+
+def loaded(directory: Path, plain: object) -> Loaded:
+    (directory / "p.yaml").write_text(json.dumps(plain))
+    return load(Found("p", directory / "p.yaml", directory, "project"), cache=directory / "cache")
+
+
+PLACE = re.compile(r"p\.yaml:\d+(:\d+)?")
+
+
+def planned(profile: Loaded, directory: Path) -> tuple[LaunchPlan, Resolved]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(directory), "TERM": "xterm"}
+    resolved = resolve(profile, cwd=directory / "elsewhere", environ=environ)
+    plan = resolved.plan or resolved.draft
+    assert plan is not None, resolved.problems
+    return replace(plan, origins={}), resolved
+
+
+def screens(profile: Loaded, directory: Path) -> dict[str, object]:
+    """What the user is shown, without the places of keys, since each key has one."""
+    plan, resolved = planned(profile, directory)
+    return {
+        "plan": PLACE.sub("", as_text(plan, verbose=True)),
+        "plan --json": PLACE.sub("", json.dumps(plan_json(plan))),
+        "trust": [*map(str, parts(profile.profile, resolved.found, ()))],
+    }
+
+
+def shown(directory: Path, path: Pattern, hint: Any) -> set[str] | None:
+    """The screens that one of the key's values changes; None if there is no value to try."""
+    tree, inner, key = written(path)
+    seen: list[dict[str, object]] = []
+    for value in (None, *candidates(path, hint)):
+        if value is not None:
+            inner[key] = value
+        try:
+            seen.append(screens(loaded(directory, tree), directory))
+        except LaunchError:
+            continue
+    return {name for name in seen[0] if any(each[name] != seen[0][name] for each in seen)} if len(seen) > 1 else None
+
+
+@cache
+def read_names() -> frozenset[str]:
+    """Names of attributes, and texts, in the modules that do something with a profile."""
+    found: set[str] = set()
+    for file in PACKAGE.rglob("*.py"):
+        if file.relative_to(PACKAGE).parts[0] in OWN or file == PACKAGE / "plan/model.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return frozenset(found)
+
+
+def find_faults(directory: Path) -> list[str]:
+    """What is wrong with the keys of the profile and their rows."""
+    (directory / "elsewhere").mkdir()
+    return [
+        f"{'.'.join(path)}: {fault}" for path, hint in leaves().items() for fault in faults_of(directory, path, hint)
+    ]
+
+
+def faults_of(directory: Path, path: Pattern, hint: Any) -> Iterator[str]:
+    key = row(path)
+    if key is None:
+        yield "it has no row in KEYS"
+    if path[-1] not in read_names():
+        yield "nothing reads it"
+    if ".".join(path) in UNTRIED:
+        return
+    found = shown(directory, path, hint)
+    if found is None:
+        yield "no value of it was accepted; add one to SAMPLES"
+        return
+    expected = {"plan": key is None or key.is_planned, "plan --json": key is None or key.is_planned}
+    for name, is_expected in {**expected, "trust": key is None or key.is_trusted}.items():
+        if (name in found) != is_expected:
+            yield f"{name} {'does not show' if is_expected else 'shows'} it"
+
+
+def test_each_key_has_a_row_and_a_reader_and_is_shown_as_its_row_says(tmp_path: Path) -> None:
+    assert find_faults(tmp_path) == []
+
+
+def test_each_row_is_of_a_key() -> None:
+    assert {tuple(name.split(".")) for name in KEYS} <= {path for path, _ in patterns()}
+
+
+FIELDS = {
+    "workspace": ("class Workspace(Shape, frozen=True, kw_only=True):\n", {"plan", "plan --json", "trust"}),
+    "mcp_servers.*.restart": ("class Restart(Shape, frozen=True, kw_only=True):\n", {"plan"}),
+}
+
+
+@pytest.mark.parametrize("above", FIELDS)
+def test_a_key_that_does_nothing_is_found(tmp_path: Path, above: str) -> None:
+    """On a copy of the package, in which a key is declared and nothing else is done."""
+    shutil.copytree(PACKAGE, tmp_path / "acp_launch", ignore=shutil.ignore_patterns("__pycache__"))
+    model = tmp_path / "acp_launch/profile/model.py"
+    opening, screens = FIELDS[above]
+    text = model.read_text()
+    assert text.count(opening) == 1
+    model.write_text(text.replace(opening, f'{opening}    umask_of_all: str = "022"\n'))
+    code = (
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(PACKAGE.parent)!r}]\n"
+        "from pathlib import Path\nfrom tests.profile import test_keys\n"
+        f"assert test_keys.PACKAGE == Path({str(tmp_path / 'acp_launch')!r})\n"
+        f"print(*test_keys.find_faults(Path({str(tmp_path)!r})), sep='\\n')"
+    )
+    words, environ = [sys.executable, "-c", code], {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    found = [f"{name} does not show it" for name in ("plan", "plan --json", "trust") if name in screens]
+    lacks_row = ["it has no row in KEYS"] if above == "workspace" else []
+    assert ended.stdout.splitlines() == [
+        f"{above}.umask_of_all: {fault}" for fault in (*lacks_row, "nothing reads it", *found)
+    ], ended.stderr
+
+
+def server_rows() -> list[str]:
+    return [name for name in KEYS if name.startswith("mcp_servers.*.") and name.count(".") == 2]
+
+
+def variants(directory: Path, name: str) -> Iterator[tuple[Loaded, Loaded]]:
+    """The profile without a key of a server, and with each of its values, and of those of the keys in it."""
+    (directory / "elsewhere").mkdir(exist_ok=True)
+    for path, hint in leaves().items():
+        if f"{'.'.join(path)}.".startswith(f"{name}."):
+            tree, inner, key = written(path)
+            before = loaded(directory, tree)
+            for value in candidates(path, hint):
+                inner[key] = value
+                with suppress(LaunchError):
+                    yield before, loaded(directory, tree)
+
+
+@pytest.mark.parametrize("name", server_rows())
+def test_an_export_tells_what_it_leaves_out_and_writes_the_rest(tmp_path: Path, name: str) -> None:
+    around, key = ExportContext("/project", "/home/me", "work", "/usr/bin/python3"), name.rpartition(".")[2]
+    is_told = is_written = False
+    for tool in TOOLS.values():
+        for before, after in variants(tmp_path, name):
+            try:
+                first, second = (export_entries(each.profile, tool, around) for each in (before, after))
+            except Untranslatable:
+                continue
+            is_told |= any(f"{key}" in note and "only acp-launch does that" in note for note in second.notes)
+            is_written |= first.servers != second.servers
+    assert (is_told, is_written) == (KEYS[name].is_ours, not KEYS[name].is_ours)
+
+
+@pytest.mark.parametrize("name", server_rows())
+def test_a_reload_keeps_conversations_as_the_row_says(tmp_path: Path, name: str) -> None:
+    seen = set()
+    for pair in variants(tmp_path, name):
+        before, now = (planned(each, tmp_path)[0] for each in pair)
+        for old, new in zip(before.servers, now.servers, strict=True):
+            if old != new:
+                seen.add(is_carried(old, new))
+    assert seen == {KEYS[name].is_carried}
+
+
+@pytest.mark.parametrize("name", server_rows())
+def test_a_key_without_effect_for_a_server_of_the_agent_is_reported(name: str) -> None:
+    key = name.rpartition(".")[2]
+    path, hint = next((path, hint) for path, hint in patterns() if ".".join(path) == name)
+    value: Any = next(iter(candidates(path, hint)), {})
+    faults = broken({"mcp_servers": {"s": {"command": "x", "bridge": False, key: value}}})
+    assert any("(bridge: false)" in fault.message for fault in faults) == KEYS[name].is_idle
+
+
+def test_null_is_a_value_where_the_type_has_it() -> None:
+    expected = {"agent.command", "runtime.confined", "mcp_servers.*.restart.max", "mcp_servers.*.oauth.issuer"}
+    assert {tuple(name.split(".")) for name in expected} <= nullable()
+    assert not {("agent",), ("agent", "args"), ("session", "config"), ("mcp_servers", "*", "url")} & nullable()
