@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from msgspec import Struct, field
@@ -35,6 +36,7 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
+    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -59,9 +61,9 @@ from acp_launch.profile.model import (
     HttpServer,
     Inherit,
     Match,
+    McpServer,
     OAuth,
     Rule,
-    Server,
     SseServer,
     StdioServer,
     Timeouts,
@@ -252,8 +254,13 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
             yield made
 
 
-# Keys of a server, of either kind, that a plan has as they are.
-KEPT = ("restart", "timeouts", "bridge", *Server.__struct_fields__)
+# Keys of a server in which references are filled in, or that are put another way; a plan has all others as they are.
+FILLED = {"command", "args", "env", "cwd", "data", "url", "headers", "oauth"}
+
+
+def _as_written(plan: type[BridgedPlan], server: McpServer) -> dict[str, Any]:
+    keys = [key for key in plan.__struct_fields__ if key in server.__struct_fields__ and key not in FILLED]
+    return {key: getattr(server, key) for key in keys}
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
@@ -298,7 +305,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         data=tuple(_data(machine, path, server)),
         compared=list_compared(env, server.inherit_env) if server.share == "user" else (),
         missing=missing,
-        **{key: getattr(server, key) for key in KEPT},
+        **_as_written(StdioPlan, server),
     )
 
 
@@ -373,14 +380,11 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         _clear(machine, (*path, "url"), url, server, headers, env)
     return RemotePlan(
         name=name,
-        type=server.type,
         url=url,
         headers=headers,
         env=env,
-        env_headers=server.env_headers,
         oauth=None if server.oauth is None else _login(machine, (*path, "oauth"), server.oauth),
-        insecure=server.insecure,
-        **{key: getattr(server, key) for key in KEPT},
+        **_as_written(RemotePlan, server),
     )
 
 
