@@ -1,5 +1,6 @@
 """The table of secret stores: a name without a row is found before a user meets it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,17 +17,17 @@ from acp_launch.settings.model import NEEDED_SECTIONS, SecretSettings, StoreName
 from tests.patience import PATIENCE
 
 PACKAGE = Path(acp_launch.__file__).parent
-NAMES = 'StoreName = Literal["keyring", "file", "command"]'
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the package in which the table lacks the store `vault`."""
+    """A copy of the package in which a store that the user can choose has no row."""
     shutil.copytree(PACKAGE, tmp_path / "acp_launch", ignore=shutil.ignore_patterns("__pycache__"))
     model = tmp_path / "acp_launch/settings/model.py"
     text = model.read_text()
-    assert NAMES in text
-    model.write_text(text.replace(NAMES, NAMES.replace("]", ', "vault"]')))
+    names = f"StoreName = Literal[{', '.join(json.dumps(name) for name in get_args(StoreName))}"
+    assert names in text
+    model.write_text(text.replace(names, f'{names}, "of a test"'))
     return tmp_path
 
 
@@ -46,7 +47,7 @@ def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_store_without_a_row_is_no_program_at_all(copy: Path) -> None:
     ended = run(copy, "-c", "import acp_launch.secret.stores as s; print(s.__file__)")
     assert ended.returncode == 1, ended.stdout
-    assert "AssertionError: Expected code to be unreachable, but got: 'vault'" in ended.stderr
+    assert "AssertionError: Expected code to be unreachable, but got: 'of a test'" in ended.stderr
 
 
 @pytest.mark.whole
@@ -54,7 +55,7 @@ def test_the_type_checker_names_a_store_without_a_row(copy: Path) -> None:
     # Without the imports of these two, mypy needs seconds and not minutes.
     words = ("-m", "mypy", "--follow-imports=skip", "--config-file=", "--cache-dir", str(copy / "cache"))
     ended = run(copy, *words, "acp_launch/secret/stores.py", "acp_launch/settings/model.py")
-    assert 'Argument 1 to "assert_never" has incompatible type "Literal[\'vault\']"' in ended.stdout
+    assert 'Argument 1 to "assert_never" has incompatible type "Literal[\'of a test\']"' in ended.stdout
     assert ended.stdout.count("assert_never") == 1
 
 
