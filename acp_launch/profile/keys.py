@@ -21,6 +21,7 @@ class KeyRow(Struct, frozen=True, kw_only=True):
     # Of a server:
     is_ours: bool = False  # no other tool has it: `export` leaves it out, and says so
     is_carried: bool = False  # conversations go on when a reload changes it
+    is_compared: bool = False  # with another value it is another server, where launches share it (`share: user`)
     is_idle: bool = False  # it has no effect for a server that the agent starts itself (`bridge: false`)
 
 
@@ -48,26 +49,27 @@ KEYS: Mapping[str, KeyRow] = {
     "client.fs": KeyRow(),
     "client.terminal": KeyRow(),
     "runtime.confined": KeyRow(),
-    "mcp_servers.*.restart": KeyRow(is_trusted=False, is_ours=True, is_carried=True, is_idle=True),
-    "mcp_servers.*.roots": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
-    "mcp_servers.*.protocol": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
+    "mcp_servers.*.restart": KeyRow(is_trusted=False, is_ours=True, is_carried=True, is_compared=True, is_idle=True),
+    "mcp_servers.*.roots": KeyRow(is_trusted=False, is_ours=True, is_compared=True, is_idle=True),
+    "mcp_servers.*.protocol": KeyRow(is_trusted=False, is_ours=True, is_compared=True, is_idle=True),
     "mcp_servers.*.session_elevation": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
     "mcp_servers.*.start": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
     "mcp_servers.*.idle": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
     "mcp_servers.*.share": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
     "mcp_servers.*.bridge": KeyRow(is_ours=True),
     "mcp_servers.*.data": KeyRow(is_ours=True, is_idle=True),
-    "mcp_servers.*.inherit_env": KeyRow(is_ours=True, is_carried=True, is_idle=True),
+    "mcp_servers.*.inherit_env": KeyRow(is_ours=True, is_carried=True, is_compared=True, is_idle=True),
     "mcp_servers.*.oauth": KeyRow(is_ours=True, is_carried=True),
     "mcp_servers.*.oauth.callback_port": QUIET,
     "mcp_servers.*.insecure": KeyRow(is_ours=True),
     "mcp_servers.*.required": KeyRow(is_carried=True),
     "mcp_servers.*.tools": KeyRow(is_trusted=False, is_idle=True),
     "mcp_servers.*.timeouts": KeyRow(is_trusted=False, is_idle=True),
-    "mcp_servers.*.command": KeyRow(is_carried=True),
-    "mcp_servers.*.args": KeyRow(is_carried=True),
-    "mcp_servers.*.env": KeyRow(is_carried=True),
-    "mcp_servers.*.cwd": KeyRow(is_carried=True, is_idle=True),
+    "mcp_servers.*.timeouts.start": KeyRow(is_trusted=False, is_compared=True),
+    "mcp_servers.*.command": KeyRow(is_carried=True, is_compared=True),
+    "mcp_servers.*.args": KeyRow(is_carried=True, is_compared=True),
+    "mcp_servers.*.env": KeyRow(is_carried=True, is_compared=True),
+    "mcp_servers.*.cwd": KeyRow(is_carried=True, is_compared=True, is_idle=True),
     "mcp_servers.*.type": KeyRow(),
     "mcp_servers.*.url": KeyRow(is_carried=True),
     "mcp_servers.*.headers": KeyRow(is_carried=True),

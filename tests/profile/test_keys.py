@@ -26,8 +26,9 @@ from acp_launch.errors import LaunchError
 from acp_launch.interop.read import Untranslatable
 from acp_launch.interop.tools import TOOLS
 from acp_launch.interop.write import ExportContext, export_entries
-from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, resolve
+from acp_launch.plan.shared import sameness, shared_server
 from acp_launch.profile.discover import Found
 from acp_launch.profile.keys import KEYS, KeyRow, nullable, patterns
 from acp_launch.profile.load import Loaded, load
@@ -241,21 +242,25 @@ def test_a_key_that_does_nothing_is_found(tmp_path: Path, above: str) -> None:
     ], ended.stderr
 
 
+SHAREABLE = {*StdioServer.__struct_fields__} - {"share", "bridge", "type", "session_elevation"}
+
+
 def server_rows() -> list[str]:
     return [name for name in KEYS if name.startswith("mcp_servers.*.") and name.count(".") == 2]
 
 
-def variants(directory: Path, name: str) -> Iterator[tuple[Loaded, Loaded]]:
+def variants(directory: Path, name: str, **beside: str) -> Iterator[tuple[Pattern, Loaded, Loaded]]:
     """The profile without a key of a server, and with each of its values, and of those of the keys in it."""
     (directory / "elsewhere").mkdir(exist_ok=True)
     for path, hint in leaves().items():
         if f"{'.'.join(path)}.".startswith(f"{name}."):
             tree, inner, key = written(path)
+            tree["mcp_servers"]["s"].update(beside)
             before = loaded(directory, tree)
             for value in candidates(path, hint):
                 inner[key] = value
                 with suppress(LaunchError):
-                    yield before, loaded(directory, tree)
+                    yield path, before, loaded(directory, tree)
 
 
 @pytest.mark.parametrize("name", server_rows())
@@ -263,7 +268,7 @@ def test_an_export_tells_what_it_leaves_out_and_writes_the_rest(tmp_path: Path, 
     around, key = ExportContext("/project", "/home/me", "work", "/usr/bin/python3"), name.rpartition(".")[2]
     is_told = is_written = False
     for tool in TOOLS.values():
-        for before, after in variants(tmp_path, name):
+        for _, before, after in variants(tmp_path, name):
             try:
                 first, second = (export_entries(each.profile, tool, around) for each in (before, after))
             except Untranslatable:
@@ -276,12 +281,27 @@ def test_an_export_tells_what_it_leaves_out_and_writes_the_rest(tmp_path: Path, 
 @pytest.mark.parametrize("name", server_rows())
 def test_a_reload_keeps_conversations_as_the_row_says(tmp_path: Path, name: str) -> None:
     seen = set()
-    for pair in variants(tmp_path, name):
+    for _, *pair in variants(tmp_path, name):
         before, now = (planned(each, tmp_path)[0] for each in pair)
         for old, new in zip(before.servers, now.servers, strict=True):
             if old != new:
                 seen.add(is_carried(old, new))
     assert seen == {KEYS[name].is_carried}
+
+
+@pytest.mark.parametrize("name", [name for name in server_rows() if name.split(".")[2] in SHAREABLE])
+def test_launches_share_a_server_as_the_row_says(tmp_path: Path, name: str) -> None:
+    seen = dict.fromkeys((path for path in leaves() if f"{'.'.join(path)}.".startswith(f"{name}.")), False)
+    for path, *pair in variants(tmp_path, name, share="user"):
+        first, second = (sameness(shared_server(server_of(each, tmp_path), {}, [tmp_path])) for each in pair)
+        seen[path] |= first != second
+    assert seen == {path: (found := row(path)) is not None and found.is_compared for path in seen}
+
+
+def server_of(profile: Loaded, directory: Path) -> StdioPlan:
+    found = next(each for each in planned(profile, directory)[0].servers if each.name == "s")
+    assert isinstance(found, StdioPlan)
+    return found
 
 
 @pytest.mark.parametrize("name", server_rows())
