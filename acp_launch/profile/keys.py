@@ -62,7 +62,7 @@ KEYS: Mapping[str, KeyRow] = {
     "mcp_servers.*.oauth": KeyRow(is_ours=True, is_carried=True),
     "mcp_servers.*.oauth.callback_port": QUIET,
     "mcp_servers.*.insecure": KeyRow(is_ours=True),
-    "mcp_servers.*.required": KeyRow(is_carried=True),
+    "mcp_servers.*.required": KeyRow(is_ours=True, is_carried=True),
     "mcp_servers.*.tools": KeyRow(is_trusted=False, is_idle=True),
     "mcp_servers.*.timeouts": KeyRow(is_trusted=False, is_idle=True),
     "mcp_servers.*.timeouts.start": KeyRow(is_trusted=False, is_compared=True),

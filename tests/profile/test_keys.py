@@ -24,7 +24,7 @@ from acp_launch.console.trust import parts
 from acp_launch.document.shape import shapes_in, takes
 from acp_launch.errors import LaunchError
 from acp_launch.interop.read import Untranslatable
-from acp_launch.interop.tools import TOOLS
+from acp_launch.interop.tools import EXPORTED
 from acp_launch.interop.write import ExportContext, export_entries
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, resolve
@@ -267,7 +267,7 @@ def variants(directory: Path, name: str, **beside: str) -> Iterator[tuple[Patter
 def test_an_export_tells_what_it_leaves_out_and_writes_the_rest(tmp_path: Path, name: str) -> None:
     around, key = ExportContext("/project", "/home/me", "work", "/usr/bin/python3"), name.rpartition(".")[2]
     is_told = is_written = False
-    for tool in TOOLS.values():
+    for tool in EXPORTED.values():
         for _, before, after in variants(tmp_path, name):
             try:
                 first, second = (export_entries(each.profile, tool, around) for each in (before, after))
