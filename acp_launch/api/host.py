@@ -57,6 +57,11 @@ class ProgramNotices(HostNotices):
         if isinstance(event, WaitingEvent) or (isinstance(event, NoteEvent | Change) and not self._sessions()):
             self._program.tell_event(event)
 
+    async def drain(self) -> None:
+        await super().drain()
+        for session in self._sessions():
+            await session.catch_up()
+
 
 class HostOfProgram(Host):
     """A host whose fronts know neither profile nor agent: errors come to them with what can be done."""
@@ -110,6 +115,7 @@ async def serve(order: Order, started: Launched, registry: Registry, line: Progr
             reload=_refuse,
             waits=lambda session: None,
             outlives=False,
+            delays=True,
         )
         make = partial(HostOfProgram, log_in=logging_in(started.ready, None))
         await serve_fronts(started, context, notices, policy, ready, make=make)

@@ -7,7 +7,7 @@ from any id it has ever had, and gets nothing twice.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from math import inf
 
 COUNT = 1000
@@ -28,6 +28,8 @@ class Window:
         """`size` is in bytes, `age` in seconds."""
         self.newest = 0  # the id of the latest event; 0 before the first
         self.lost = 0  # the newest event that left by a limit
+        self.appended = 0  # bytes, of all events
+        self.spare: Callable[[], float] = lambda: inf  # returns after which event none may leave
         self._count, self._size, self._age = count, size, age
         self._kept = OrderedDict[int, tuple[bytes, Hashable, float]]()  # line, key and time, by id
         self._by_key: dict[Hashable, int] = {}  # the ids of what is kept and has a key
@@ -53,6 +55,7 @@ class Window:
         if key is not None:
             self._by_key[key] = id
         self._bytes += len(line)
+        self.appended += len(line)
         if self._bytes > self._size or len(kept) > self._count or now >= self._due:
             self._trim(now)
         return id
@@ -109,6 +112,8 @@ class Window:
         """Remove what exceeds the limits, the oldest first."""
         kept = self._kept
         while kept and (self._bytes > self._size or len(kept) > self._count or self._has_aged(now)):
+            if next(iter(kept)) > self.spare():
+                break
             self.lost, (line, key, _) = kept.popitem(last=False)
             if key is not None:
                 del self._by_key[key]

@@ -1,8 +1,9 @@
 """
 A front as its host sees it: a line that is read and answered, and written to as fast as the other side reads.
 
-What happens in the session that it follows is read from the session's window, so a slow front delays neither the agent
-nor others, and holds no memory of its own. An answer to it stands after the events before it.
+What happens in the session that it follows is read from the session's window, so a slow front holds no memory of its
+own, and delays neither others nor the agent, unless the host waits for it. An answer to it stands after the events
+before it.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any, Literal, Protocol
 
 from msgspec import Raw
@@ -30,6 +32,7 @@ KEPT_FOR = 3600.0  # seconds
 MARKS = 1000  # turns whose front is remembered, twice
 Known = Literal["here", "elsewhere"]  # to all fronts of the session; to those that follow another session, too
 PIECE = 256 * 1024  # bytes of events in one write
+MAX_BEHIND_BYTES = KEPT_BYTES // 2  # of events that a front was not written, where the agent waits for it
 
 
 class SessionEvents:
@@ -157,10 +160,11 @@ class House(Protocol):
 
 
 class _Place:
-    """Where a front is in the stream of a session: `at` is the last event that was written."""
+    """Where a front is in the stream of a session: `at` is the last event that was written, `had` counts the bytes."""
 
     def __init__(self, stream: SessionEvents, at: int) -> None:
         self.stream, self.at = stream, at
+        self.had = stream.window.appended - sum(len(line) for _, line in stream.window.since(at, 0.0) or ())
         self.is_held = False  # nothing of the stream is written, only answers
 
 
@@ -178,7 +182,7 @@ class FrontLine:
         self._transport = SocketTransport(line, "has left")
         self._places: dict[int, _Place] = {}  # by the identity of the stream
         self._said: deque[tuple[dict[int, int], bytes]] = deque()  # lines, and the events that they stand after
-        self._news = asyncio.Event()
+        self._news, self._has_written = asyncio.Event(), asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
             self._transport, self._receive, self, "a front", spoilt=self._peer.spoilt, max_line=house.max_line
@@ -195,6 +199,8 @@ class FrontLine:
         finally:
             self._house.gone(self)
             self._line.close()
+            self._places.clear()
+            self._has_written.set()
 
     def close(self) -> None:
         """End it: its line is read to the end."""
@@ -218,6 +224,7 @@ class FrontLine:
 
     def unfollow(self, stream: SessionEvents) -> None:
         self._places.pop(id(stream), None)
+        self._has_written.set()
         self.news()
 
     def hold(self, stream: SessionEvents) -> None:
@@ -231,6 +238,18 @@ class FrontLine:
         if (place := self._places.get(id(stream))) is not None:
             place.is_held = False
         self.news()
+
+    def last_written(self, stream: SessionEvents) -> float:
+        """Return the last event of the session that was written; infinite if it does not follow the session."""
+        return place.at if (place := self._places.get(id(stream))) is not None else inf
+
+    async def catch_up(self, stream: SessionEvents) -> None:
+        """Wait while more than `MAX_BEHIND_BYTES` of the session's events are to be written."""
+        while (place := self._places.get(id(stream))) is not None and not place.is_held:
+            if stream.window.appended - place.had <= MAX_BEHIND_BYTES:
+                break
+            self._has_written.clear()
+            await self._has_written.wait()
 
     def is_first(self, stream: SessionEvents) -> bool:
         """Tell whether of all that it follows this session is the one that tells what concerns the whole host."""
@@ -247,6 +266,7 @@ class FrontLine:
             self._news.clear()
             while piece := self._piece():
                 await self._transport.write(piece)
+                self._has_written.set()
 
     def _piece(self) -> bytes:
         """Return what is to be written next; empty if there is nothing."""
@@ -279,6 +299,7 @@ class FrontLine:
                 place.at = number
                 self._due(parts)
         place.at = end
+        place.had += len(lines)
 
     def _due(self, parts: list[bytes]) -> None:
         """Add the lines whose events were written, and those of sessions that it does not follow any more."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from math import inf
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -70,7 +71,7 @@ class HostPolicy(Struct, frozen=True, kw_only=True):
     `gate` makes the gate of a session; `hold` locks a session by its name. `ready` is called once, with seconds, when
     the host can be attached to. `keep` is how many seconds it stays without fronts and turns, None for ever; `outlives`
     is whether a turn goes on when the front that drives it ends. `reload` takes the servers of the profile if its
-    content has this digest.
+    content has this digest. `delays` is whether the agent waits for a slow front; else such a front misses events.
     """
 
     registry: Registry
@@ -82,6 +83,7 @@ class HostPolicy(Struct, frozen=True, kw_only=True):
     ready: Callable[[float], None] = lambda seconds: None
     keep: float | None = None
     outlives: bool = True
+    delays: bool = False
 
 
 class Feed:
@@ -122,7 +124,7 @@ class Feed:
         """Do nothing: questions are asked at a front."""
 
     async def drain(self) -> None:
-        """Return at once: no front delays the agent."""
+        """Return at once: a host that waits for its fronts does so when it has read from the agent."""
 
 
 class HistoryFeed(Feed):
@@ -156,6 +158,8 @@ class HostSession(AgentSession):
         self.name, self.servers, self._keeper = name, servers, keeper
         self.events = SessionEvents(asyncio.get_running_loop().time, self._tell)
         self.fronts: list[FrontLine] = []
+        if host.delays:
+            self.events.window.spare = self._last_written
         self.driver: FrontLine | None = None
         self._roles: dict[FrontLine, Literal["watches", "took"]] = {}  # of fronts that drive never, or until they leave
         self.queue: list[str] = []
@@ -211,6 +215,14 @@ class HostSession(AgentSession):
     @property
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
+
+    def _last_written(self) -> float:
+        return min((front.last_written(self.events) for front in self.fronts), default=inf)
+
+    async def catch_up(self) -> None:
+        """Wait until all fronts that delay the agent were written most of what has happened."""
+        for front in tuple(self.fronts) if self._host.delays else ():
+            await front.catch_up(self.events)
 
     def _tell(self) -> None:
         for front in self.fronts:
@@ -344,6 +356,8 @@ class HostSession(AgentSession):
                 self.queue.remove(said)
                 is_waiting = False
                 self.current = asyncio.current_task()
+                if isinstance(self.failed, WaitExpired):  # the agent, which hangs, is being ended
+                    raise self.failed
                 if front.is_alone and not await self._await_servers():
                     return ResultEvent(stop_reason="cancelled", result=CANCELLED)
                 return await self._turn(blocks, said, front)

@@ -85,6 +85,34 @@ async def test_a_session_of_another_process_is_refused_with_the_words_of_the_com
         assert refused.value.exit_code == 3
 
 
+TALKATIVE = """
+import os
+def prompt(request):
+    for number in range(6000):
+        script.say(script.session_of(request), f"{number:010000} ")
+        os.write(said, b".")
+    script.end(request)
+said = os.open("said", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+script.serve({"session/prompt": prompt})
+"""
+
+
+@bounded
+async def test_an_agent_waits_for_a_reader_that_is_slow(launch: Launcher) -> None:
+    launch.scripted(TALKATIVE)
+    said = launch.project / "said"
+    async with acp_launch.launch("p", cwd=launch.project, trust=True) as agent, agent.session() as session:
+        found = session.prompt("hi")
+        texts = [getattr(await anext(found), "text", "")]
+        before, same = 0, 0
+        while same < 50 and before < 6000:
+            await agent.servers()
+            now = said.stat().st_size
+            before, same = now, same + 1 if now == before else 0
+        texts += [event.text async for event in found if isinstance(event, events.UpdateEvent)]
+        assert "".join(texts).split() == [f"{number:010000}" for number in range(6000)]
+
+
 @bounded
 async def test_leaving_the_loop_cancels_the_turn_and_the_session_goes_on(launch: Launcher) -> None:
     launch.profile("cancellable")

@@ -95,7 +95,7 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
         return f"of {front.name}"
 
     async def story() -> None:
-        host = SimpleNamespace(gate=lambda: SimpleNamespace(ask=None))
+        host = SimpleNamespace(delays=False, gate=lambda: SimpleNamespace(ask=None))
         agent, nothing = cast(Any, SimpleNamespace(sessions=[])), cast(Any, None)
         session = HostSession(agent, cast(Any, host), nothing, "work", (), nothing)
         first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
@@ -118,7 +118,7 @@ def test_an_id_that_the_agent_gives_twice_is_noted_and_the_earlier_session_is_le
     async def story() -> None:
         launch = SimpleNamespace(observer=SimpleNamespace(show=lambda event: notes.append(event.text)))
         agent = cast(Any, SimpleNamespace(sessions=[], by_id={}, launch=launch))
-        host = cast(Any, SimpleNamespace(gate=lambda: None))
+        host = cast(Any, SimpleNamespace(delays=False, gate=lambda: None))
         opened = Opened("a", "new", NOTHING, 0, b"")
         sessions = []
         for name in ("first", "second"):

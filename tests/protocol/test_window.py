@@ -120,3 +120,15 @@ def test_readers_that_take_pieces_have_what_others_have_one_by_one() -> None:
             assert window.between(last, end) == [each for each in missed if each[0] <= end]
             assert end == window.newest or len(lines) >= size
             places[reader] = end
+
+
+def test_an_event_that_is_not_spared_yet_stays_beyond_all_limits() -> None:
+    window = Window(count=2, size=25, age=60)
+    spared = 0
+    window.spare = lambda: spared
+    for _ in range(4):
+        window.append(b"event of ten", key=None, now=0)
+    assert (window.lost, window.appended) == (0, 48)
+    spared = 3
+    window.append(b"one", key=None, now=100)
+    assert (window.lost, [id for id, _ in window.since(3, 100) or ()]) == (3, [4, 5])
