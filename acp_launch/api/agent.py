@@ -501,7 +501,8 @@ class Session:
 
         async def answer(on_permission: OnPermission) -> object:
             chosen = await on_permission(told)
-            if isinstance(chosen, str) and chosen not in {option.id for option in told.options}:
+            is_id = not (chosen is None or isinstance(chosen, bool))
+            if is_id and chosen not in [option.id for option in told.options]:
                 raise ValueError(f"on_permission: the question has no option {chosen!r}")
             id = choose(chosen, asked.options) if isinstance(chosen, bool) else chosen
             return msgspec.to_builtins(Answer(id, by="the program"))
@@ -528,7 +529,7 @@ class Session:
         if ask is None:
             return otherwise
         try:
-            return await answer(ask)
+            return msgspec.Raw(msgspec.json.encode(await answer(ask)))
         except Exception as error:  # the program's own, which its reader gets
             if self._turn is not None:
                 self._turn.fail(error)

@@ -8,6 +8,7 @@ import acp_launch
 from acp_launch.errors import AuthRequired
 from acp_launch.session import events
 from tests.cli.launcher import Launcher
+from tests.patience import PATIENCE
 
 
 def asked(launch: Launcher, *answers: Any, **options: Any) -> tuple[acp_launch.Result, list[events.PermissionQuestion]]:
@@ -60,6 +61,8 @@ def test_an_error_of_the_callback_is_that_of_the_prompt(launch: Launcher) -> Non
         acp_launch.run("p", "hi", cwd=launch.project, trust=True, on_permission=answer)
     with pytest.raises(ValueError, match="no option 'other'"):
         asked(launch, "other")
+    with pytest.raises(ValueError, match=r"no option 3\.5"):
+        asked(launch, 3.5)
 
 
 FORM = """
@@ -86,6 +89,16 @@ def test_a_form_is_filled_by_the_program(launch: Launcher) -> None:
     (form,) = forms
     assert form.schema is not None
     assert (form.message, form.url, list(form.schema["properties"])) == ("Who?", None, ["name"])
+
+
+def test_a_form_that_cannot_be_sent_is_an_error_of_the_prompt(launch: Launcher) -> None:
+    launch.scripted(FORM)
+
+    async def fill(form: events.FormQuestion) -> dict[str, Any]:
+        return {"name": object()}
+
+    with pytest.raises(TypeError, match="object"):
+        acp_launch.run("p", "hi", cwd=launch.project, trust=True, on_form=fill, timeout=PATIENCE)
 
 
 def test_a_login_is_named_with_the_command_that_helps(launch: Launcher) -> None:
