@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from weakref import WeakSet
 
 from acp_launch.api.order import Order
@@ -39,7 +39,7 @@ class PrivateHost:
         Raises:
             UsageError: `cwd` is not a directory that can be entered.
         """
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socketpair()
         _ours.add(ours)
         self.line, self._stderr = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed at its end
         descriptor = theirs.fileno()
@@ -82,6 +82,16 @@ class PrivateHost:
         lines = self._stderr.read().decode(errors="replace").splitlines()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return LaunchError(f"the process of the agent has ended ({how})", detail=lines[-MAX_STDERR_LINES:])
+
+
+def _socketpair() -> tuple[socket.socket, socket.socket]:
+    """Return sockets with other descriptors than those of stdin, stdout and stderr, which a program may lack."""
+    with ExitStack() as taken:
+        descriptor = 0
+        while descriptor < 3:
+            descriptor = os.open(os.devnull, os.O_RDONLY)
+            taken.callback(os.close, descriptor)
+        return socket.socketpair()
 
 
 def _environment() -> dict[str, str]:

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]], *, within: float) -> T:
-    """Return the result of `work`, which has a thread and a loop of its own. Ctrl-C cancels it, and waits for its end
-    `within` so many seconds.
+    """Return the result of `work`, which has a thread and a loop of its own. What interrupts the caller, such as Ctrl-C
+    or the exception of another signal's handler, cancels it, and waits for its end `within` so many seconds.
     """
     done: Future[T] = Future()
     began = threading.Event()
@@ -31,7 +31,7 @@ def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]], *, within: float) 
     threading.Thread(target=carry_out, name="acp-launch", daemon=True).start()
     try:
         return done.result()
-    except KeyboardInterrupt:
+    except BaseException:  # of `work`, too, which is over then
         began.wait(within)
         for task in tasks:
             if task is not None and not done.done():

@@ -87,6 +87,12 @@ def until_gone(mark: str, left: int = 0) -> None:
         subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
 
 
+def test_a_program_without_streams_launches_as_others(launch: Launcher) -> None:
+    program = "import acp_launch, sys; sys.exit(acp_launch.run('demo', 'add 2 3').answer != '5')"
+    closed = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, program]
+    assert subprocess.run(closed, cwd=launch.project, timeout=PATIENCE, check=False).returncode == 0
+
+
 def test_a_program_that_forks_does_not_keep_its_agents_alive(launch: Launcher) -> None:
     mark = uuid.uuid4().hex
     program = """

@@ -311,7 +311,27 @@ def test_a_program_keeps_its_signals_its_streams_and_itself(launch: Launcher) ->
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_ctrl_c_ends_a_run_and_leaves_nothing(launch: Launcher) -> None:
+class _OutOfTimeError(Exception):
+    """What a test runner's alarm raises."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, _OutOfTimeError])
+def test_what_a_signal_raises_ends_a_run_and_leaves_nothing(launch: Launcher, kind: type[BaseException]) -> None:
+    def interrupted(number: int, frame: object) -> None:
+        raise kind
+
+    former = signal.signal(signal.SIGINT, interrupted)
+    try:
+        _interrupt_run(launch, kind)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    for thread in threading.enumerate():
+        if thread.name == "acp-launch":  # it has told its end
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def _interrupt_run(launch: Launcher, kind: type[BaseException]) -> None:
     launch.profile("cancellable")
     begun = threading.Event()
 
@@ -325,6 +345,6 @@ def test_ctrl_c_ends_a_run_and_leaves_nothing(launch: Launcher) -> None:
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         acp_launch.run("p", "hi", cwd=launch.project, trust=True, on_event=hear)
     thread.join()
