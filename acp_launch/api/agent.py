@@ -147,11 +147,11 @@ class Agent:
     async def _hear(self) -> None:
         """Read what the process says until it ends."""
         rest = b""
-        with suppress(OSError):
-            while said := await self._loop.sock_recv(self._process.line, 1 << 16):
+        with self._process.listen() as line, suppress(OSError):
+            while said := await self._loop.sock_recv(line, 1 << 16):
                 *lines, rest = (rest + said).split(b"\n")
-                for line in lines:
-                    self._take(msgspec.json.decode(line, type=HostWord))
+                for word in lines:
+                    self._take(msgspec.json.decode(word, type=HostWord))
         if not self._up.done():
             if self._failure is None:
                 self._failure = await asyncio.to_thread(self._process.describe_end)

@@ -63,6 +63,12 @@ class PrivateHost:
             theirs.close()
         ours.setblocking(False)
 
+    def listen(self) -> socket.socket:
+        """Return the line for a loop to read, which has to close it: `end` closes the other one in a thread."""
+        line = self.line.dup()
+        _ours.add(line)
+        return line
+
     def end(self) -> None:
         """Have it end, and wait for that; if it does not end it is killed, and its guards end the rest."""
         with suppress(OSError):

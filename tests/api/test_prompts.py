@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -251,6 +252,29 @@ async def test_ten_agents_at_once_in_one_loop(launch: Launcher) -> None:
             return (await end_of(session, f"add {number} 1")).text
 
     assert await asyncio.gather(*map(one, range(10))) == [str(number + 1) for number in range(10)]
+
+
+@bounded
+async def test_a_loop_that_is_busy_while_an_agent_ends_may_open_sockets(launch: Launcher) -> None:
+    loop = asyncio.get_running_loop()
+    async with acp_launch.launch("demo", cwd=launch.project) as agent:
+        ending = asyncio.create_task(agent._end())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        deadline = loop.time() + PATIENCE
+        while agent._process.line.fileno() >= 0:  # until its thread has closed it
+            assert loop.time() < deadline
+            os.sched_yield()
+        opened = [each for _ in range(4) for each in socket.socketpair()]  # with the descriptors that are free now
+        for each in opened:
+            each.setblocking(False)
+        reading = [asyncio.create_task(loop.sock_recv(each, 1)) for each in opened]
+        await ending
+        for each in opened:
+            each.send(b"x")
+        assert await asyncio.gather(*reading) == [b"x"] * len(opened)
+    for each in opened:
+        each.close()
 
 
 @bounded
