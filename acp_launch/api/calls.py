@@ -7,17 +7,11 @@ The private host, which has the agent, is started before what talks to it is imp
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path as Directory
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, get_args
 
-from acp_launch.api.agent import run_prompt, running
 from acp_launch.api.lifeline import ENDING, PrivateHost
 from acp_launch.api.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
-from acp_launch.api.thread import run_in_thread
 from acp_launch.errors import UsageError
-from acp_launch.profile.discover import find, here
-from acp_launch.profile.load import load
-from acp_launch.settings.load import load as load_settings
 
 if TYPE_CHECKING:
     from acp_launch.api.agent import Agent, Result
@@ -63,6 +57,7 @@ async def launch(
         on_event=on_event,
     )
     process = _start(profile, given)
+    from acp_launch.api.agent import running
 
     async with running(process, given) as launched:
         yield launched
@@ -86,6 +81,8 @@ def run(
         LaunchError: as `launch`, or how the turn has failed.
     """
     process = _start(profile, options)
+    from acp_launch.api.agent import run_prompt
+    from acp_launch.api.thread import run_in_thread
 
     return run_in_thread(
         lambda: run_prompt(process, options, prompt, session=session, new=new, attach=attach, timeout=timeout),
@@ -94,7 +91,11 @@ def run(
 
 
 def _start(profile: Path | None, options: LaunchOptions) -> PrivateHost:
-    agent = options.get("agent")
+    if unknown := options.keys() - LaunchOptions.__annotations__:
+        raise TypeError(f"there is no option {min(unknown)}")
+    agent, approve = options.get("agent"), options.get("approve")
+    if approve not in (None, *get_args(Approve)):
+        raise UsageError(f'approve: there is no "{approve}"', fix=f"use one of {', '.join(get_args(Approve))}")
     if (profile is None) == (agent is None):
         raise UsageError("either a profile or agent= is needed")
     order = Order(
@@ -115,6 +116,12 @@ def load_profile(name: Path, *, cwd: Path | None = None) -> "Profile":
         ProfileError: with all its problems.
         UsageError: there is no such profile.
     """
+    from pathlib import Path as Directory
+
+    from acp_launch.profile.discover import find, here
+    from acp_launch.profile.load import load
+    from acp_launch.settings.load import load as load_settings
+
     settings = load_settings()
     start = Directory(cwd).absolute() if cwd is not None else here()
     return load(find(os.fspath(name), start=start, settings=settings), cache=settings.cache).profile

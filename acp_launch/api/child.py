@@ -6,7 +6,6 @@ It is a process of its own because a launch forks guards, takes signals and know
 happen in a program of others, which may have threads and a loop that must not wait.
 """
 
-import asyncio
 import gc
 import os
 import socket
@@ -22,18 +21,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.api.host import serve
 from acp_launch.api.order import Order
 from acp_launch.api.words import EVENT, FAILED
 from acp_launch.app.exits import end_in_code
-from acp_launch.app.lookup import load_settings
-from acp_launch.app.planning import adhoc_plan, loaded_profile, prepare_launch, ready, resolve_trusted
-from acp_launch.app.start import launch_agent
 from acp_launch.errors import LaunchError
 from acp_launch.secret.redact import redactor
-from acp_launch.served.wire import HostFault
 from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode
-from acp_launch.session.store import open_registry
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
@@ -100,21 +93,34 @@ def _work() -> int:
         try:
             _launch(order, line)
         except LaunchError as error:
+            from acp_launch.served.wire import HostFault  # it brings asyncio, which the agent's start does not wait for
+
             line.tell(FAILED, HostFault.of(error))
             return error.exit_code
     return 0
 
 
 def _launch(order: Order, line: ProgramLine) -> None:
+    from acp_launch.app.lookup import load_settings
+    from acp_launch.app.planning import prepare_launch
+
     prepare_launch()
+    from acp_launch.app.start import launch_agent
+    from acp_launch.session.store import open_registry
 
     settings = load_settings()
     ready = _plan(order, settings, line)
     with open_registry(settings.state) as registry, launch_agent(settings, ready, None, "api") as started:
+        import asyncio  # while the agent starts
+
+        from acp_launch.api.host import serve
+
         asyncio.run(serve(order, started, registry, line))
 
 
 def _plan(order: Order, settings: "Settings", line: ProgramLine) -> "PreparedPlan":
+    from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
+
     if order.agent is not None:
         return adhoc_plan(order.agent, cwd=None, session=None)
     loaded = loaded_profile(order.profile, settings)

@@ -55,10 +55,11 @@ class PrivateHost:
                 start_new_session=True,  # Ctrl-C is for the program, and there is no terminal to ask on
             )
             ours.sendall(json.dumps(order._asdict()).encode() + b"\n")
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a null byte
             ours.close()
             self._stderr.close()
-            raise UsageError(f"cannot start the agent in {cwd}: {error.strerror}", fix="name a directory") from None
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"cannot start the agent in {cwd}: {reason}", fix="name a directory") from None
         finally:
             theirs.close()
         ours.setblocking(False)

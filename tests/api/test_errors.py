@@ -64,6 +64,12 @@ def test_what_is_no_launch_is_refused_before_anything_starts(launch: Launcher, t
     for profile, options in (("demo", {"agent": "true"}), (None, {}), ("demo", {"cwd": tmp_path / "no"})):
         with pytest.raises(errors.UsageError):
             acp_launch.run(profile, "hi", **options)
+    with pytest.raises(TypeError, match="on_permision"):
+        acp_launch.run("demo", "hi", on_permision=print)  # type: ignore[call-arg]
+    with pytest.raises(errors.UsageError, match="approve"):
+        acp_launch.run("demo", "hi", cwd=launch.project, approve="some")  # type: ignore[arg-type]
+    with pytest.raises(errors.UsageError, match="null"):
+        acp_launch.run("demo", "hi", cwd="a\0b")
     with pytest.raises(errors.UsageError, match="option=value"):
         acp_launch.run("demo", "hi", cwd=launch.project, options={"": "x"})
     with pytest.raises(errors.UsageError, match="empty"):
