@@ -1,93 +1,20 @@
-"""The process of the server host, which `host.shared` starts: `python -P -m acp_launch.app.serverhost`."""
+"""The process of the server host: `python -P -m acp_launch.app.serverhost`. Guards are forked before more is imported."""
 
-import asyncio
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from acp_launch import __version__
-from acp_launch.app.planning import prepare_launch
-from acp_launch.app.start import record_and_guard
-from acp_launch.engine.loop import run_supervised
-from acp_launch.errors import Stopped, first
-from acp_launch.process.logs import LogFile
-from acp_launch.secret.redact import redactor
-from acp_launch.served.connect import listen
-from acp_launch.served.registry import HostNote, find_server_host, hold_place, server_host_state
-from acp_launch.served.serverhost import PROFILE, ServerHost
-from acp_launch.settings.load import load
-from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.engine.loop import Interrupts
-    from acp_launch.served.registry import HostNote
-    from acp_launch.settings.model import Settings
-
-PATIENCE = stretch(5.0)  # seconds for a host that ends to leave its place
-LOOK = 0.02  # seconds between two looks whether it has
+from acp_launch import leave
 
 
 def main() -> int:
-    """Be the server host, until no launch uses it; return the exit code. Another one that lives is left alone."""
+    from acp_launch.app.planning import prepare_launch
+
     prepare_launch()
+    from acp_launch.app.shared_servers import serve
 
-    settings, until = load(), time.monotonic() + PATIENCE
-    while True:
-        with hold_place(server_host_state(settings.state), "", __version__) as write:
-            if write is not None:
-                with record_and_guard(settings, "host", "shared servers", Path("/")) as guard, _log_failure(settings):
-                    run_supervised(guard, lambda interrupts: interrupts.watch(_host(settings, interrupts, write)))
-                return 0
-        if find_server_host(settings.state) is not None or time.monotonic() > until:
-            return 0
-        time.sleep(LOOK)
-
-
-@contextmanager
-def _log_failure(settings: "Settings") -> Iterator[None]:
-    """Write a failure to the log, as the host has no terminal; a signal is none."""
-    try:
-        yield
-    except Stopped:
-        return
-    except Exception as error:
-        LogFile(settings.state / "log", PROFILE).mark(redactor.text(f"the server host has failed: {error!r}"))
-        raise
-
-
-async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable[[HostNote], None]") -> None:
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            host = ServerHost(settings.state, settings.max_line, interrupts.hurry, tasks)
-            async with listen(host.attach, settings.state) as socket:
-                try:
-                    write(
-                        HostNote(
-                            pid=os.getpid(),
-                            since=time.time(),
-                            version=__version__,
-                            project="",
-                            profile=__version__,
-                            called="shared servers",
-                            cwd="/",
-                            here="/",
-                            digest="",
-                            socket=str(socket),
-                        )
-                    )
-                    await host.run()
-                finally:
-                    await host.close()
-    except BaseExceptionGroup as failures:
-        raise first(failures) from None
+    return serve()
 
 
 if __name__ == "__main__":
-    from acp_launch import leave
     from acp_launch.process.guard import dismiss_guards
 
     leave.listen()
