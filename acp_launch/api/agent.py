@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -178,7 +179,12 @@ class Agent:
         if self._hearing.done():
             raise self._failure or AgentError(f"the agent {ENDED}")
         up = self._up.result()
-        line = await asyncio.to_thread(connect_to_host, up.note)
+        connecting = asyncio.ensure_future(asyncio.to_thread(connect_to_host, up.note))
+        try:
+            line = await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_close_line)
+            raise
         with line:
             async with connect(SocketTransport(line, ENDED), observer, max_line=up.max_line) as connection:
                 connection.excuse = lambda: self._failure
@@ -186,6 +192,11 @@ class Agent:
                 offers = Offers(forms=True, urls=True)
                 await negotiate(connection, limit=up.timeouts["initialize"], offers=offers)
                 yield connection, attached
+
+
+def _close_line(connecting: "asyncio.Future[socket.socket]") -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
 
 
 def _now() -> str:

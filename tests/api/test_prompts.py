@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -275,6 +276,25 @@ async def test_a_loop_that_is_busy_while_an_agent_ends_may_open_sockets(launch: 
         assert await asyncio.gather(*reading) == [b"x"] * len(opened)
     for each in opened:
         each.close()
+
+
+def _count_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.mark.filterwarnings("error")
+@bounded
+async def test_an_opening_that_is_cancelled_leaves_no_socket(launch: Launcher) -> None:
+    async with acp_launch.launch("demo", cwd=launch.project) as agent:
+        before = _count_descriptors()
+        for turns in range(12):
+            opening = asyncio.create_task(agent.session().__aenter__())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait([opening])
+        while _count_descriptors() > before:
+            await agent.servers()
 
 
 @bounded
