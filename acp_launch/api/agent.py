@@ -38,6 +38,7 @@ from acp_launch.session.events import (
     PermissionQuestion,
     ResultEvent,
     SessionEvent,
+    WaitingEvent,
 )
 from acp_launch.session.hold import fresh_name
 from acp_launch.session.observer import Answer, Observer, ToolQuestion
@@ -580,7 +581,7 @@ async def run_prompt(
     hear = options.get("on_event")
     async with running(process, options) as agent, agent.session(session, new=new) as opened:
         async for event in opened.prompt(prompt, attach=attach, timeout=timeout):
-            if hear is not None:
+            if hear is not None and not isinstance(event, WaitingEvent):  # the host has told it
                 hear(event)
         await agent._stop()
         assert isinstance(event, ResultEvent), "it is the last one"

@@ -1,4 +1,4 @@
-"""The process of the server host: `python -P -m acp_launch.app.serverhost`. Guards are forked before more is imported."""
+"""The process of the server host: `python -P -m acp_launch.app.serverhost`. Guards are forked before all imports."""
 
 import sys
 

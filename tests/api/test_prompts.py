@@ -10,6 +10,7 @@ import threading
 from contextlib import aclosing
 from pathlib import Path
 
+import psutil
 import pytest
 
 import acp_launch
@@ -229,9 +230,11 @@ async def test_a_private_host_that_is_killed_ends_its_prompts(launch: Launcher) 
     async with acp_launch.launch("p", cwd=launch.project, trust=True) as agent, agent.session() as session:
         found = session.prompt("hi")
         await anext(found)
+        below = psutil.Process(agent._process._process.pid).children(recursive=True)
         agent._process._process.kill()
         with pytest.raises(AgentError, match="is gone with its host"):
             [event async for event in found]
+        assert not psutil.wait_procs(below, PATIENCE)[1], "its guards end them"
 
 
 @bounded
