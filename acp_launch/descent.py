@@ -13,6 +13,7 @@ is put there meanwhile. `pin` decides before where the walk begins:
 
 import errno
 import os
+import pwd
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -93,8 +94,6 @@ def named_home() -> Path | None:
 @cache
 def _registered_homes() -> tuple[Path, ...]:
     """Return the home directory that the user database has, and its parents."""
-    import pwd
-
     try:
         home = real(Path(pwd.getpwuid(os.getuid()).pw_dir))
     except KeyError:  # a container's user may have no name

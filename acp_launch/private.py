@@ -9,6 +9,7 @@ moves a whole file, `locked` and `take_lock` take a lock file, `make_digest` tel
 """
 
 import errno
+import fcntl
 import math
 import os
 import stat
@@ -286,8 +287,6 @@ def _wait_for(descriptor: int, path: Path, patience: float | None) -> None:
     deadline = time.monotonic() + (math.inf if patience is None else patience)
     try:
         if patience is None:
-            import fcntl
-
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             return
         while not take_lock(descriptor):
@@ -304,8 +303,6 @@ def take_lock(descriptor: int) -> bool:
     Raises:
         OSError: its file system has no locks.
     """
-    import fcntl
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -315,8 +312,6 @@ def take_lock(descriptor: int) -> bool:
 
 def _let_go(descriptor: int) -> None:
     """Release the lock explicitly. Closing is not enough: a child that is about to exec has a copy."""
-    import fcntl
-
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

@@ -4,6 +4,7 @@ A `Problem`: one fault with its place and its fix. Every mistake that a user can
 Also `KeyPath`, a place inside a profile, and `dotted`, the text of one. Pure, and imports little.
 """
 
+import shlex
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -50,8 +51,6 @@ def about(file: str, message: str, fix: str = "") -> Problem:
 
 def ours(*words: str) -> str:
     """Build an acp-launch command for a fix, quoted for a shell; empty words are left out."""
-    import shlex  # only needed when something is wrong
-
     return shlex.join(["acp-launch", *filter(None, words)])
 
 

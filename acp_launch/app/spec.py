@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -94,8 +95,6 @@ class RunSpec(Struct, frozen=True, kw_only=True):
         """Return what asks the user about a tool call."""
 
         async def ask(question: "ToolQuestion") -> "Answer":
-            from shlex import quote  # most runs ask nothing
-
             from acp_launch.console.ask.permission import permission_asker
 
             if self.agent is None:

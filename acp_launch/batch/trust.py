@@ -6,6 +6,7 @@ not text for agents. What was accepted is frozen, and the digest of `batch.json`
 a repository, or was changed since, is not believed.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -169,8 +170,6 @@ def _list_frozen_rows(directory: BatchDirectory) -> "Iterator[ReportRow]":
 
 def list_rows(said: Said) -> "Iterator[ReportRow]":
     """Yield what is accepted, that which runs or allows something first."""
-    import shlex
-
     from acp_launch.console.trust import ReportRow
 
     rest, profiles, check = dict(said), said.get("profiles"), said.get("check")

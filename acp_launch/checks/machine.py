@@ -8,6 +8,7 @@ control group, which are removed again.
 import errno
 import os
 import platform
+import resource
 import shutil
 import socket
 import stat
@@ -238,8 +239,6 @@ def size(amount: int) -> str:
 
 def descriptors() -> Check:
     """Check the limit of open files. Call it before the first child is started, since that raises the limit."""
-    import resource
-
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     return open_files(*(None if limit == resource.RLIM_INFINITY else limit for limit in limits))
 

@@ -1,8 +1,10 @@
 """The arguments and options of `run`, and its prompt."""
 
 import array
+import fcntl
 import os
 import sys
+import termios
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -245,9 +247,6 @@ def _decode(raw: bytes, source: str) -> str:
 
 def _waits_on_stdin() -> bool:
     """Tell whether there is unread input on stdin, without reading it: it may be of the script that runs us."""
-    import fcntl
-    import termios
-
     waiting = array.array("i", [0])
     with suppress(OSError):
         fcntl.ioctl(0, termios.FIONREAD, waiting)

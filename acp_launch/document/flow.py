@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Mapping
 
 from acp_launch.document.nodes import Plain, scalar
@@ -23,8 +24,6 @@ def needs_shell(command_line: str) -> bool:
 
 def words(text: str) -> list[str]:
     """Split a text into words as a shell does; at every space if a quote in it is not closed."""
-    import shlex  # only needed for a text where a list belongs
-
     try:
         return shlex.split(text)
     except ValueError:

@@ -9,9 +9,11 @@ scroll away while the user reads it.
 """
 
 import asyncio
+import fcntl
 import io
 import os
 import sys
+import termios
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import lru_cache
@@ -482,9 +484,6 @@ class _Reader(PosixStdinReader):
 
     def count_unread(self) -> None:
         """Remember what was typed until now: the terminal has just become ours."""
-        import fcntl
-        import termios
-
         with suppress(OSError):  # the terminal is gone
             self.ahead = int.from_bytes(fcntl.ioctl(self.stdin_fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 

@@ -7,6 +7,7 @@ is made by `prepare_place`, when the agent is about to start.
 """
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -363,8 +364,6 @@ class _Survey(Struct):
 
 def _list_private(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield what no place holds: there are the user's files, keys and sockets."""
-    import pwd  # Linux has it
-
     yield real(Path(environ.get("HOME") or "/")), "your home"
     with suppress(KeyError):
         yield real(Path(pwd.getpwuid(os.getuid()).pw_dir)), "your home"

@@ -5,6 +5,7 @@ Each `Value` knows its origin and keeps its secrets as references. Only `reveal`
 result goes only into a child's environment, an argument list or an HTTP header.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -108,8 +109,6 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
 
     def display(self) -> str:
         """Return its command line, quoted for a shell: safe to print."""
-        import shlex  # only for what is shown
-
         from acp_launch.secret.detect import masked
 
         arguments = masked(shlex.join(argument.display() for argument in self.args))

@@ -8,6 +8,7 @@ reaches only the program, and Ctrl-Z suspends it and us with it, as a shell expe
 import asyncio
 import os
 import signal
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -76,8 +77,6 @@ class _Terminal:
     """The terminal on stdin, and its former state."""
 
     def __init__(self) -> None:
-        import termios
-
         self._modes: list[Any] = termios.tcgetattr(STDIN)
         self.is_at_line_start = False  # the last program has ended in order
 
@@ -94,8 +93,6 @@ class _Terminal:
 
         Does nothing without such a shell.
         """
-        import termios
-
         modes: list[Any] = termios.tcgetattr(STDIN)
         self._take_back()
         os.kill(0, signal.SIGTSTP)  # the whole of our job
@@ -112,8 +109,6 @@ class _Terminal:
             self._take_back(tidying + (b"" if self.is_at_line_start else b"\n"))
 
     def _take_back(self, tidying: bytes = b"") -> None:
-        import termios
-
         # We are in the background now, where this would suspend us.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         try:

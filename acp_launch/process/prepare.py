@@ -10,6 +10,7 @@ What this process must be before its first child: set once, here, and undone onl
 
 import itertools
 import os
+import resource
 import signal
 import sys
 import threading
@@ -56,8 +57,6 @@ def require_descriptors(children: int = 0) -> None:
     Raises:
         Exhausted: the limit of this process is too low.
     """
-    import resource
-
     _make_room()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = max(FEW_DESCRIPTORS, _OURS + _CHILD * children)
@@ -85,7 +84,6 @@ def give_back_limit(pid: int) -> None:
     descriptor, suffer from a high one. Linux only; elsewhere the child keeps ours."""
     if _soft_limit_before is None or not IS_LINUX:
         return
-    import resource
 
     try:
         hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
@@ -106,7 +104,6 @@ def _children_now() -> frozenset[Process]:
 
 def _make_room() -> None:
     global _soft_limit_before
-    import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)

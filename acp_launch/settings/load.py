@@ -7,6 +7,8 @@ project. `grounds` and `lies_in` find the projects around a directory.
 """
 
 import os
+import pwd
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -181,8 +183,6 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
 
 
 def _quote(path: Path) -> str:
-    import shlex  # only needed when something is wrong
-
     return shlex.quote(str(path))
 
 
@@ -211,7 +211,6 @@ def _others_write(status: os.stat_result) -> bool:
 def _is_ours_alone(group: int) -> bool:
     """Whether this is the private group that many systems create for each user, where a umask of 002 is usual."""
     import grp
-    import pwd
 
     try:
         user, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)

@@ -5,6 +5,7 @@ import codecs
 import os
 import signal
 import sys
+import termios
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -58,8 +59,6 @@ def without_modes(*names: str) -> Iterator[None]:
 def forget_typed() -> None:
     """Discard input typed before a question."""
     if owns_terminal():
-        import termios
-
         termios.tcflush(0, termios.TCIFLUSH)
 
 
@@ -70,14 +69,11 @@ def _modes() -> Modes | None:
     """Return the modes of the terminal on stdin; None if it is not ours."""
     if not owns_terminal():
         return None
-    import termios
 
     return termios.tcgetattr(0)
 
 
 def _clear(*names: str) -> None:
-    import termios
-
     now = termios.tcgetattr(0)
     for name in names:
         now[3] &= ~getattr(termios, name)
@@ -86,8 +82,6 @@ def _clear(*names: str) -> None:
 
 
 def _restore(before: Modes) -> None:
-    import termios
-
     with suppress(termios.error):  # it hung up
         termios.tcsetattr(0, termios.TCSANOW, before)  # TCSADRAIN may wait forever for output
 
