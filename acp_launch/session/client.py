@@ -151,9 +151,10 @@ class Client:
         self.session_id, self.number = session_id, number
 
     def take(self, message: AgentMessage) -> None:
+        if isinstance(message, Updated):  # first, as a turn has very many
+            self.updated(message)
+            return
         match message:
-            case Updated():  # first, as a turn has very many
-                self.updated(message)
             case Opened():
                 self.opened(message)
             case PermissionAsked():

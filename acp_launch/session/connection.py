@@ -297,7 +297,10 @@ class Connection:
     # Called by the pump.
 
     def take(self, event: AgentMessage | Passing | Extension) -> None:
-        if isinstance(event, Extension):
+        if isinstance(event, Updated):  # first, as a turn has very many
+            if self._listener is not None:
+                self._listener(event)
+        elif isinstance(event, Extension):
             self.extension(event)
         elif isinstance(event, Passing):
             self._passing(event)
