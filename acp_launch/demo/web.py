@@ -56,8 +56,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         if not self._is_refused():
             session = self.headers.get(SESSION, "")
-            self._reply(204 if session in self.server.sessions else 404)
-            self.server.sessions.discard(session)
+            is_known = session in self.server.sessions
+            self.server.sessions.discard(session)  # before the answer, after which it may be asked for
+            self._reply(204 if is_known else 404)
 
     def _is_refused(self) -> bool:
         """Refuse a request for another address, or without the token."""
