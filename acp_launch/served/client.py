@@ -169,9 +169,9 @@ async def handed_over(launch: "HostedLaunch", prompt: Prompt, connection: Connec
         LaunchError: as `engine.run.prompted`, up to the prompt.
     """
     blocks = prompt.blocks(connection.agent.capabilities)
+    connection.extension = lambda extension: None  # what the host tells is for a front that waits
     async with launch.session(connection, launch.completed(prompt.request)) as session:
         connection.listen(None)  # nothing more is shown
-        connection.extension = lambda extension: None
         connection.send(connection.conversation.prompt(session.ready.session_id, blocks).line)
         await launch.detach()  # answered after the prompt was taken
     await connection.observer.drain()
