@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acp_launch.app.up import Begun
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.served.registry import Content, FrontPlan, HostNote

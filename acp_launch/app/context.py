@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from acp_launch.app.spec import PreparedPlan
     from acp_launch.bridge.servers import ShareServer
     from acp_launch.console.ask.terminal import AgentStderr
-    from acp_launch.engine.context import Elicit, LaunchContext, LogIn
+    from acp_launch.engine.context import Elicit, LogIn
     from acp_launch.errors import AuthRequired
-    from acp_launch.process.program import LocalProgram, Program
+    from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
     from acp_launch.session.observer import Ask, Holds, Person, Way
-    from acp_launch.session.permission.gate import Decision, Gate
+    from acp_launch.session.permission.gate import Decision
     from acp_launch.session.permission.policy import Approve, Remembered
 from acp_launch.app.start import Launched, open_env, server_logs, spawn_agent, stderr_log
 from acp_launch.engine.context import LaunchContext, offers

@@ -42,9 +42,6 @@ from acp_launch.waits import awaited
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from acp_launch.oauth.exchange import ClientSecret
-    from acp_launch.oauth.keeper import TokenStore
-
     MakeTokenStore = Callable[[Login, Grant | None, Callable[[str], None]], TokenStore]
 
 AUTHORIZATION, BEARER = "Authorization", "Bearer "

@@ -22,12 +22,8 @@ from acp_launch.profile.load import load
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
-    from acp_launch.engine.context import LaunchContext
     from acp_launch.process.flow import Lent
     from acp_launch.profile.load import Loaded
-    from acp_launch.served.editor import EditorFeed
-    from acp_launch.served.editorsession import SessionPlan
     from acp_launch.served.registry import HostNote
     from acp_launch.session.hold import Key
 

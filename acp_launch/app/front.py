@@ -25,10 +25,9 @@ from acp_launch.session.hold import fresh_name, is_fresh
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.engine.context import LaunchContext, LogIn
+    from acp_launch.engine.context import LogIn
     from acp_launch.engine.run import Prompt
     from acp_launch.errors import AuthRequired
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront

@@ -33,18 +33,12 @@ if TYPE_CHECKING:
     from acp_launch.app.start import Launched
     from acp_launch.engine.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.served.host import HostNotices
-    from acp_launch.served.hostsession import HostPolicy
     from acp_launch.session.store import Registry
     from acp_launch.settings.model import Settings
 
 
 BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
-
-
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
-
-
 OnReady = Callable[[float, Host, Path], None]  # takes the seconds until it was up, and its socket
 
 

@@ -55,7 +55,6 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.app.operation import VerbProcesses
-    from acp_launch.app.stores import Vault
     from acp_launch.oauth.exchange import ClientSecret
     from acp_launch.oauth.flow import Waiting
 

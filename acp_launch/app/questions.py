@@ -1,11 +1,6 @@
 """Yes-or-no questions to the user at the terminal."""
 
-from typing import TYPE_CHECKING
-
 from acp_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def agrees(question: str) -> bool:

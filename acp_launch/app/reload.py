@@ -34,12 +34,10 @@ from acp_launch.served.wire import Reloaded
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
     from acp_launch.engine.run import Launch
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.resolve import Resolved
     from acp_launch.profile.load import Loaded
-    from acp_launch.served.wire import Reloaded
 
 SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
 SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile

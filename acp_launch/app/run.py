@@ -13,7 +13,6 @@ from acp_launch.session.hold import fresh_name, hold
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import PreparedPlan
-    from acp_launch.app.start import ChosenSession
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
 

@@ -19,7 +19,6 @@ from acp_launch.profile.discover import here
 from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned

@@ -22,7 +22,6 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.engine.loop import Interrupts
-    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 
 PATIENCE = stretch(5.0)  # seconds for a host that ends to leave its place

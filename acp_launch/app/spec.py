@@ -16,7 +16,6 @@ from acp_launch.secret.value import Secret
 if TYPE_CHECKING:
     from acp_launch.engine.run import Prompt
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion

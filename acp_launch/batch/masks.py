@@ -8,7 +8,7 @@ forms go through a pipe, as each is learnt, and never through a file, an argumen
 import os
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,9 +17,6 @@ from msgspec.structs import replace
 from acp_launch.batch.model import ErrorFacts, Record
 from acp_launch.plan.model import Place
 from acp_launch.secret.redact import redactor
-
-if TYPE_CHECKING:
-    from acp_launch.plan.model import Place
 
 BLOCK = 1024 * 1024  # bytes of a patch that are searched at once
 UNNAMED = "of a login"  # a secret that no profile names

@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer._completion_shared import get_completion_script
@@ -27,9 +27,6 @@ from acp_launch.regex import regex
 from acp_launch.secret.lookup import stored_names
 from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
-
-if TYPE_CHECKING:
-    from acp_launch.settings.model import Settings
 
 MOST = 500  # candidates for one word
 # A name with other characters is not offered: typer's scripts quote nothing, and that for zsh evaluates its candidates.

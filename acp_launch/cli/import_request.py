@@ -1,15 +1,12 @@
 """The requests of `init`, `import` and `export`, as they are typed."""
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from acp_launch.cli.edit import server_entry
 from acp_launch.cli.verb import Argument, Option, ProfileName, Yes
 from acp_launch.errors import UsageError
 from acp_launch.profile.scaffold import NewServer
-
-if TYPE_CHECKING:
-    from acp_launch.profile.scaffold import NewServer
 
 AGENT = "NAME|COMMAND"
 

@@ -26,7 +26,6 @@ from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_
 if TYPE_CHECKING:
     from acp_launch.app.spec import PreparedPlan
     from acp_launch.engine.loop import Interrupts
-    from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
 
 Profile = Annotated[str, Argument("PROFILE", "The profile of the agent.")]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.console.logs import LogWatch
-    from acp_launch.console.processes import Sessions, SharedRow
+    from acp_launch.console.processes import Sessions
     from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings
 

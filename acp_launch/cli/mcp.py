@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from acp_launch.app.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
-    from acp_launch.mcp.client import Limit
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 STDIN = Path("-")

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +21,6 @@ from acp_launch.profile.discover import SUFFIXES, here, project_of
 from acp_launch.session.permission.audit import entries, files
 from acp_launch.session.permission.policy import consider, judge
 from acp_launch.session.permission.remembered import AnswerStore, load, rules_of
-
-if TYPE_CHECKING:
-    from acp_launch.session.permission.remembered import AnswerStore
 
 app = Group("Permissions of agents: test, list, forget, log.")
 

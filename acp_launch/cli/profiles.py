@@ -22,7 +22,7 @@ from acp_launch.profile.discover import discover, here, parents
 from acp_launch.profile.load import examine, inspect_all, load, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from acp_launch.console.logins import State
     from acp_launch.console.plans import SharedNow

@@ -7,7 +7,7 @@ import sys
 import termios
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from acp_launch import leave
 from acp_launch.app.spec import RunSpec
@@ -27,9 +27,6 @@ from acp_launch.cli.verb import (
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    from acp_launch.app.spec import RunSpec
 
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
 NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)

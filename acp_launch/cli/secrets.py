@@ -26,7 +26,6 @@ from acp_launch.secret.value import variable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.app.stores import Vault
 
 app = Group("Secrets: set, list, check, rm, rename, copy-to-env.")
 

@@ -27,7 +27,6 @@ from acp_launch.console.stderr import is_harmless
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
     from rich.syntax import ANSISyntaxTheme
 
