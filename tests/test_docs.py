@@ -57,6 +57,7 @@ def test_all_pages_together_stay_short() -> None:
 def test_a_page_can_be_read_in_one_go() -> None:
     for page in PAGES:
         assert len(page.read_bytes()) <= LARGEST.get(page, PAGE)
+    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 60
 
 
 def test_a_page_begins_with_what_it_is_for_and_has_headings() -> None:
