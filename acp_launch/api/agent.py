@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.api.lifeline import PrivateHost
-from acp_launch.api.order import LaunchOptions, OnForm, OnPermission
+from acp_launch.api.order import LaunchOptions, OnEvent, OnForm, OnPermission
 from acp_launch.api.words import EVENT, FAILED, UP, HostWord, Up
 from acp_launch.console.stream.ndjson import TurnRecord, choose_type
 from acp_launch.errors import AgentError, LaunchError, RunExpired, SessionError, UsageError, WaitExpired
@@ -49,6 +49,7 @@ from acp_launch.waits import format_time, stretch
 
 T = TypeVar("T")
 CANCEL_SECONDS = GRACE + stretch(1.0)  # for the end of a turn: the host, which gives it `GRACE`, tells first
+EXPLAINING = stretch(1.0)  # for the word of a private host that has ended
 MAX_WAITING_EVENTS = 1000  # events of a turn that were not taken; then the agent is not read
 
 
@@ -77,6 +78,7 @@ class Agent:
         self._failure: LaunchError | None = None
         self._sessions: set[Session] = set()
         self._is_stopping = False
+        self._raised: Exception | None = None  # by `on_event`, while no turn ran
         self._hearing = self._loop.create_task(self._hear())
 
     def __repr__(self) -> str:
@@ -119,6 +121,8 @@ class Agent:
         if name is not None and (fault := session_name_fault(name)):
             raise UsageError(fault, fix=SESSION_NAME_FIX)
         opened = Session(self, name or self._up.result().session or fresh_name(), self._options, is_new=new)
+        if opened.name in {each.name for each in self._sessions}:
+            raise SessionError(f'session "{opened.name}" is open in this program', fix="use it, or leave it first")
         self._sessions.add(opened)
         try:
             await opened._open()
@@ -154,9 +158,10 @@ class Agent:
                 *lines, rest = (rest + said).split(b"\n")
                 for word in lines:
                     self._take(msgspec.json.decode(word, type=HostWord))
+        if self._failure is None and not self._is_stopping:
+            self._failure = await asyncio.to_thread(self._process.describe_end)
         if not self._up.done():
-            if self._failure is None:
-                self._failure = await asyncio.to_thread(self._process.describe_end)
+            assert self._failure is not None, "it has not come up"
             self._up.set_exception(self._failure)
             self._up.exception()  # it may not be awaited any more
 
@@ -169,9 +174,25 @@ class Agent:
             self._tell(event)
 
     def _tell(self, event: AnyEvent) -> None:
-        """Tell the program of something outside of a prompt; an error of its own goes to the handler of the loop."""
+        """Tell the program of something outside of a prompt."""
         if (hear := self._options.get("on_event")) is not None:
-            self._loop.call_soon(hear, event)
+            self._loop.call_soon(self._call, hear, event)
+
+    def _call(self, hear: OnEvent, event: AnyEvent) -> None:
+        try:
+            hear(event)
+        except Exception as error:  # the program's own: it comes out of its turns, else of its block
+            turns = [each._turn for each in self._sessions if each._turn is not None and not each._turn.is_over]
+            for turn in turns:
+                turn.fail(error)
+            if not turns:
+                self._raised = self._raised or error
+
+    async def explain_end(self, error: LaunchError) -> LaunchError:
+        """Return why the private host has ended, if `error` comes from its end, else `error`."""
+        if ENDED in error.message:
+            await asyncio.wait([self._hearing], timeout=EXPLAINING)
+        return self._failure or error
 
     @asynccontextmanager
     async def _connected(self, observer: Observer) -> AsyncIterator[tuple[Connection, Attached]]:
@@ -186,13 +207,15 @@ class Agent:
         except asyncio.CancelledError:
             connecting.add_done_callback(_close_line)
             raise
-        with line:
-            async with connect(SocketTransport(line, ENDED), observer, max_line=up.max_line) as connection:
-                connection.excuse = lambda: self._failure
-                attached = Attached(connection, observer)
-                offers = Offers(forms=True, urls=True)
-                await negotiate(connection, limit=up.timeouts["initialize"], offers=offers)
-                yield connection, attached
+        try:
+            with line:
+                async with connect(SocketTransport(line, ENDED), observer, max_line=up.max_line) as connection:
+                    attached = Attached(connection, observer)
+                    offers = Offers(forms=True, urls=True)
+                    await negotiate(connection, limit=up.timeouts["initialize"], offers=offers)
+                    yield connection, attached
+        except AgentError as error:
+            raise await self.explain_end(error) from None
 
 
 def _close_line(connecting: "asyncio.Future[socket.socket]") -> None:
@@ -236,8 +259,14 @@ class _SessionEvents:
 class _Reading:
     """A turn, and the events that its reader has not taken."""
 
-    def __init__(self, turn: Turn, blocks: Sequence[object], timeout: float | None) -> None:
-        self._turn = turn
+    def __init__(
+        self,
+        turn: Turn,
+        blocks: Sequence[object],
+        timeout: float | None,
+        explain: Callable[[LaunchError], Awaitable[LaunchError]],
+    ) -> None:
+        self._turn, self._explain = turn, explain
         self._failure: Exception | None = None
         self._queue: asyncio.Queue[AnyEvent | None] = asyncio.Queue()
         self._taken = asyncio.Event()
@@ -249,7 +278,8 @@ class _Reading:
     async def _run(self, blocks: Sequence[object]) -> None:
         try:
             await self._turn.run(blocks)
-        except LaunchError as error:
+        except LaunchError as ended:
+            error = await self._explain(ended)
             if isinstance(error, WaitExpired) and isinstance(self._failure, RunExpired):
                 self._failure.message += f"; {error.message}"
             self._failure = self._failure or error
@@ -407,7 +437,7 @@ class Session:
             await self._turn.leave()
         blocks = await self._blocks(text, files)
         turn = Turn(self._connection, self._client, self.id, silence=self._agent._up.result().timeouts["silence"])
-        self._turn = _Reading(turn, blocks, timeout)
+        self._turn = _Reading(turn, blocks, timeout, self._agent.explain_end)
         return self._turn
 
     async def _blocks(self, text: str, files: Sequence[str | os.PathLike[str]]) -> list[object]:
@@ -561,6 +591,8 @@ async def running(process: PrivateHost, options: LaunchOptions) -> AsyncIterator
         yield agent
     finally:
         await agent._end()
+    if agent._raised is not None:
+        raise agent._raised
 
 
 async def run_prompt(

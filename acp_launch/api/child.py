@@ -24,6 +24,7 @@ from acp_launch import leave
 from acp_launch.api.order import Order
 from acp_launch.api.words import EVENT, FAILED
 from acp_launch.app.exits import end_in_code
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
 from acp_launch.secret.redact import redactor
 from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode
@@ -109,7 +110,9 @@ def _launch(order: Order, line: ProgramLine) -> None:
     from acp_launch.session.store import open_registry
 
     settings = load_settings()
-    ready = _plan(order, settings, line)
+    prepared = _plan(order, settings, line)
+    timeouts = replace(prepared.plan.timeouts, **{wait: Duration(limit) for wait, limit in order.limits.items()})
+    ready = prepared._replace(plan=replace(prepared.plan, timeouts=timeouts))
     with open_registry(settings.state) as registry, launch_agent(settings, ready, None, "api") as started:
         import asyncio  # while the agent starts
 
@@ -122,7 +125,7 @@ def _plan(order: Order, settings: "Settings", line: ProgramLine) -> "PreparedPla
     from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
 
     if order.agent is not None:
-        return adhoc_plan(order.agent, cwd=None, session=None)
+        return adhoc_plan(order.agent, cwd=None, session=None, is_confined=order.is_confined)
     loaded = loaded_profile(order.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=None, trust=order.trust, locked=order.locked)
     return ready(resolved, settings, waiting=line.tell_wait)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from weakref import WeakSet
 
@@ -33,11 +34,11 @@ os.register_at_fork(after_in_child=_close_in_child)
 class PrivateHost:
     """The private host, from its start to its end."""
 
-    def __init__(self, order: Order, cwd: str) -> None:
-        """Start it.
+    def __init__(self, order: Order, cwd: str, env: Mapping[str, str]) -> None:
+        """Start it; `env` goes over the environment of the program.
 
         Raises:
-            UsageError: `cwd` is not a directory that can be entered.
+            UsageError: `cwd` is not a directory that can be entered, or `env` has no names of variables.
         """
         ours, theirs = _socketpair()
         _ours.add(ours)
@@ -51,7 +52,7 @@ class PrivateHost:
                 stderr=self._stderr,
                 pass_fds=[descriptor],
                 cwd=cwd,
-                env=_environment(),
+                env={**_environment(), **env},
                 start_new_session=True,  # Ctrl-C is for the program, and there is no terminal to ask on
             )
             ours.sendall(json.dumps(order._asdict()).encode() + b"\n")
@@ -59,7 +60,8 @@ class PrivateHost:
             ours.close()
             self._stderr.close()
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"cannot start the agent in {cwd}: {reason}", fix="name a directory") from None
+            fix = "name a directory" if isinstance(error, OSError) else ""
+            raise UsageError(f"cannot start the agent in {cwd}: {reason}", fix=fix) from None
         finally:
             theirs.close()
         ours.setblocking(False)

@@ -18,21 +18,29 @@ class LaunchOptions(TypedDict, total=False):
 
     cwd: str | os.PathLike[str] | None
     agent: str | None
+    confined: bool
     trust: bool
     locked: bool
     approve: Approve | None
     options: Mapping[str, str] | None
+    timeouts: Mapping[str, float] | None
+    env: Mapping[str, str] | None
     on_permission: OnPermission | None
     on_form: OnForm | None
     on_event: OnEvent | None
 
 
 class Order(NamedTuple):
-    """What is to be launched, in the words of the command line. `has_forms` is whether the program takes forms."""
+    """What is to be launched, in the words of the command line. `has_forms` is whether the program takes forms.
+
+    `limits` are of named waits, in seconds.
+    """
 
     profile: str
     agent: str | None
+    is_confined: bool
     trust: bool
     locked: bool
     options: tuple[str, ...]
+    limits: Mapping[str, float]
     has_forms: bool

@@ -68,6 +68,11 @@ def test_what_is_no_launch_is_refused_before_anything_starts(launch: Launcher, t
         acp_launch.run("demo", "hi", on_permision=print)  # type: ignore[call-arg]
     with pytest.raises(errors.UsageError, match="approve"):
         acp_launch.run("demo", "hi", cwd=launch.project, approve="some")  # type: ignore[arg-type]
+    for timeouts in ({"initialise": 1.0}, {"silence": 0.0}, {"silence": float("nan")}):
+        with pytest.raises(errors.UsageError, match="timeouts"):
+            acp_launch.run("demo", "hi", cwd=launch.project, timeouts=timeouts)
+    with pytest.raises(errors.UsageError, match="confined"):
+        acp_launch.run("demo", "hi", cwd=launch.project, confined=True)
     with pytest.raises(errors.UsageError, match="null"):
         acp_launch.run("demo", "hi", cwd="a\0b")
     with pytest.raises(errors.UsageError, match="option=value"):

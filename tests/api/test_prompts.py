@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 import acp_launch
-from acp_launch.errors import AgentError, RunExpired, SessionError, WaitExpired
+from acp_launch.errors import AgentError, RunExpired, SessionError, UsageError, WaitExpired
 from acp_launch.session import events
-from tests.cli.launcher import Launcher, names
+from tests.cli.launcher import AGENTS, Launcher, names
+from tests.confined import needs_box
 from tests.looped import bounded
 from tests.patience import AS_USERS_WAIT, PATIENCE
 
@@ -232,7 +233,7 @@ async def test_a_private_host_that_is_killed_ends_its_prompts(launch: Launcher) 
         await anext(found)
         below = psutil.Process(agent._process._process.pid).children(recursive=True)
         agent._process._process.kill()
-        with pytest.raises(AgentError, match="is gone with its host"):
+        with pytest.raises(acp_launch.LaunchError, match=r"the process of the agent has ended \(SIGKILL\)"):
             [event async for event in found]
         assert not psutil.wait_procs(below, PATIENCE)[1], "its guards end them"
 
@@ -298,6 +299,54 @@ async def test_an_opening_that_is_cancelled_leaves_no_socket(launch: Launcher) -
             await asyncio.wait([opening])
         while _count_descriptors() > before:
             await agent.servers()
+
+
+@bounded
+async def test_a_session_is_open_once_in_a_program(launch: Launcher) -> None:
+    async with acp_launch.launch("demo", cwd=launch.project) as agent:
+        async with agent.session("work") as session:
+            with pytest.raises(SessionError, match='session "work" is open in this program') as refused:
+                async with agent.session("work"):
+                    pass
+            assert (refused.value.exit_code, refused.value.fix) == (3, "use it, or leave it first")
+            assert (await end_of(session, "add 2 3")).text == "5"
+        async with agent.session("work") as session:
+            assert (await end_of(session, "add 2 4")).text == "6"
+
+
+@bounded
+async def test_variables_of_a_launch_are_its_own(launch: Launcher) -> None:
+    launch.profile("spy")
+    asked = "os.environ.get('GIVEN')"
+
+    async def one(value: str) -> str:
+        launching = acp_launch.launch("p", cwd=launch.project, trust=True, env={"GIVEN": value})
+        async with launching as agent, agent.session() as session:
+            return (await end_of(session, asked)).text.strip()
+
+    assert list(await asyncio.gather(one("a"), one("b"))) == ['"a"', '"b"']
+    assert "GIVEN" not in os.environ
+    with pytest.raises(UsageError, match="illegal environment variable name"):
+        await acp_launch.launch("demo", cwd=launch.project, env={"A=B": "x"}).__aenter__()
+
+
+@bounded
+async def test_a_named_wait_is_limited(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    launching = acp_launch.launch("p", cwd=launch.project, trust=True, timeouts={"silence": 0.2})
+    async with launching as agent, agent.session() as session:
+        with pytest.raises(WaitExpired, match="no activity"):
+            await end_of(session, "hi")
+
+
+def test_an_agent_of_a_command_line_may_be_confined(launch: Launcher) -> None:
+    needs_box()
+    command = f"{sys.executable} -I {AGENTS / 'spy.py'}"
+    asked = f"os.path.exists({str(launch.project.parent / 'other')!r})"
+    (launch.project.parent / "other").write_text("x")
+    for confined in (False, True):
+        options = {"agent": command, "cwd": launch.project, "confined": confined}
+        assert acp_launch.run(None, asked, **options).answer.strip() == str(not confined).lower()  # type: ignore[arg-type]
 
 
 @bounded

@@ -8,6 +8,7 @@ import acp_launch
 from acp_launch.errors import AuthRequired
 from acp_launch.session import events
 from tests.cli.launcher import Launcher
+from tests.looped import bounded
 from tests.patience import PATIENCE
 
 
@@ -110,3 +111,35 @@ def test_a_login_is_named_with_the_command_that_helps(launch: Launcher) -> None:
         told = piped.events[-1]
         assert (wanted.value.exit_code, wanted.value.fix) == (6, told["fix"])
         assert (wanted.value.message, list(wanted.value.detail)) == (told["message"], told["detail"])
+
+
+def test_an_error_of_on_event_comes_out_of_the_call(launch: Launcher) -> None:
+    for kind in (events.SessionEvent, events.UpdateEvent):
+
+        def hear(event: events.AnyEvent, kind: type = kind) -> None:
+            if isinstance(event, kind):
+                raise ZeroDivisionError("mine")
+
+        with pytest.raises(ZeroDivisionError, match="mine"):
+            acp_launch.run("demo", "add 2 3", cwd=launch.project, on_event=hear)
+
+
+@bounded
+async def test_an_error_of_on_event_cancels_the_turn_or_ends_the_block(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    is_armed = False
+
+    def hear(event: events.AnyEvent) -> None:
+        if is_armed:
+            raise ZeroDivisionError("mine")
+
+    launching = acp_launch.launch("p", cwd=launch.project, trust=True, on_event=hear)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        async with launching as agent, agent.session() as session:
+            found = session.prompt("hi")
+            await anext(found)
+            is_armed = True
+            agent._tell(events.NoteEvent(text="x"))
+            with pytest.raises(ZeroDivisionError, match="mine"):
+                [event async for event in found]
+            agent._tell(events.NoteEvent(text="x"))
