@@ -11,7 +11,7 @@ from acp_launch.errors import SettingsError, UsageError
 from acp_launch.private import create, make_private
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.settings.load import FILE, directory, file_text, present
-from acp_launch.settings.origin import keys
+from acp_launch.settings.model import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +62,8 @@ def change_settings(
     from acp_launch.profile.edit import CannotEdit
 
     file, where = settings_file(), tuple(key.split("."))
-    if where not in keys():
-        known = [".".join(each) for each in keys()]
+    if where not in KEYS:
+        known = [".".join(each) for each in KEYS]
         raise UsageError(f'unknown setting "{key}"{did_you_mean(key, known)}', fix=ours("config", "show"))
     before = read_settings(file)
     try:

@@ -1,40 +1,33 @@
 """
-The settings as a pydantic-settings class: `choices` returns `Choices`, or every Problem at once.
+The settings read by pydantic-settings: `choices` returns `Choices`, or every Problem at once.
 
-`UserSettings` has two sources, the variables before the file. `model` has the shapes; `find_faults` has the rules that
-shapes cannot express. Each fault gets its place: a line of the file, or the name of a variable. Pure. Its import takes
-long, so it is for settings that were not read before (`load`).
+`UserSettings` is made of the fields of `Choices`. Its sources are the variables, before the file, whose `Document`
+knows the line of every value; `find_faults` has the rules that shapes cannot express. Pure. Its import takes long, so
+it is for settings that were not read before (`load`).
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ModelWrapValidatorHandler, ValidationError, create_model, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
 from acp_launch.document.nodes import SETTINGS, Plain, found, section, shorten
-from acp_launch.document.scalars import Duration, Size
-from acp_launch.document.shape import Shape
+from acp_launch.document.scalars import Duration
+from acp_launch.document.shape import Shape, hints_of, shape_at
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, about, likeliest
 from acp_launch.settings.address import Address, read
-from acp_launch.settings.model import (
-    COMMAND,
-    DELIMITER,
-    MAX_LINE,
-    NAMES,
-    NEARLY,
-    NEEDED_SECTIONS,
-    AttentionSettings,
-    BatchSettings,
-    Choices,
-    HeadersCommand,
-    SecretSettings,
-    key_path,
-    setter,
-)
+from acp_launch.settings.model import COMMAND, DELIMITER, KEYS, NAMES, NEARLY, NEEDED_SECTIONS, PREFIX, Choices, setter
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -152,14 +145,6 @@ def _registry(text: str) -> Iterator[Fault]:
         yield Fault(("registry",), what, "write a path that begins with / or ~/")
 
 
-def _sections(above: tuple[str | int, ...], shape: Shape) -> Iterator[tuple[tuple[str | int, ...], type[Shape]]]:
-    yield above, type(shape)
-    for key in shape.__struct_fields__:
-        if isinstance(inner := getattr(shape, key), Shape):
-            yield from _sections((*above, key), inner)
-
-
-_SHAPES = dict(_sections((), Choices()))
 # Keys of earlier versions, and what to do instead.
 _REMOVED: Mapping[tuple[str | int, ...], str] = {
     ("attention", "notify"): "remove it; terminals can show a bell as a notification, and attention.bell is the bell",
@@ -175,19 +160,27 @@ class WrongSettings(Exception):  # noqa: N818 - it holds all of them
         self.faults = tuple(faults)
 
 
-class UserSettings(BaseSettings):
-    """The settings of the file and the variables. Its fields are those of `Choices`, which outlives the process."""
+class Variables(EnvSettingsSource):
+    """The variables as pydantic-settings reads them, which learns here that a `Shape` has keys."""
 
-    model_config = SettingsConfigDict(extra="forbid", validate_default=False)
+    def field_is_complex(self, field: FieldInfo) -> bool:
+        return _is_section(field.annotation) or super().field_is_complex(field)
 
-    max_line: Size = MAX_LINE
-    secrets: SecretSettings = SecretSettings()
-    attention: AttentionSettings = AttentionSettings()
-    headers_command: Mapping[str, HeadersCommand] = {}
-    batch: BatchSettings = BatchSettings()
-    hangup: Literal["detach", "stop"] | None = None
-    registry: str | None = None
-    notify_command: tuple[str, ...] = ()
+    def next_field(self, field: Any, key: str, case_sensitive: bool | None = None) -> FieldInfo | None:
+        if field is None or not _is_section(field.annotation):
+            return super().next_field(field, key, case_sensitive)
+        hint = hints_of(field.annotation).get(key)
+        return None if hint is None else FieldInfo.from_annotation(hint)
+
+
+def _is_section(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Shape)
+
+
+class _Sources(BaseSettings):
+    model_config = SettingsConfigDict(
+        extra="forbid", validate_default=False, env_prefix=PREFIX, env_nested_delimiter=DELIMITER
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -197,13 +190,14 @@ class UserSettings(BaseSettings):
         *others: PydanticBaseSettingsSource,
         **more: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take both from the arguments `variables` and `file`, which the caller has read."""
-        given = init_settings()
-        return tuple(InitSettingsSource(settings_cls, given[source]) for source in ("variables", "file"))
+        """Take the arguments `file` and `variables`, which `load` has read, and of the environment nothing else."""
+        given, variables = init_settings(), Variables(settings_cls)
+        variables.env_vars = {name.lower(): text for name, text in given["variables"].items()}
+        return variables, InitSettingsSource(settings_cls, given["file"])
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_rules(cls, said: dict[str, Any], handler: "ModelWrapValidatorHandler[UserSettings]") -> "UserSettings":
+    def _with_rules(cls, said: dict[str, Any], handler: "ModelWrapValidatorHandler[_Sources]") -> "_Sources":
         """Add the broken rules to what pydantic finds."""
         faults = list(find_faults(said))
         try:
@@ -213,6 +207,10 @@ class UserSettings(BaseSettings):
         if faults:
             raise WrongSettings(faults)
         return found
+
+
+_FIELDS: Any = {name: (hint, getattr(Choices(), name)) for name, hint in hints_of(Choices).items()}
+UserSettings = create_model("UserSettings", __base__=_Sources, **_FIELDS)
 
 
 def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[Choices | None, list[Problem]]:
@@ -229,23 +227,12 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
         return None, [*faults.values(), *problems]
     everything = [*faults.values(), *problems]
     try:
-        read = UserSettings(file=document.root if document else {}, variables=_nest(usable))  # type: ignore[call-arg]
-        chosen = Choices(**dict(read))
+        given: dict[str, Any] = {"file": document.root if document else {}, "variables": usable}
+        chosen = Choices(**dict(UserSettings(**given)))
     except WrongSettings as found:
         everything += _place(found.faults, document, usable)
     everything.sort(key=lambda problem: (problem.line, problem.column))
     return (None, everything) if everything else (chosen, [])
-
-
-def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    for name, text in variables.items():
-        *above, key = key_path(name)
-        inner = said
-        for each in above:
-            inner = inner.setdefault(each, {})
-        inner[key] = _as_list(text) if name == COMMAND else text
-    return said
 
 
 def _unusable(name: str, text: str) -> Problem | None:
@@ -283,12 +270,11 @@ def _fault(error: "ErrorDetails") -> Fault:
         return described(error, (), Choices)
     if fix := _REMOVED.get(path):
         return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
-    homes = [(*above, name) for above, shape in _SHAPES.items() for name in shape.__struct_fields__]
+    homes = (key[:depth] for depth in (1, 2, 3) for key in KEYS)
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
-        meant = ".".join(map(str, home))
+        meant = ".".join(home)
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)
-    shape = HeadersCommand if path[0] == _HEADERS else _SHAPES[path[:-1]]
-    return unknown_key(path, shape.__struct_fields__)
+    return unknown_key(path, shape_at(Choices, path[:-1]).__struct_fields__)
 
 
 def _place(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:

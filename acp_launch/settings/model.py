@@ -112,27 +112,24 @@ class Settings(Choices, frozen=True, kw_only=True):
 
 
 PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
-_SECTION = f"{PREFIX}SECRETS{DELIMITER}"
 NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
+Key = tuple[str, ...]
 
 
-def _variables(prefix: str, section: Shape) -> Iterator[str]:
-    """Yield the variable of each key of a section and of the sections in it."""
-    for key in section.__struct_fields__:
-        value, name = getattr(section, key), prefix + key.upper()
-        yield from _variables(name + DELIMITER, value) if isinstance(value, Shape) else (name,)
+def _keys(section: Shape, above: Key = ()) -> Iterator[Key]:
+    for name in section.__struct_fields__:
+        value, key = getattr(section, name), (*above, name)
+        yield from _keys(value, key) if isinstance(value, Shape) else (key,)
 
 
-_INSECURE = f"{PREFIX}BATCH{DELIMITER}INSECURE_SCHEDULER"
-NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", _INSECURE, *_variables(_SECTION, SecretSettings()))
-COMMAND = f"{_SECTION}COMMAND"
-
-
-def key_path(name: str) -> tuple[str, ...]:
-    """Convert a variable's name to its path: `ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
-    return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
+KEYS = tuple(_keys(Choices()))  # of all settings, in the order of the model
+_BY_VARIABLE = {("max_line",), ("registry",), ("batch", "insecure_scheduler")}
+NAMES: Mapping[str, Key] = {
+    PREFIX + DELIMITER.join(key).upper(): key for key in KEYS if key[0] == "secrets" or key in _BY_VARIABLE
+}
+COMMAND = f"{PREFIX}SECRETS{DELIMITER}COMMAND"
 
 
 def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
     """Return the variable that set the value at this path; None if none did."""
-    return next((name for name in NAMES if name in variables and where[: len(key_path(name))] == key_path(name)), None)
+    return next((name for name, key in NAMES.items() if name in variables and where[: len(key)] == key), None)

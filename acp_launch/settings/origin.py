@@ -1,19 +1,17 @@
 """Each setting with its value and where that comes from, for `config`."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from acp_launch.document.nodes import SETTINGS
-from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import parse
 from acp_launch.settings.load import directory, file_text, load, present
-from acp_launch.settings.model import NAMES, Choices, key_path, setter
+from acp_launch.settings.model import KEYS, NAMES, Key, setter
 
-Key = tuple[str, ...]
 DEFAULT = "default"
 DIRECTORIES = ("CONFIG", "STATE", "CACHE")
 
@@ -38,17 +36,6 @@ class DirectoryOrigin(Struct, frozen=True, kw_only=True):
     source: str
 
 
-def keys() -> tuple[Key, ...]:
-    """Return the keys of all settings, in the order of the model."""
-    return tuple(_keys(Choices(), ()))
-
-
-def _keys(shape: Shape, above: Key) -> Iterator[Key]:
-    for name in shape.__struct_fields__:
-        value = getattr(shape, name)
-        yield from _keys(value, (*above, name)) if isinstance(value, Shape) else [(*above, name)]
-
-
 def origins(file: Path) -> list[SettingOrigin]:
     """Return every setting as it counts now.
 
@@ -56,7 +43,7 @@ def origins(file: Path) -> list[SettingOrigin]:
         SettingsError: the settings are wrong; every problem is listed.
     """
     chosen, variables, places = to_builtins(load(), enc_hook=str), present(), _places(file)
-    named = {key_path(name): name for name in NAMES}
+    named = {key: name for name, key in NAMES.items()}
     return [
         SettingOrigin(
             key=".".join(key),
@@ -64,7 +51,7 @@ def origins(file: Path) -> list[SettingOrigin]:
             source=setter(key, variables) or places.get(key, DEFAULT),
             variable=named.get(key),
         )
-        for key in keys()
+        for key in KEYS
     ]
 
 
@@ -88,7 +75,7 @@ def _places(file: Path) -> Mapping[Key, str]:
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     if document is None:
         return {}
-    return {key: f"{file}:{document.where(key).line}" for key in keys() if _has(document.root, key)}
+    return {key: f"{file}:{document.where(key).line}" for key in KEYS if _has(document.root, key)}
 
 
 def _has(root: Any, key: Key) -> bool:
