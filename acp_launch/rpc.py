@@ -20,6 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
+from acp_launch.process.child import WORD, Child, first_of
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Envelope, Fault, Junk, LineFramer, LineTooLong, Mishaps
 from acp_launch.protocol.written import written
@@ -74,8 +75,6 @@ class StdioTransport:
             raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        from acp_launch.process.child import WORD
-
         exit = await self._child.wait_within(EXIT)
         if exit is None and self._child.is_dead:
             exit = await self._child.wait_within(WORD)
@@ -98,8 +97,6 @@ class RemoteTransport:
 
     async def read(self) -> bytes:
         """Return the messages that have come, each with its newline; b"" once the connection has ended."""
-        from acp_launch.process.child import first_of
-
         while not self._heard and self._remote.end is None:
             self._news.clear()
             await first_of(self._news.wait(), self._remote.wait())
@@ -108,8 +105,6 @@ class RemoteTransport:
 
     async def write(self, data: bytes) -> None:
         """Send whole messages."""
-        from acp_launch.process.child import first_of
-
         self._lines.send(data)
         while self._lines.is_full and self._remote.end is None:
             self._room.clear()
@@ -126,8 +121,6 @@ class RemoteTransport:
 
 def transport(child: "Running") -> Transport:
     """Return the transport of a process, or of a remote server."""
-    from acp_launch.process.child import Child
-
     if (lines := child.lines) is not None:
         return RemoteTransport(child, lines)
     assert isinstance(child, Child)

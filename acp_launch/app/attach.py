@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from acp_launch.app.lookup import at_home, check_session_name, find_profile
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec
+from acp_launch.app.up import start
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
@@ -151,8 +152,6 @@ def usable_host(
 
 def _brought_up(request: RunSpec) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
-    from acp_launch.app.up import start
-
     keep = request.keep or KEPT
     begun = start(RunSpec(profile=request.profile, cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:

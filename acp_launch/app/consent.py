@@ -14,16 +14,22 @@ from shutil import which
 from typing import TYPE_CHECKING
 
 from acp_launch.app.questions import agrees, has_terminal
+from acp_launch.app.secretvalue import ask_value, check_name, put
 from acp_launch.app.start import login_program
+from acp_launch.app.stores import Vault, say_waiting
+from acp_launch.checks import node
 from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.console.trust import heading, report
+from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import MachineError, NotTrusted, Stopped, UsageError
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.model import Need
 from acp_launch.plan.resolve import Resolved
 from acp_launch.plan.written import keep_path
 from acp_launch.problem import Problem, about, dotted, errors, ours
+from acp_launch.process.foreground import available, foreground
 from acp_launch.process.guard import start_guards
+from acp_launch.process.program import LocalProgram
 from acp_launch.profile.agents import installer
 from acp_launch.profile.trust import keep
 from acp_launch.secret.isolate import bounded
@@ -92,8 +98,6 @@ def ask_for_secrets(
         return answers
     if not has_terminal():
         return answers
-    from acp_launch.app.secretvalue import ask_value, check_name, put
-    from acp_launch.app.stores import Vault
 
     try:
         names = [check_name(name) for name in unset]
@@ -122,7 +126,6 @@ def offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Resol
     wanted = _installers(resolved)
     if not wanted:
         return resolved
-    from acp_launch.process.foreground import available
 
     if not available():
         return resolved
@@ -146,8 +149,6 @@ def _fit_npm(argv: Sequence[str]) -> tuple[Sequence[str], Path | None]:
     Raises:
         MachineError: the package wants another Node.js; npm would install an old version of it, or one that dies.
     """
-    from acp_launch.app.stores import say_waiting
-    from acp_launch.checks import node
 
     def ask() -> tuple[node.NodeMismatch | None, Path | None]:
         return node.find_mismatch(argv[-1]), node.own_prefix()
@@ -170,8 +171,6 @@ def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
 
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
-    from acp_launch.process.program import LocalProgram
-
     env = keep_path(inherited(os.environ, "all"))
     program = LocalProgram(argv[0], (which(argv[0], path=env["PATH"]) or argv[0], *argv[1:]), env, Path.home())
     ended = _run_in_front(program)
@@ -182,8 +181,6 @@ def _install(argv: Sequence[str]) -> None:
 
 def log_in_now(servers: Sequence[str], called: str, *, trust: bool) -> bool:
     """Offer to log in to MCP servers, and do it; return whether the user now is. `trust` is `--trust`."""
-    from acp_launch.process.foreground import available
-
     are = "is" if len(servers) == 1 else "are"
     if not servers or not available() or not agrees(f"{', '.join(servers)} {are} not logged in. Log in now?"):
         return False
@@ -196,9 +193,6 @@ def _run_in_front(program: "LocalProgram") -> "Exit":
     Raises:
         Stopped: the user interrupted it.
     """
-    from acp_launch.engine.loop import hear_guards
-    from acp_launch.process.foreground import foreground
-
     guards = start_guards()
 
     async def run() -> "Exit":

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.gate import Decision
     from acp_launch.session.permission.policy import Approve, Remembered
 from acp_launch.app.start import Launched, open_env, server_logs, spawn_agent, stderr_log
+from acp_launch.console.ask.logins import LoginQuestions
+from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.engine.context import LaunchContext, offers
 from acp_launch.engine.run import RestartAgent
+from acp_launch.process.foreground import available, foreground
 from acp_launch.process.program import LocalProgram
+from acp_launch.session.login import LoginContext
 from acp_launch.session.observer import Choice
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.gate import Gate
@@ -51,8 +55,6 @@ def run_context(
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
-    from acp_launch.console.ask.terminal import AgentStderr
-
     plan = started.plan
     with stderr_log(started.settings, plan, echo=request.is_verbose) as log_file:
         aloud = AgentStderr(log_file, sys.stderr)
@@ -74,8 +76,6 @@ async def _offer_login(
     request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
 ) -> bool:
     """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
-    from acp_launch.process.foreground import available
-
     proof = started.ready.credentials.get(server)
     if proof is None or not proof.is_login or not available():
         return False
@@ -184,10 +184,6 @@ def login_context(
     planned: "PreparedPlan", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
-    from acp_launch.console.ask.logins import LoginQuestions
-    from acp_launch.process.foreground import available
-    from acp_launch.session.login import LoginContext
-
     return LoginContext(
         program=LocalProgram.of(planned.plan.agent, planned.plan.agent.name, planned.secrets),
         profile=planned.plan.called,
@@ -199,8 +195,6 @@ def login_context(
 
 
 def _in_front(person: "Person | None") -> "InFront":
-    from acp_launch.process.foreground import foreground
-
     async def run(program: "LocalProgram") -> "Exit":
         async with person.floor() if person else nullcontext():
             return await foreground(program)

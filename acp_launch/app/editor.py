@@ -36,7 +36,9 @@ from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import supervise
 from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
+from acp_launch.plan.place import shows
 from acp_launch.process.child import HASTY
+from acp_launch.served.client import HostAsAgent, enter_from_editor
 from acp_launch.served.editor import EditorFace, EditorFeed
 from acp_launch.served.editorsession import SessionPlan
 from acp_launch.session.hold import hold, list_held
@@ -98,8 +100,6 @@ class ServedProfile:
             if self.host is None:
                 launch = Launch(context, observer, interrupts, servers, self.spawned)
             else:
-                from acp_launch.served.client import HostAsAgent
-
                 launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
             plan_session, deleting = self._session_plan, self._deleting
             face = EditorFace(launch, feed, source, sink, observer, plan_session=plan_session, deleting=deleting)
@@ -116,8 +116,6 @@ class ServedProfile:
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
         if self.host is not None:
-            from acp_launch.served.client import enter_from_editor
-
             if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
                 what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
                 down = ours("down", self.plan.called)
@@ -200,8 +198,6 @@ class ServedProfile:
             what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if resolved.plan is not None and running.place is not None:
-            from acp_launch.plan.place import shows
-
             directories = (resolved.plan.cwd, *resolved.plan.additional_directories)
             if hidden := [each for each in directories if not shows(running.place, real(each))]:
                 fix = "start the agent again in the editor, in this directory; or name it in runtime.confined.write"

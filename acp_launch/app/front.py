@@ -21,6 +21,7 @@ from acp_launch.served.client import launch_in_host as launching
 from acp_launch.served.wire import Entrance
 from acp_launch.session.connection import Budget
 from acp_launch.session.hold import fresh_name, is_fresh
+from acp_launch.session.permission.remembered import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,6 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     from acp_launch.app.interactive_run import SessionTerminal
     from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import HeldSessions
-    from acp_launch.session.permission.remembered import rules_of
     from acp_launch.session.store import open_registry
 
     name, record = _session_of(request, plan, settings)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from acp_launch.engine.context import leave_login
 from acp_launch.engine.run import Launch, conversation
 from acp_launch.errors import StateError, first
 from acp_launch.plan.environment import inherited
+from acp_launch.plan.written import keep_path
+from acp_launch.process import detached
 from acp_launch.served.connect import listen
 from acp_launch.served.host import Host, HostNotices
 from acp_launch.served.hostsession import HostPolicy, Unattended
@@ -149,11 +152,6 @@ def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], No
     told = -NOTIFIES
 
     def notify(session: str) -> None:
-        import shutil
-
-        from acp_launch.plan.written import keep_path
-        from acp_launch.process import detached
-
         nonlocal told
         now = time.monotonic()
         if not settings.notify_command or now - told < NOTIFIES:

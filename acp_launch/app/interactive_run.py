@@ -17,6 +17,7 @@ from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_digest
 from acp_launch.problem import ours
+from acp_launch.process.foreground import foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.discover import here
 from acp_launch.session.attachments import blocks
@@ -49,8 +50,6 @@ class SessionTerminal:
 
     async def in_front(self, program: LocalProgram) -> "Exit":
         """Run a program on the terminal, which the session leaves meanwhile."""
-        from acp_launch.process.foreground import foreground
-
         async with self.front.suspended():
             return await foreground(program)
 

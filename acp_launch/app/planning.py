@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.lookup import at_home, check_session_name, find_profile, load_settings
+from acp_launch.app.questions import has_terminal
 from acp_launch.app.spec import PreparedPlan
+from acp_launch.console import problems as screen
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
@@ -23,6 +25,7 @@ from acp_launch.process.guard import start_guards
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
+from acp_launch.profile.trust import claim_profile, trust_state
 from acp_launch.secret.lookup import Waiting, secrets
 from acp_launch.secret.value import Secret, Store
 from acp_launch.settings.model import Settings
@@ -93,7 +96,6 @@ def ready(
     may_ask = True
     if unset:
         from acp_launch.app.consent import ask_for_secrets
-        from acp_launch.app.questions import has_terminal
 
         may_ask = has_terminal()
         answers = ask_for_secrets(resolved.needs, answers, settings, opening) if resolved.plan is not None else answers
@@ -250,8 +252,6 @@ def _plan(
         helps = all(lack.fix == ours("mcp", "login", called, lack.server.name) for lack in fatal)
         raise NotLoggedIn(problems, [lack.server.name for lack in fatal] if helps else ())
     if problems:
-        from acp_launch.console import problems as screen
-
         screen.show(problems, as_json=False)
     if not lacks:
         return resolved.plan
@@ -292,8 +292,6 @@ def require(
     Raises:
         NotTrusted: the profile is not trusted; all that it would run has been shown.
     """
-    from acp_launch.profile.trust import claim_profile, trust_state
-
     how = trust_state(loaded, settings)
     if not how.is_trusted:
         from acp_launch.app.consent import require_claim

@@ -20,6 +20,7 @@ from acp_launch import __version__
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
 from acp_launch.app.spec import PreparedPlan
 from acp_launch.app.start import Launched, with_workdirs
+from acp_launch.app.stores import open_store, open_unasked, outcomes
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
@@ -31,6 +32,7 @@ from acp_launch.secret.value import Secret, Store, StoreFault
 from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of
 from acp_launch.served.registry import digest as digest_of_file
 from acp_launch.served.wire import Reloaded
+from acp_launch.session.files import run_in_thread
 from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
@@ -128,8 +130,6 @@ class Reloading:
             NotTrusted: the user does not trust it; nothing has changed.
             ServerError: a required server has failed; the others are as the profile says.
         """
-        from acp_launch.session.files import run_in_thread
-
         limit = self._settings.secrets.timeout + SPARE
         try:
             read = await run_in_thread(partial(self._read, digest), name="reload", limit=limit)
@@ -192,8 +192,6 @@ class Reloading:
         return _Reread(content, PreparedPlan(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
-        from acp_launch.app.stores import open_store, outcomes
-
         settings = self._settings
         needs = [need for need in resolved.needs if need.name not in self._ready.secrets]
         if not needs:
@@ -214,7 +212,6 @@ class Reloading:
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
         from acp_launch.app.credentials import Wallet, server_logins
-        from acp_launch.app.stores import open_unasked
 
         settings = self._settings
         logins = server_logins(fresh, settings)

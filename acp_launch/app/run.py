@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec
 from acp_launch.app.start import ChosenSession, launch_agent
+from acp_launch.session import store as choice
 from acp_launch.session.hold import fresh_name, hold
+from acp_launch.session.store import open_registry
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import PreparedPlan
@@ -61,9 +63,6 @@ def session_of(
     Raises:
         SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
-    from acp_launch.session import store as choice
-    from acp_launch.session.store import open_registry
-
     registry = stack.enter_context(open_registry(settings.state))
     name = choice.latest_name(registry, plan) if latest else plan.session or fresh_name()
     held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))

@@ -14,8 +14,10 @@ from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
 from acp_launch.app.spec import PreparedPlan, RunSpec
 from acp_launch.app.start import guard, launch_agent
+from acp_launch.console.problems import show_error
 from acp_launch.errors import LaunchError, NotTrusted, UsageError
 from acp_launch.profile.discover import here
+from acp_launch.served.registry import any_host
 from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ def refuse(error: LaunchError, source: int, sink: int) -> int:
     """Tell the editor why its agent does not come; return the exit code once it has ended."""
     import asyncio
 
-    from acp_launch.console.problems import show_error
     from acp_launch.served.lines import refuse_all
 
     if not asyncio.run(refuse_all(error, *lend_streams(source, sink), max_line=MAX_LINE)):
@@ -86,8 +87,6 @@ class ServedLaunch:
 
     def _find_host(self, stack: ExitStack) -> "HostNote | None":
         """Find the host of the profile; None if none is up that can be used here."""
-        from acp_launch.served.registry import any_host
-
         if self.request.locked or not any_host(self.settings.state):
             return None
 

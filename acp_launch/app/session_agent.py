@@ -23,7 +23,7 @@ from acp_launch.served.registry import find
 from acp_launch.served.wire import Entrance
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget
-from acp_launch.session.opening import Stay, end_session, how_to_continue, open_session
+from acp_launch.session.opening import Stay, end_session, how_to_continue, list_sessions, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -134,8 +134,6 @@ def end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
 
 
 def list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: Path | None) -> None:
-    from acp_launch.session.opening import list_sessions
-
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
     planned = agent_plan(profile, trust=trust)

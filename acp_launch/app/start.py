@@ -19,13 +19,16 @@ from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colour
 from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
+from acp_launch.plan.repository import list_shared_objects
 from acp_launch.private import directory
 from acp_launch.process.guard import Guard
+from acp_launch.process.leftovers import clear
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_now
+from acp_launch.process.workdir import workdirs
 from acp_launch.profile.discover import here
 from acp_launch.settings.model import Settings
 
@@ -53,14 +56,11 @@ def guard(
     """
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
-    if files(settings.state):
-        from acp_launch.process.leftovers import clear
+    if files(settings.state) and (ended := clear(settings.state)):
+        from acp_launch.console.processes import sentence
 
-        if ended := clear(settings.state):
-            from acp_launch.console.processes import sentence
-
-            for each in ended:
-                report(sentence(each))
+        for each in ended:
+            report(sentence(each))
     with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
         if trace is None:
             yield made, None
@@ -107,7 +107,6 @@ def with_workdirs(settings: Settings, plan: LaunchPlan, *, may_share: bool = Tru
     if not lacking:
         yield plan
         return
-    from acp_launch.process.workdir import workdirs
 
     with workdirs(settings.state, lacking, _report_files) as made:
         given = (replace(each, cwd=made[each.name]) if each.name in made else each for each in plan.servers)
@@ -158,7 +157,6 @@ def spawn_agent(planned: "PreparedPlan") -> Spawned:
     if where is not None:
         from acp_launch.plan.confinement import prepare_place
         from acp_launch.plan.place import place
-        from acp_launch.plan.repository import list_shared_objects
 
         prepare_place(where)
         if shared := list_shared_objects(where):

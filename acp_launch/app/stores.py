@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from acp_launch.console.secrets import choices
 from acp_launch.console.stderr import tell
 from acp_launch.errors import SecretError
 from acp_launch.plan.environment import inherited
@@ -22,6 +23,7 @@ from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.redact import install
 from acp_launch.secret.stores import Opening, chosen_kind
 from acp_launch.secret.value import PROGRAMS_AT_ONCE, Outcome, Secret, Store, StoreFault, is_login
+from acp_launch.session.events import WaitingEvent
 from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
 from acp_launch.waits import FIRST_WORD
@@ -120,7 +122,6 @@ def interactive() -> bool:
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """Report a wait in the common words; the imports are made only after 3 s of waiting."""
     from acp_launch.console.stream.text import Notices
-    from acp_launch.session.events import WaitingEvent
 
     Notices().show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
@@ -226,8 +227,6 @@ class Vault:
         return self.do(what, work, writing=writing)
 
     def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
-        from acp_launch.console.secrets import choices
-
         is_replaceable = chosen_kind(self.settings.secrets).is_desktop and fault.state in ("unavailable", "locked")
         detail = choices(writing, self.settings.config) if writing and is_replaceable else ()
         return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)

@@ -22,6 +22,7 @@ from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
 from acp_launch.plan.environment import inherited
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.place import enclose, shows
 from acp_launch.private import real
 from acp_launch.process.child import first_of
 from acp_launch.process.terminal import Terminal
@@ -68,8 +69,6 @@ def run_check(
 
 def find_absence(check: CheckCommand, place: "Place", cwd: Path) -> tuple[str, str] | None:
     """Say that the program of a check is not in the place where it runs, and the fix; None if it is there."""
-    from acp_launch.plan.place import shows
-
     program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
     if isinstance(program, CannotRun) or program.is_relative_to(cwd):
         return None
@@ -90,8 +89,6 @@ async def _carry_out(
     """Return the exit code, None after the time-out, and what was printed."""
     env = inherited(os.environ, "all" if place is None else "minimal")
     if place is not None:
-        from acp_launch.plan.place import enclose
-
         argv, env = enclose(argv, env, cwd, place)
     try:
         terminal = Terminal(

@@ -13,6 +13,7 @@ submitter refuses each class that is unpickled meanwhile (`_refuse_class`): numb
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -31,6 +32,7 @@ from acp_launch import __version__
 from acp_launch.batch.engine import EngineGone, send_signal, start_item, wait_for_end
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
+from acp_launch.plan.installation import add_extra
 from acp_launch.private import create, directory
 from acp_launch.problem import about, ours
 from acp_launch.regex import regex
@@ -58,8 +60,6 @@ def read_address(engine: str, *, may_be_insecure: bool) -> str:
     if kind != "dask" or (colon and not parts):
         raise UsageError(f'--engine: unknown engine "{engine}"', fix="give dask, or dask:tls://HOST:PORT")
     if find_spec("distributed") is None:
-        from acp_launch.plan.installation import add_extra
-
         raise UsageError("--engine dask: Dask is not installed", fix=add_extra("dask"))
     if not parts:
         return ""
@@ -202,8 +202,6 @@ class DaskEngine:
                 await asyncio.wait_for(Event(event, self._client).set(), ANSWER)
 
     async def _open(self) -> None:
-        import logging
-
         logging.disable()  # of Dask, to stderr: what matters is raised
         self._stack.callback(logging.disable, logging.NOTSET)
         self._stack.enter_context(warnings.catch_warnings(action="ignore"))  # which a scheduler words

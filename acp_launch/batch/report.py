@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from acp_launch.batch.figures import ItemResult, Summary, add_up, summarize
+from acp_launch.batch.page import make_page
 from acp_launch.batch.store import explain_faults, open_batch
 from acp_launch.console import stdout
 from acp_launch.console.stderr import tell
@@ -28,8 +29,6 @@ def make_report(directory: Path, *, html: Path | None, markdown: bool, junit: Pa
         batch.write_results()
     summary = summarize(batch)
     if html:
-        from acp_launch.batch.page import make_page
-
         _write(html, make_page(batch, summary))
     if junit:
         _write(junit, make_junit(summary))

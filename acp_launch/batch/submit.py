@@ -22,13 +22,16 @@ from typing import Literal, NamedTuple, get_args
 from msgspec.structs import replace
 
 from acp_launch import leave
+from acp_launch.app.lookup import load_settings
 from acp_launch.batch.engine import Engine, EngineGone
 from acp_launch.batch.figures import write_amount
+from acp_launch.batch.local import LocalEngine
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, explain_faults, open_batch
 from acp_launch.batch.trees import find_trees, remove_left, tell_kept
+from acp_launch.batch.trust import is_kept, require_directory
 from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, harmless, harmless_line, tell
 from acp_launch.errors import UsageError, first
@@ -151,7 +154,6 @@ def _read_engine(engine: str | None) -> str | None:
     """Return what `_make_engine` needs."""
     if engine is None:
         return None
-    from acp_launch.app.lookup import load_settings
     from acp_launch.batch.cluster import read_address
 
     return read_address(engine, may_be_insecure=load_settings().batch.insecure_scheduler)
@@ -177,9 +179,6 @@ def _require_trust(directory: BatchDirectory, options: RunOptions) -> bool:
     Raises:
         NotTrusted: as it says.
     """
-    from acp_launch.app.lookup import load_settings
-    from acp_launch.batch.trust import is_kept, require_directory
-
     settings = load_settings()
     if options.resume is None:
         is_found = is_kept(directory, settings)
@@ -224,7 +223,6 @@ def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) ->
         from acp_launch.batch.cluster import DaskEngine
 
         return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors(), trust=trust)
-    from acp_launch.batch.local import LocalEngine
 
     return LocalEngine(directory, trust=trust)
 

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from acp_launch.app.lookup import load_settings
+from acp_launch.app.questions import require_agreement
 from acp_launch.batch.model import Item
 from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
+from acp_launch.batch.trust import require_directory
 from acp_launch.console import stdout
 from acp_launch.console.problems import show_error
 from acp_launch.console.stderr import harmless_line, tell
@@ -109,10 +112,6 @@ def tell_kept(directory: BatchDirectory) -> Iterator[str]:
 @explain_faults()
 def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
     """Remove the trees that are kept, after a question; return the exit code."""
-    from acp_launch.app.lookup import load_settings
-    from acp_launch.app.questions import require_agreement
-    from acp_launch.batch.trust import require_directory
-
     directory = open_batch(path)
     require_directory(directory, load_settings(), is_waved=trust)  # it names the repositories that git is asked about
     asked = [each for each in find_trees(directory) if each.state != "due" and not directory.is_running(each.item.id)]

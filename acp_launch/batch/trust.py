@@ -20,6 +20,7 @@ from acp_launch.batch.store import BATCH, BatchDirectory
 from acp_launch.descent import projects_around, real
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
+from acp_launch.plan.place import can_write
 from acp_launch.plan.written import find_written
 from acp_launch.private import find_doubt
 from acp_launch.profile.discover import HOLDER, boundary, shown
@@ -152,8 +153,6 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved
 
 def find_writable(place: "Place", directory: Path) -> Path | None:
     """Return what a confined agent could write of the directory of a batch besides trees; None if that is nothing."""
-    from acp_launch.plan.place import can_write
-
     if can_write(place, directory):
         return directory
     trees = directory / "trees"

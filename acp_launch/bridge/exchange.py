@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Raw
 
 from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Lost, Restorer, each
+from acp_launch.bridge.elevation import Upstream
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,
@@ -506,8 +507,6 @@ class Exchange:
 
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
-        from acp_launch.bridge.elevation import Upstream  # rarely needed
-
         self.from_server.upstream = Upstream(self.state, self.restorer, sessions)
 
     def end_session(self) -> None:

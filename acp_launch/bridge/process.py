@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from acp_launch.bridge.conversation import ServerObserver, lost
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.mcp.adapter import EraAdapter
 from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
@@ -345,8 +346,6 @@ class ServerProcess(LinkUser):
         self._look_after_adapter()
 
     def _adapt(self) -> "EraAdapter":
-        from acp_launch.mcp.adapter import EraAdapter  # few servers need it
-
         state = self._exchange.state
         self.adapter = EraAdapter(state.server, self, state.knowledge)
         self._was_careful, state.is_careful = state.is_careful, True  # no line may pass by it

@@ -14,10 +14,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, Lost, ServerObserver
+from acp_launch.bridge.elevation import Elevation
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
+from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.plan.model import ServerPlan
 from acp_launch.process.program import Lines, Program
 from acp_launch.profile.keys import server_keys
@@ -37,7 +39,6 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
     """Make the policy for a server's tools; None if every tool is allowed."""
     if plan.tools == Tools():
         return None
-    from acp_launch.bridge.toolpolicy import ToolPolicy  # compiles regular expressions, and is rarely needed
 
     restricting = ToolPolicy(plan.name, plan.tools)
     return None if restricting.is_open else restricting
@@ -163,8 +164,6 @@ class Relay(LinkUser):
 
     def elevate(self, sessions: "Elevations", of_server: "Sessions") -> None:
         """Let the agent open elevated sessions, and ask the server for one."""
-        from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
-
         state = self.exchange.state
         self.elevation = Elevation(self, state, self.exchange.restorer, sessions)
         state.is_careful = state.questions.keeps_lines = True

@@ -21,6 +21,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
+from acp_launch.bridge.elevation import Elevations, Sessions
+from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.relay import Relay, is_carried
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
@@ -285,8 +287,6 @@ class Servers:
     def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
         from secrets import token_hex  # few servers need these
 
-        from acp_launch.bridge.elevation import Elevations, Sessions
-
         if self._elevations is None:
             self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
         relay.elevate(self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(mode)))
@@ -380,8 +380,6 @@ class Servers:
 
 
 def _presentations(plan: ServerPlan, cache: Path | None) -> "Presentations":
-    from acp_launch.bridge.presentation import Presentations  # most servers are started with the agent
-
     return Presentations(plan, cache)
 
 

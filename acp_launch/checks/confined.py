@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, make_entry
+from acp_launch.bridge.seat import ShimConnection, seat
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.plan.confinement import INSTALL
@@ -102,9 +104,6 @@ def examine_state(where: Place) -> Iterator[Check]:
 @asynccontextmanager
 async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], asyncio.Event]]:
     """Offer a shim in the directory for sockets that an agent sees: its entry, and what is set once it was opened."""
-    from acp_launch.bridge import shim
-    from acp_launch.bridge.seat import ShimConnection, seat
-
     opened = asyncio.Event()
 
     def receive(connection: ShimConnection) -> None:

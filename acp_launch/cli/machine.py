@@ -14,13 +14,17 @@ import typer
 from acp_launch import leave
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.sessions import hosted_sessions
+from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
+from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
 from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
+from acp_launch.console.trace import TraceView, read
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.leftovers import clear, launch_tree
 from acp_launch.process.records import read_all
+from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
 
@@ -58,7 +62,6 @@ def doctor(
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
     from acp_launch.app.stores import protect_secrets
-    from acp_launch.checks.check import exit_code
     from acp_launch.console import doctor as screen
 
     protect_secrets()
@@ -112,8 +115,6 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
 
 def reap(as_json: Json = False) -> None:
     """Stop processes left behind by launches that crashed."""
-    from acp_launch.process.workdir import sweep
-
     state = load_settings().state
     ended = clear(state)
     sweep(state)
@@ -124,8 +125,6 @@ def logs(
     profile: Logged = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
-    from acp_launch.console.logs import LogPrinter, LogWatch
-
     settings = load_settings()
     directory = settings.state / "log"
     name = None if profile is None else _logged_name(profile, directory, settings)
@@ -180,7 +179,6 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
     Raises:
         UsageError: no launch of the profile has a log of this server.
     """
-    from acp_launch.console.logs import AGENT, label
     from acp_launch.process.logs import logs, shortened
 
     of = [each for each in logs(directory).values() if each.profile == profile]
@@ -227,7 +225,6 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 
     header = read(source.readline(LONGEST))

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from acp_launch.app.exits import end_in_code, stdout_is_full
+from acp_launch.cli.verb import SYNONYMS, VERBS, carry_out, load, plain
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.problem import ours
 from acp_launch.waits import reading
@@ -95,7 +97,6 @@ def _run(arguments: Sequence[str]) -> int:
         from acp_launch.cli.overview import show
 
         return show()
-    from acp_launch.cli.verb import SYNONYMS, carry_out, load, plain
 
     arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
     name, rest = arguments[0], arguments[1:]
@@ -121,10 +122,6 @@ def _require_existing(arguments: Sequence[str]) -> None:
 
 def _explain_foreign(arguments: Sequence[str]) -> None:
     """Refuse what other tools have, and a profile in the place of a verb, with what to type."""
-    import shlex
-
-    from acp_launch.cli.verb import VERBS
-
     name = arguments[0]
     for index, word in enumerate(arguments[1:], 2):
         option, _, value = word.partition("=")
@@ -150,7 +147,6 @@ def _explain_within(group: str, words: Sequence[str]) -> None:
     word = words[0] if words else ""
     if word not in WITHIN_MEANT and f"{group} {word}" not in VERBS_MEANT:
         return
-    from acp_launch.cli.verb import load
 
     known = getattr(load(group), "verbs", {word: ()})
     for each in (word, {"remove": "rm", "delete": "rm"}.get(word, word)):

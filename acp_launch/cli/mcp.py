@@ -16,9 +16,13 @@ from acp_launch.console import servers
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
+from acp_launch.mcp import client
+from acp_launch.mcp.arguments import fit_arguments, read_object, read_words
 from acp_launch.mcp.client import PATIENCE, Limit, survey
+from acp_launch.mcp.message import roots_result
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.profile.model import RemoteServer
+from acp_launch.protocol.jsonrpc import request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +70,6 @@ def inspect(
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
     from acp_launch.app.probe import probe, with_server
-    from acp_launch.mcp.message import roots_result
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
@@ -98,7 +101,6 @@ def tools(
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
     from acp_launch.app.probe import probe, with_server
-    from acp_launch.mcp import client
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
@@ -129,8 +131,6 @@ def call(
 ) -> int:
     """Call a tool and print its result."""
     from acp_launch.app.probe import probe, with_server
-    from acp_launch.mcp import client
-    from acp_launch.mcp.arguments import fit_arguments
 
     given = _read_arguments(words, file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
@@ -208,8 +208,6 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
     Raises:
         UsageError: no tool is given, its name is not UTF-8, or the profile does not allow an agent to call it.
     """
-    from acp_launch.protocol.jsonrpc import request
-
     shown = f"{ours('mcp', 'tools', wanted.plan.called, wanted.server.name)} lists them"
     if tool is None:
         raise UsageError("no tool is given", fix=shown)
@@ -229,8 +227,6 @@ def _read_arguments(words: "Sequence[str]", file: Path | None) -> "Given":
     Raises:
         UsageError: they cannot be read, or are given twice.
     """
-    from acp_launch.mcp.arguments import read_object, read_words
-
     if tuple(words) == ("-",) and file is None:
         file = STDIN
     elif words and file is not None:

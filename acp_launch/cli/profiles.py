@@ -18,6 +18,7 @@ from acp_launch.console.profiles import as_yaml
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.plan.model import RemotePlan, StdioPlan, needs, unmet
+from acp_launch.plan.shared import leave_out_unknown, shared_server
 from acp_launch.profile.discover import discover, here, parents
 from acp_launch.profile.load import examine, inspect_all, load, read
 
@@ -101,7 +102,6 @@ def _compare_shared(
 ) -> "Sequence[SharedNow]":
     """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
     does not learn of any."""
-    from acp_launch.plan.shared import leave_out_unknown, shared_server
     from acp_launch.profile.trust import trust_state
     from acp_launch.served.registry import find_server_host
 

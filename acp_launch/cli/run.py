@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from acp_launch.app.attach import run_in_host
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.screen import Screen
 from acp_launch.cli.run_request import RunRequest
@@ -60,11 +61,9 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     settings = load_settings()
     request.check()
     read_prompt, spec = None if request.is_interactive else request.read_prompt, request.spec
-    if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
-        from acp_launch.app.attach import run_in_host
-
-        if (code := run_in_host(spec, settings, screen, read_prompt)) is not None:
-            return code
+    may_go_to_host = request.may_be_hosted and (request.wants_host or any_host(settings.state))
+    if may_go_to_host and (code := run_in_host(spec, settings, screen, read_prompt)) is not None:
+        return code
     from acp_launch.app.planning import prepare_launch
 
     prepare_launch()

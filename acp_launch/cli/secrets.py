@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.app import secretvalue
+from acp_launch.app import execute, secretvalue
 from acp_launch.app.lookup import load_settings
 from acp_launch.app.secretvalue import VARIABLE, check_name, uses
 from acp_launch.app.stores import Vault, outcomes
@@ -116,7 +116,6 @@ def copy_to_env(
     variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
 ) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    from acp_launch.app import execute
     from acp_launch.console.ask.terminal import possible
 
     into = variable or value.variable(name).removeprefix(value.PREFIX)

@@ -14,6 +14,7 @@ from msgspec import convert, json
 from msgspec.structs import asdict, replace
 
 from acp_launch.app.lookup import check_session_name, load_settings
+from acp_launch.app.questions import agrees
 from acp_launch.app.sessions import hosted_sessions, list_sessions, refuse_to_choose, session_label
 from acp_launch.cli.verb import Argument, Group, Json, OnlyProfile, Option, Output, TraceFile, Trust, Yes, read_duration
 from acp_launch.console import sessions, stdout
@@ -21,7 +22,10 @@ from acp_launch.console.stderr import say, tell
 from acp_launch.console.stdout import answer
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, UsageError
+from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count, did_you_mean, ours
+from acp_launch.process.leftovers import launch_state
+from acp_launch.process.records import read_all
 from acp_launch.profile.discover import here, project_of
 from acp_launch.served.registry import find
 from acp_launch.session.history import SessionTurn
@@ -151,9 +155,6 @@ def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
     Raises:
         SessionError: an editor is in it, whose other sessions would end, too.
     """
-    from acp_launch.process.leftovers import launch_state
-    from acp_launch.process.records import read_all
-
     holder = next((each for each in list_held(state) if each.key == record.key), None)
     running = {each.launcher.pid: each.verb for each in read_all(state) if launch_state(each) == "running"}
     verb = running.get(holder.pid) if holder else None
@@ -202,7 +203,6 @@ def import_(
 ) -> None:
     """Take a session over from another machine, if the agent here knows it."""
     from acp_launch.app.session_agent import require_known
-    from acp_launch.private import Unfit, real
 
     try:
         content = _read_export(file)
@@ -232,8 +232,6 @@ def import_(
 
 
 def _read_export(file: Path) -> bytes:
-    from acp_launch.private import read_bounded
-
     if str(file) == "-":
         return sys.stdin.buffer.read(MAX_EXPORT_BYTES)
     if (found := read_bounded(file, MAX_EXPORT_BYTES)) is None:
@@ -336,8 +334,6 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
 
 
 def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
-    from acp_launch.app.questions import agrees
-
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
     if sys.stdin.isatty():

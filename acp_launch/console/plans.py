@@ -31,6 +31,7 @@ from acp_launch.plan.model import (
     StdioPlan,
     Value,
 )
+from acp_launch.plan.place import place
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import (
@@ -310,8 +311,6 @@ def _place_json(agent: ProcessPlan, where: Place) -> dict[str, Any]:
 
 def _place_argv(agent: ProcessPlan, where: Place) -> str:
     """Return the command line that starts the agent in its place, without the directory for sockets of a launch."""
-    from acp_launch.plan.place import place
-
     return place(agent, where).display()
 
 

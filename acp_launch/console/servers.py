@@ -17,6 +17,7 @@ from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, harmless_li
 from acp_launch.console.stdout import columns
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.mark import unmarked
+from acp_launch.mcp.arguments import types_of
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
 from acp_launch.plan.model import INHERITED, Value
@@ -214,8 +215,6 @@ def _tool_rows(tool: Tool) -> Iterator[tuple[str, str]]:
 
 
 def _argument(tool: Tool, name: str, schema: object) -> str:
-    from acp_launch.mcp.arguments import types_of
-
     types = "|".join(sorted(types_of(schema, tool.schema)))
     star = "*" if name in tool.required else ""
     return f"{name}{star}: {types}" if types else f"{name}{star}"

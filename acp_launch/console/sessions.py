@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console.stderr import harmless
 from acp_launch.console.stdout import columns, labelled
+from acp_launch.session.hold import is_fresh
 
 if TYPE_CHECKING:
     from acp_launch.session.history import SessionTurn
@@ -51,8 +52,6 @@ def table(
 
 def display_name(name: str, title: str) -> str:
     """Return what users call a session: its name, or the title of a session that they did not name."""
-    from acp_launch.session.hold import is_fresh
-
     return _one_line(title) or name if is_fresh(name) else name
 
 

@@ -38,6 +38,7 @@ from acp_launch.profile.rules import ANSWERS
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.regex import regex
+from acp_launch.registry.installed import of_program
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
 
 # The actions of a profile as it is written. References are not resolved, since their values may change. Programs and
@@ -190,8 +191,6 @@ def _line(label: str, before: str, words: Sequence[str]) -> ReportRow:
 
 def _registry_rows(written: str, args: Sequence[str], program: Path | None, label: str) -> Iterator[ReportRow]:
     """Yield what runs of the registry: a version that the profile does not choose may be another one tomorrow."""
-    from acp_launch.registry.installed import of_program
-
     made = of_program(program) if program else None
     if program is None or made is None:
         yield ReportRow(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 from msgspec import NODEFAULT, Struct, structs
 
+from acp_launch.document.flow import command_words, words
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath
 
@@ -177,8 +178,6 @@ def hint_at(shape: type[Shape], path: KeyPath) -> Any:
 
 def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
     if isinstance(value, str):
-        from acp_launch.document.flow import command_words, words  # a start seldom needs it
-
         yield command_words(value) if key == "command" else words(value)
 
 

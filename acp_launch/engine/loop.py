@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_launch import leave
 from acp_launch.errors import RunExpired, Stopped
+from acp_launch.process import prepare
 from acp_launch.session.connection import Budget, dealt_with
 from acp_launch.waits import stretch, to_beat
 
@@ -153,8 +154,6 @@ EVERY_PORTABLY = 2.0
 @asynccontextmanager
 async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
     """Listen to the guards while the block runs, and record the running processes, `every` so many seconds on Linux."""
-    from acp_launch.process import prepare
-
     now = asyncio.get_running_loop().time
 
     async def look() -> None:

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_launch.bridge import offer
 from acp_launch.engine.context import LaunchContext, LogIn, client_services
 from acp_launch.engine.loop import EVERY, Interrupts, supervise
+from acp_launch.engine.servers import launch_servers
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
@@ -42,6 +44,10 @@ from acp_launch.errors import (
 )
 from acp_launch.plan.model import Origin
 from acp_launch.problem import Problem, errors, ours
+from acp_launch.process.child import GRACE, HASTY, attach
+from acp_launch.process.pidfd import living
+from acp_launch.process.program import stop
+from acp_launch.profile.agents import started
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
@@ -49,6 +55,7 @@ from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.events import SessionEvent
+from acp_launch.session.login import Advice, point_to_trace, refer_to_log
 from acp_launch.session.observer import Observer, Said, Services, TurnEnd, show_note
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 
@@ -187,8 +194,6 @@ class Launch:
     @property
     def is_agent_dead(self) -> bool:
         """Whether its process is dead; its connection ends half a second later, when its last words have come."""
-        from acp_launch.process.pidfd import living
-
         return self._running is not None and not living([self._running.process])
 
     def completed(self, request: SessionRequest) -> SessionRequest:
@@ -266,8 +271,6 @@ async def conversation(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
-    from acp_launch.engine.servers import launch_servers
-
     assert context.guard is not None, "servers are about to start"
     async with (
         supervise(context.guard, on_interrupt, budget=budget, every=every) as interrupts,
@@ -297,9 +300,6 @@ async def with_agent(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
-    from acp_launch.process.child import GRACE, HASTY, attach
-    from acp_launch.process.program import stop
-
     failure: BaseException | None = None
     grace = GRACE if context.grace is None else context.grace
     async with attach(spawned, log=context.log) as child:
@@ -320,8 +320,6 @@ async def with_agent(
 
 def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None:
     """Add where more is to be read: the agent's last words, its log, the trace."""
-    from acp_launch.session.login import point_to_trace, refer_to_log
-
     if isinstance(error, ProtocolError):
         point_to_trace(error, file_of(context.trace))
         return
@@ -451,8 +449,6 @@ def add_advice(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> N
 
     `trace` is the file of `--trace`.
     """
-    from acp_launch.session.login import Advice, point_to_trace  # imported here, as refusals are rare
-
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name
     advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
@@ -514,8 +510,6 @@ async def _offer_servers(
     plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers", session: str
 ) -> "list[dict[str, object]]":
     """Return the servers as the agent is told of them in a session of this name, once the required ones are up."""
-    from acp_launch.bridge import offer
-
     agent = connection.agent
     offered = usable_servers(plan, agent, connection.observer)
     await servers.up()
@@ -550,8 +544,6 @@ def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: st
 
     `otherwise` names an agent that has not sent its name.
     """
-    from acp_launch.bridge import offer
-
     found, title = list[Problem](), agent.title or otherwise
     fix = "remove the server from the profile, or use an agent that supports it"
     for server in offer.untakeable(servers, agent.capabilities):
@@ -567,8 +559,6 @@ def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: st
 
 def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
     """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
-    from acp_launch.bridge import offer
-
     if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
         return []
     what = f"{agent.title or plan.agent.name} does not take MCP servers over HTTP, as agent.mcp: http wants"
@@ -593,8 +583,6 @@ def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observe
     Raises:
         MachineError: it does not support a required server.
     """
-    from acp_launch.bridge import offer
-
     problems = [*unable(plan, plan.servers, negotiated), *untakeable(plan.servers, negotiated, plan.agent.name)]
     if needed := errors(problems):
         raise MachineError(needed)
@@ -617,7 +605,5 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
 
 
 def _replay(agent: "ProcessPlan") -> "Replay":
-    from acp_launch.profile.agents import started
-
     found = started(str(agent.command), [argument.display() for argument in agent.args])
     return found.replay if found else ""

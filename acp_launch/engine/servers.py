@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_launch.bridge import shim
+from acp_launch.bridge.offer import HttpAddress, ShimCommand, is_bridged
 from acp_launch.engine.context import LaunchContext, OfferLogin
 from acp_launch.engine.loop import Interrupts
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
+from acp_launch.mcp.client import McpClient, silent
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
+from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
@@ -132,8 +136,6 @@ class LaunchServers:
             return None
         if transport == "http":
             return await self._addresses(self._inner)
-        from acp_launch.bridge import shim
-        from acp_launch.bridge.offer import ShimCommand
 
         seat = self._inner.seat
         return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token_of(session))
@@ -149,7 +151,6 @@ class LaunchServers:
         except OSError as error:
             what = f"there is no address on 127.0.0.1 for the agent to reach MCP servers: {error.strerror}"
             raise StateError(what, fix="with agent.mcp: stdio it reaches them without one") from None
-        from acp_launch.bridge.offer import HttpAddress, is_bridged
 
         names = [server.name for server in filter(is_bridged, self._plan.servers)]
         redactor.register(*(Secret(http.token(name)) for name in names))  # every user of this machine reaches the port
@@ -217,7 +218,6 @@ class LaunchServers:
             why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
             if not why or server.name in self.absent:
                 continue
-            from acp_launch.secret.detect import masked
 
             said = f'no answer from the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
             if server.required:
@@ -378,8 +378,6 @@ async def launch_servers(
 @asynccontextmanager
 async def _check_remote(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
     """Check the remote servers that the agent connects to itself, while it starts."""
-    from acp_launch.bridge.offer import is_bridged
-
     remote = [server for server in plan.servers if isinstance(server, RemotePlan) and not is_bridged(server)]
     asked = [(server, asyncio.create_task(_why_unreachable(server))) for server in remote]
     try:
@@ -407,8 +405,6 @@ async def _why_unreachable(server: RemotePlan) -> str:
 
 
 def _ours(plan: LaunchPlan) -> list[ServerPlan]:
-    from acp_launch.bridge.offer import is_bridged
-
     return [server for server in plan.servers if is_bridged(server)]
 
 
@@ -427,8 +423,6 @@ def _trace_change(trace: "Trace", change: Change) -> None:
 
 
 def _hello() -> bytes:
-    from acp_launch.mcp.client import McpClient
-
     return McpClient(()).initialize().line
 
 
@@ -436,7 +430,6 @@ def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError
     """Build the error of a required server that has never answered."""
     if last is not None and last.state in OVER and not (last.exit or "").startswith(OVERDUE):
         return _failure(called, last, plan)
-    from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
     error = silent(plan.name, plan.timeouts.start, is_remote=isinstance(plan, RemotePlan))
     error.fix = f"{error.fix}; with required: false a run starts without it"

@@ -35,6 +35,7 @@ from acp_launch.console.stderr import harmless_line
 from acp_launch.errors import LaunchError
 from acp_launch.interactive.attention import Attention, can_retitle
 from acp_launch.interactive.completion import Completing
+from acp_launch.interactive.editor import edit_text
 from acp_launch.interactive.front import (
     Activity,
     Cancelled,
@@ -345,8 +346,6 @@ class Application:
             self._app.create_background_task(self._edit_prompt())
 
     async def _edit_prompt(self) -> None:
-        from acp_launch.interactive.editor import edit_text
-
         try:
             async with self.suspended():
                 text = await edit_text(self._prompt.text)

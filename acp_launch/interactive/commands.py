@@ -17,6 +17,7 @@ from acp_launch.console.stdout import columns, fit
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw, is_ours
+from acp_launch.interactive.picker import PickList, pick
 from acp_launch.interactive.state import (
     CurrentSession,
     InteractiveState,
@@ -262,7 +263,6 @@ async def _picked_session(interactive: InteractiveState, current: CurrentSession
     if not can_draw():
         interactive.say("\n".join(sessions(others, "")))
         raise UsageError("which session?", fix=":switch NAME")
-    from acp_launch.interactive.picker import PickList, pick  # imports the application
 
     rows = [choice_row(record, now=time.time()) for record in others]
     async with interactive.front.suspended():

@@ -36,6 +36,7 @@ from acp_launch.interactive.front import (
     Unqueued,
     can_draw,
 )
+from acp_launch.interactive.lines import LineFront
 from acp_launch.interactive.state import (
     CurrentSession,
     FrontUpdates,
@@ -351,7 +352,6 @@ def choose_front(
     prompts; the rest is as `Application` says."""
     if can_draw():
         return Application(history, attention=attention, profile=profile, clock=clock)
-    from acp_launch.interactive.lines import LineFront
 
     return LineFront(clock)
 

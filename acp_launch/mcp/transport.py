@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from acp_launch.mcp.adapter import EraAdapter
 from acp_launch.mcp.era import INITIALIZE, pinned_era, suggests_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import LineFramer
@@ -80,8 +81,6 @@ class TranslatedTransport:
         return message.error is not UNSET and suggests_stateless(message.error)
 
     def _adapt(self) -> "EraAdapter":
-        from acp_launch.mcp.adapter import EraAdapter  # few servers need it
-
         self.era = "modern"
         self._adapter = EraAdapter(self._server, self, self._knowledge)
         return self._adapter

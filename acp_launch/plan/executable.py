@@ -21,6 +21,7 @@ from acp_launch.document.nodes import shorten
 from acp_launch.plan.model import OURS, Value
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count
+from acp_launch.profile.agents import how_to_install
 from acp_launch.profile.discover import Found, repository_of
 from acp_launch.regex import regex
 from acp_launch.secret.reference import VariableReference, parse
@@ -98,8 +99,6 @@ def _not_executable(file: Path) -> CannotRun:
 
 
 def _not_found(command: str, folders: int) -> CannotRun:
-    from acp_launch.profile.agents import how_to_install  # only needed when a program is missing
-
     what = f'"{command}" is not on PATH (looked in {count(folders, "folder")})'
     if " " in command.strip():
         return CannotRun(what, _ALONE)

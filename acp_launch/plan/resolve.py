@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -451,7 +452,6 @@ def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
     written = substitution.loaded.profile.permissions.rules
     if not written:
         return ()
-    from glob import escape
 
     quoted = {name: escape(value) for name, value in substitution.variables.items()}
     quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
@@ -459,8 +459,6 @@ def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
 
 
 def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
-    from glob import escape
-
     answer, match = _answer(rule)
     commands = _texts(substitution, (*path, answer, "command"), match.command)
     paths = _texts(substitution, (*path, answer, "path"), match.path)
@@ -492,8 +490,6 @@ def _absolute(project: str, written: str) -> Iterator[str]:
     fixed = next((index for index, part in enumerate(parts) if _WILD & set(part)), len(parts))
     here = "/".join(parts[:fixed])
     if (real := os.path.realpath(here or "/")) != (here or "/"):
-        from glob import escape
-
         yield "/".join([escape(real), *parts[fixed:]])
 
 

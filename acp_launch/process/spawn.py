@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from acp_launch.errors import AgentError, Exhausted
 from acp_launch.process import prepare
+from acp_launch.process.seccomp import make_filter
 from acp_launch.process.table import Process
 
 if TYPE_CHECKING:
@@ -329,7 +330,6 @@ def _open_filter(argv: Sequence[str]) -> Iterator[list[int]]:
     if "--seccomp" not in argv:
         yield []
         return
-    from acp_launch.process.seccomp import make_filter
 
     reading, writing = os.pipe()
     try:

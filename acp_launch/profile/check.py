@@ -52,6 +52,7 @@ from acp_launch.profile.layers import (
     without,
     without_rules,
 )
+from acp_launch.profile.leaks import discreet, in_comments, leaks, literals
 from acp_launch.profile.model import HttpServer, Match, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, check_expansions, program_meant
 from acp_launch.regex import regex
@@ -153,7 +154,6 @@ def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
 def _problems(document: Document, faults: list[Fault]) -> Iterable[Problem]:
     if not faults:
         return ()
-    from acp_launch.profile.leaks import discreet  # only needed for faults
 
     return placed(document, (discreet(fault, document.root) for fault in faults))
 
@@ -363,8 +363,6 @@ def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
 
 
 def _exposed(part: ParsedLayer) -> Iterator[Problem]:
-    from acp_launch.profile.leaks import in_comments, leaks, literals
-
     def told(document: Document) -> Iterator[tuple[tuple[int, int], int, str]]:
         for path, offset, literal in literals(document.root):
             at = document.where(path, offset=offset)

@@ -15,6 +15,7 @@ from acp_launch.document.nodes import Plain, section, shorten
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
 from acp_launch.profile.keys import server_keys
+from acp_launch.profile.leaks import slug
 from acp_launch.profile.model import Match, Profile
 from acp_launch.profile.values import (
     CLEAR,
@@ -481,8 +482,6 @@ def _client_secret(path: KeyPath, text: str) -> Iterator[Fault]:
     except BadReference:  # `check` reports it
         return
     if any(isinstance(part, str) and part for part in parts) or not parts:
-        from acp_launch.profile.leaks import slug  # only needed for a mistake
-
         name = f"{slug(str(path[1])) or 'server'}/client-secret"
         fix = f'acp-launch secret set {name}, then write "${{secret:{name}}}" here'
         yield Fault(path, LITERAL, fix)

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
+from acp_launch.protocol import splice
 from acp_launch.regex import regex
 
 # The ways to log in that an agent lists in `authMethods` (ACP v1 "Authentication"), read leniently (C-22).
@@ -259,8 +260,6 @@ def read_update(params: Raw) -> tuple[str, str, Raw] | None:
 
 def _read_leniently(params: Raw) -> tuple[str, str, Raw] | None:
     """Do so where the decoders reject what is JSON: it contains half a surrogate pair (see `decoded`)."""
-    from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
-
     said = mapping(decoded(params))
     session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
     if not isinstance(session_id, str) or not isinstance(kind, str):

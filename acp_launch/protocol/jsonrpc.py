@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from acp_launch.protocol import splice
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.written import written
 
@@ -76,8 +77,6 @@ def _read_leniently(line: bytes, *, is_deep: bool) -> Envelope | None:
 
     Such messages contain half a surrogate pair, which JavaScript programs make when they cut an emoji, or deep nesting.
     """
-    from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
-
     if not (is_deep or (b"\\ud" in line.lower() and is_json(line))):
         return None
     try:
@@ -108,7 +107,6 @@ def batch(line: bytes) -> list[bytes] | None:
     """Return the messages of a JSON-RPC batch (MCP 2025-03-26), unchanged; None if the line is not a batch."""
     if line[:64].lstrip()[:1] != b"[":
         return None
-    from acp_launch.protocol import splice
 
     try:
         return [line[start:end] for start, end in splice.elements(line)]
@@ -367,8 +365,6 @@ class Peer:
 
     def pass_on(self, method: str, line: bytes) -> Call:
         """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
-        from acp_launch.protocol import splice  # for an editor alone
-
         number = self._number(method)
         return Call(number, method, as_line(splice.with_id(line, Raw(str(number).encode()))))
 
@@ -393,8 +389,6 @@ class Peer:
 
     def settle(self, id: Raw, line: bytes) -> bytes:
         """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
-        from acp_launch.protocol import splice
-
         return as_line(splice.with_id(line, id)) if self._settle(id) else b""
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:

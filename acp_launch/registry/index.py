@@ -19,6 +19,7 @@ from acp_launch.errors import RegistryError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
+from acp_launch.registry.download import NotFetched, fetch
 from acp_launch.registry.installed import precedence
 
 ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
@@ -158,8 +159,6 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
     Raises:
         RegistryError: there is no copy either.
     """
-    from acp_launch.registry.download import NotFetched
-
     try:
         copy = decode(_content(address), address)
     except NotFetched as failed:
@@ -177,8 +176,6 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
 
 
 def _content(address: str) -> bytes:
-    from acp_launch.registry.download import fetch
-
     if "://" not in address:
         found = read_bounded(Path(os.path.expanduser(address)), LARGEST)  # noqa: PTH111 - Path.expanduser may raise
         return found[0] if found else b""

@@ -11,6 +11,7 @@ A reference `${…}` is not inspected, except for the default in it: that is a l
 """
 
 import re
+from base64 import urlsafe_b64decode
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -151,8 +152,6 @@ def _begun() -> re.Pattern[str]:
 
 def _is_jwt(text: str) -> bool:
     """Whether the first part is JSON with an algorithm."""
-    from base64 import urlsafe_b64decode
-
     head = text.partition(".")[0]
     try:
         header = loads(urlsafe_b64decode(head + "=" * (-len(head) % 4)))

@@ -12,6 +12,7 @@ import asyncio
 import os
 import selectors
 import signal
+import termios
 from typing import TextIO
 
 from acp_launch import leave
@@ -56,8 +57,6 @@ class _Question:
     """
 
     def __init__(self, terminal: TextIO, prompt: str) -> None:
-        import termios
-
         from prompt_toolkit.input.vt100 import Vt100Input
 
         self._terminal = terminal.fileno()
@@ -99,8 +98,6 @@ class _Question:
 
     def _begin(self) -> None:
         """Ask for a whole line, without echo. In the background the kernel stops us here."""
-        import termios
-
         termios.tcsetattr(self._terminal, termios.TCSAFLUSH, self._silent)
         self._line = ""
         os.write(self._terminal, self._prompt)
@@ -139,15 +136,11 @@ class _Question:
 
     def _continue(self) -> None:
         """Begin again after a stop that could not be caught."""
-        import termios
-
         if termios.tcgetattr(self._terminal)[_LOCAL] & termios.ECHO:
             self._begin()
 
     def _give_back(self) -> bool:
         """Restore the modes. Returns False in the background of the terminal, or if it is closed."""
-        import termios
-
         if is_ours := _is_ours(self._terminal):
             termios.tcsetattr(self._terminal, termios.TCSAFLUSH, self._before)
         return is_ours

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from configparser import Error, RawConfigParser
 from contextlib import closing, contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -113,7 +114,6 @@ def _configured(path: Path) -> BackendChoice | None:
     """Return the choice of keyringrc.cfg, or None if there is no such file or it does not name a backend."""
     if not path.is_file():
         return None
-    from configparser import Error, RawConfigParser
 
     config = RawConfigParser()
     try:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, assert_never, get_args
 
 from msgspec import Struct
 
+from acp_launch.secret.keyring import Keyring
+from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Store
 from acp_launch.settings.model import SecretSettings, StoreName
 
@@ -75,8 +77,6 @@ def _kind(name: StoreName) -> StoreKind:
 
 
 def _open_keyring(given: Opening) -> Store:
-    from acp_launch.secret.keyring import Keyring
-
     return Keyring(given.settings.keyring, given.environ, interactive=given.interactive)
 
 
@@ -86,8 +86,6 @@ def _name_keyring(chosen: SecretSettings, label: str) -> str:
 
 
 def _open_file(given: Opening) -> Store:
-    from acp_launch.secret.sealedfile import open_file
-
     return open_file(given.settings.file, given.config, given.environ, given.ask)
 
 

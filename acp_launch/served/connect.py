@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_launch import __version__
+from acp_launch.bridge.seat import listening, peer_uid
 from acp_launch.errors import StateError
+from acp_launch.plan.shared import as_plain
 from acp_launch.private import directory, is_running
 from acp_launch.problem import ours
+from acp_launch.process import prepare
 from acp_launch.protocol import jsonrpc
 from acp_launch.served.registry import HostNote, hosts, server_host_state
 from acp_launch.served.wire import (
@@ -48,7 +51,6 @@ async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncI
     Raises:
         StateError: there is no place for the socket.
     """
-    from acp_launch.bridge.seat import listening, peer_uid
 
     def accept(line: socket.socket) -> None:
         if peer_uid(line) not in (None, os.geteuid()):
@@ -115,8 +117,6 @@ def _way_down(note: HostNote) -> str:
 
 def excuse(note: HostNote) -> StateError | None:
     """Return why a host is silent, if it is stopped."""
-    from acp_launch.process import prepare
-
     process = prepare.table().read(note.pid)
     if process is None or not process.is_stopped:
         return None
@@ -148,8 +148,6 @@ def compare_shared(note: HostNote, server: "SharedServer") -> Sequence[SharedLik
     Raises:
         StateError: as `read_status`.
     """
-    from acp_launch.plan.shared import as_plain
-
     answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})
     return msgspec.json.decode(answer, type=tuple[SharedLikeness, ...])
 

@@ -29,6 +29,7 @@ from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, AgentMessage, Connection
 from acp_launch.session.events import CancelledEvent, PermissionEvent, ResultEvent, SessionEvent, UnaskedEvent
 from acp_launch.session.observer import Observer, Refusal, Said, Services, TurnEnd
+from acp_launch.session.permission.gate import Decision
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 
@@ -230,8 +231,6 @@ class Client:
 
     def _decide(self, question: PermissionAsked, call: dict[str, Any]) -> "Decision | None":
         """Return the decision about a tool call; None if the user is to be asked."""
-        from acp_launch.session.permission.gate import Decision
-
         if question.session_id != self.session_id and self._session is not None:
             return Decision(False, None, "its session was left")
         if self._gate is None:
@@ -318,8 +317,6 @@ class Client:
         self._connection.reply(line)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
-        from acp_launch.session.permission.gate import Decision
-
         assert self._gate is not None, "it has left the decision to the user"
         try:
             decision = await self._gate.asked(call, question.options, announced=announced)

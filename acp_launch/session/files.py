@@ -23,6 +23,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
+from acp_launch.plan.place import can_write, shows
 from acp_launch.private import replace_in
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
@@ -101,8 +102,6 @@ class SessionFiles:
         """
         pinned = resolve(path, self._roots)
         if self._place is not None:
-            from acp_launch.plan.place import can_write, shows
-
             if not shows(self._place, pinned.real):
                 raise outside(path)
             if how == "write" and not can_write(self._place, pinned.real):

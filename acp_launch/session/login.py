@@ -36,6 +36,7 @@ from acp_launch.errors import (
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Place
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.process import pseudoterminal
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.spawn import BOXED_SIGNALS
 from acp_launch.process.tree import Exit
@@ -330,7 +331,6 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
 def _confine(program: LocalProgram, where: Place) -> LocalProgram:
     """Return what runs a program in a place, on a pseudo-terminal of ours: it must not type on the user's."""
     from acp_launch.plan.place import enclose
-    from acp_launch.process import pseudoterminal
 
     argv, env = enclose(program.argv, program.env, program.cwd, where, has_terminal=True)
     return LocalProgram(program.name, (sys.executable, "-I", "-S", pseudoterminal.__file__, *argv), env, program.cwd)

@@ -26,6 +26,7 @@ from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
+from acp_launch.session.history import History, SessionTurn
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
@@ -317,8 +318,6 @@ class Registry:
     @property
     def history(self) -> "History":
         """What was said in the sessions of this store."""
-        from acp_launch.session.history import History
-
         return History(self._path.parents[1])
 
     def __enter__(self) -> "Registry":
@@ -563,8 +562,6 @@ class SessionKeeper:
             self._add(self._key, prompt, said, "error")
 
     def _add(self, key: Key, prompt: str, said: "Said", stop_reason: str) -> None:
-        from acp_launch.session.history import SessionTurn
-
         answer, tools = redactor.text(said.answer), tuple(map(redactor.text, said.tools))
         words = redactor.text(prompt)
         turn = SessionTurn(time=time.time(), prompt=words, answer=answer, tools=tools, stop_reason=stop_reason)

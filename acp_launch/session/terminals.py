@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.place import enclose, find_inside, shows
 from acp_launch.process.child import see_through
 from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
@@ -86,8 +87,6 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place:
         found = _find_inside(program, directory, whole.get("PATH", os.defpath), place)
     argv, typed = _argv(program, words, found)
     if place is not None:
-        from acp_launch.plan.place import enclose
-
         argv, whole = enclose(argv, whole, directory, place)
     told = [f"{name}={shlex.quote(value)}" for name, value in own.items() if not _HARMLESS.fullmatch(name)]
     return Command(argv, whole, directory, " ".join([*told, typed]), tuple(words), _limit(params))
@@ -95,8 +94,6 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place:
 
 def _find_inside(program: str, cwd: Path, path: str, place: "Place") -> Path | CannotRun:
     """Find a program as a process in this place does: what that does not see is not looked at."""
-    from acp_launch.plan.place import find_inside, shows
-
     folders = [cwd] if "/" in program else [Path(each) for each in path.split(os.pathsep) if each.startswith("/")]
     for folder in folders:
         there = find_inside(place, folder / program)
@@ -123,8 +120,6 @@ def _directory(params: dict[str, Any], default: Path, place: "Place | None") -> 
         raise invalid(f'"cwd" must be absolute, not "{directory}"')
     there: Path | None = directory
     if place is not None:
-        from acp_launch.plan.place import find_inside
-
         there = find_inside(place, directory)
     if there is None or not os.path.isdir(there):
         raise missing(f'there is no directory "{directory}"', {"path": str(directory)})

@@ -21,6 +21,7 @@ from msgspec import structs
 from acp_launch.descent import grounds as grounds
 from acp_launch.descent import lies_in as lies_in
 from acp_launch.descent import named_home, real
+from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.document.shape import build
 from acp_launch.errors import SettingsError, StateError
@@ -145,8 +146,6 @@ def _check_or_recall(
 
     Problems of the file itself (`unread`) are checked each time, because the cache knows only its text.
     """
-    from acp_launch.document.cache import JsonCache
-
     entries = JsonCache(cache / "settings", ("settings/*.py",))
     key = [text, variables]
     is_ours = not lies_in(cache, grounds(_here()))  # otherwise the project could have written the entry

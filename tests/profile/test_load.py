@@ -202,7 +202,7 @@ def test_credentials_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.Mon
         asked.append(text)
         return iter(())
 
-    monkeypatch.setattr("acp_launch.profile.leaks.in_comments", in_comments)
+    monkeypatch.setattr("acp_launch.profile.check.in_comments", in_comments)
     file = tmp_path / "work.yaml"
     file.write_text("version: 1\nagent: {command: x}\n")
     examine(at(file), cache=tmp_path / "cache")

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from acp_launch.console.draw.outside import Halves, one_line, prose
 from acp_launch.console.problems import summary
+from acp_launch.console.sessions import display_name
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
+from acp_launch.console.stdout import plain
 from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.mark import unmarked
@@ -39,6 +41,8 @@ from acp_launch.session.events import (
     WaitingEvent,
 )
 from acp_launch.session.observer import DENIED, USER
+from acp_launch.session.permission.policy import READS, chosen_name
+from acp_launch.session.permission.subject import subject
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 from acp_launch.waits import seconds
 
@@ -200,9 +204,6 @@ def is_grave(call: dict[str, Any], by: str) -> bool:
 
     Agents read and search all the time, so where only the default would have asked, a call has to do more.
     """
-    from acp_launch.session.permission.policy import READS
-    from acp_launch.session.permission.subject import subject
-
     about = subject(call)
     kinds = {about.kind, *(about.acts if about.kind in READS else ())}
     return not by.startswith(DEFAULT) or not GRAVE.isdisjoint(kinds)
@@ -312,9 +313,6 @@ class Notices:
 
     def _tell_resumed(self, session: SessionEvent) -> None:
         if session.how != "new":
-            from acp_launch.console.sessions import display_name
-            from acp_launch.console.stdout import plain
-
             history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
             self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
 
@@ -322,7 +320,6 @@ class Notices:
         """Print an answer, unless its question stands right above with it."""
         if self._is_watched and permission.by.partition(",")[0] == USER:
             return
-        from acp_launch.session.permission.policy import chosen_name  # only where an agent asks
 
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
         chosen = chosen_name(permission.option_id, permission.options)

@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 from acp_launch.mcp.era import pinned_era
 from acp_launch.mcp.http.wire import EXCERPT, origin, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
+from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import redactor
 
 SCHEMES = {"Basic", "Bearer", "Digest", "Token"}  # of authorization: no secrets
@@ -45,8 +46,6 @@ class Site:
 
     def show(self, said: str) -> str:
         """Make a text of the server fit for our messages: one line, without our secrets."""
-        from acp_launch.secret.forms import forms
-
         for secret in self._secrets:
             for form in sorted({secret, secret.lower(), *forms(secret)}, key=len, reverse=True):
                 said = said.replace(form, "***")
