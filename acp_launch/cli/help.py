@@ -18,7 +18,7 @@ from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
 
 FIRST = ("profiles", "session", "mcp", "secrets", "login", "permissions", "up", "troubleshooting")  # for users
-LAST = ("acp", "bridge", "internals", "contributing")
+LAST = ("acp", "internals", "contributing")
 WIDEST = 100  # columns of a page; longer lines are hard to read
 _FILE = regex(r"(?m)^<!-- file: (\S+) -->$")
 _COMMENT = regex(r"(?m)^<!--.*-->\n")

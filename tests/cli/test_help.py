@@ -33,7 +33,7 @@ def test_without_a_topic_each_page_of_docs_has_its_line(launch: Launcher) -> Non
     names = [line.split()[0] for line in lines]
     assert sorted(names) == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
     assert names[:3] == ["profiles", "session", "mcp"], "those for users first"
-    assert set(names[-4:]) == {"acp", "bridge", "internals", "contributing"}
+    assert set(names[-3:]) == {"acp", "internals", "contributing"}
     assert all(line.split(maxsplit=1)[1] and len(line) <= 80 for line in lines)
 
 

@@ -19,7 +19,7 @@ def server() -> Iterator[Fixture]:
         yield found
 
 
-UNRESUMED = {"server-sse-polling"}  # docs/bridge.md
+UNRESUMED = {"server-sse-polling"}  # docs/internals.md
 
 
 @contextmanager
