@@ -28,7 +28,6 @@ from acp_launch.secret.redact import excerpt
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # a front of a host has no process
-    from acp_launch.process.child import Child
     from acp_launch.process.program import Lines, Running
 
 

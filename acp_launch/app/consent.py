@@ -39,7 +39,6 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.console.trust import ReportRow
-    from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.profile.trust import Claim, TrustState
 

@@ -47,7 +47,7 @@ from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_word
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.elevation import Sessions, Upstream
+    from acp_launch.bridge.elevation import Sessions
 
 SILENCE = 1.5  # seconds after which we refuse a `server/discover`, because some servers ignore unknown requests
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"

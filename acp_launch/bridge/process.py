@@ -30,7 +30,6 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.mcp.adapter import EraAdapter
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import MessageTrace
 

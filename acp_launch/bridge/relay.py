@@ -28,10 +28,9 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.elevation import Elevation, Elevations, Sessions
+    from acp_launch.bridge.elevation import Elevations, Sessions
     from acp_launch.bridge.multiplexer import SharedLink
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.trace import MessageTrace
 
 

@@ -39,9 +39,7 @@ from acp_launch.waits import to_beat
 if TYPE_CHECKING:
     from collections.abc import KeysView
 
-    from acp_launch.bridge.elevation import Elevations, Sessions
     from acp_launch.bridge.http.server import LoopbackServer
-    from acp_launch.bridge.presentation import Presentations
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace

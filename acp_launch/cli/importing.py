@@ -4,7 +4,8 @@ Servers and agents of other tools become part of a profile.
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from acp_launch.app.lookup import load_settings, usable_profiles
 from acp_launch.app.newprofile import ProfileFiles, named_agent
 from acp_launch.app.stores import Vault
-from acp_launch.cli.import_request import ImportRequest
+from acp_launch.cli.verb import Argument, Option, Yes
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
@@ -41,6 +42,24 @@ from acp_launch.settings.model import Settings
 
 MOST = 50  # attempts to find free names
 Named = Sequence[tuple[str, Token]]  # credentials, each with its secret's name
+
+
+AGENT = "NAME|COMMAND"
+
+
+class ImportRequest(NamedTuple):
+    """The arguments and options of `import`."""
+
+    source: Annotated[str | None, Argument("[SOURCE]", "A tool's name, or a file's path.")] = None
+    into: Annotated[str | None, Option("--into", "The profile to import into.", "PROFILE")] = None
+    only: Annotated[tuple[str, ...], Option("--only", "Import only this server or agent; repeatable.", "NAME")] = ()
+    called: Annotated[str | None, Option("--as", "The name for the imported server.", "NAME")] = None
+    origin: Annotated[str | None, Option("--from", "The tool of the file, if its name does not tell.", "TOOL")] = None
+    agent: Annotated[str | None, Option("--agent -a", "The agent of a new profile, as for init.", AGENT)] = None
+    dry_run: Annotated[bool, Option("--dry-run", "Show what would change without changing it.")] = False
+    yes: Yes = False
+    force: Annotated[bool, Option("--force", "Replace servers of the same name.")] = False
+    as_json: Annotated[bool, Option("--json", "Print the list as JSON.")] = False
 
 
 class CredentialStore:
@@ -322,3 +341,9 @@ class _Import(Struct):
             beside = ", --as NAME adds to it" if is_server else ""
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
         note(f"{name} already has all of it; nothing was changed")
+
+
+def require_tool(name: str, tools: Mapping[str, Tool]) -> Tool:
+    if name not in tools:
+        raise UsageError(f'unknown tool "{name}"', fix=f"choose one of {', '.join(tools)}")
+    return tools[name]

@@ -31,7 +31,6 @@ from acp_launch.session.hold import list_held
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.console.logs import LogWatch
     from acp_launch.console.processes import Sessions
     from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings

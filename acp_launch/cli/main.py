@@ -94,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     reading.begin(_say_reading)
     if not arguments:
-        from acp_launch.cli.overview import show
+        from acp_launch.app.overview import show
 
         return show()
 

@@ -56,8 +56,7 @@ def choose(context: typer.Context) -> int:
     if context.invoked_subcommand is not None:
         return 0
     from acp_launch.app.choose import can_pick, pick_session, resume_record
-    from acp_launch.cli.run import carry_out
-    from acp_launch.cli.run_request import RunRequest
+    from acp_launch.cli.run import RunRequest, carry_out
 
     project = _project()
     with _registry() as registry:

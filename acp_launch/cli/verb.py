@@ -84,7 +84,7 @@ HEADINGS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "agents": ("agents.app", ""),
         "completion": ("completion.completion", ""),
         "config": ("config.app", ""),
-        "export": ("imports.Export", ""),
+        "export": ("export.Export", ""),
         "lock": ("trust.lock", ""),
         "logout": ("login.logout", ""),
         "permission": ("permission.app", ""),

@@ -15,7 +15,7 @@ from acp_launch.protocol.jsonrpc import LineFramer
 from acp_launch.rpc import Transport
 
 if TYPE_CHECKING:
-    from acp_launch.mcp.adapter import EraAdapter
+    pass
 
 
 class TranslatedTransport:

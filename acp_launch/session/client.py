@@ -34,7 +34,7 @@ from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.session.permission.gate import Decision, Gate
+    from acp_launch.session.permission.gate import Gate
 
 # Requests of the agent are handled beside the pump, so that a slow one does not hold up others (C-11).
 #

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli import exporting
+from acp_launch.cli import export
 from tests.cli.launcher import DEMO_SERVER, Ended, Launcher
 from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 from tests.cli.test_secrets import (
@@ -800,9 +800,9 @@ def test_the_program_is_named_so_that_it_starts_from_any_directory(
     program.touch(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["bin/../bin/acp-launch", "export"])
-    assert exporting._launcher() == (str(program),)
+    assert export._launcher() == (str(program),)
     monkeypatch.setattr(sys, "argv", ["acp_launch/__main__.py", "export"])
-    assert exporting._launcher() == (sys.executable, "-P", "-m", "acp_launch")
+    assert export._launcher() == (sys.executable, "-P", "-m", "acp_launch")
 
 
 def test_servers_of_an_earlier_export_are_told_of_since_the_agent_would_have_them_twice(project: Launcher) -> None:

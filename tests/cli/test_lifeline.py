@@ -17,7 +17,7 @@ from typing import BinaryIO
 import psutil
 import pytest
 
-from acp_launch.cli.run_request import RunRequest
+from acp_launch.cli.run import RunRequest
 from acp_launch.cli.verb import read_descriptor
 from acp_launch.errors import UsageError
 from acp_launch.leave import LIFELINE

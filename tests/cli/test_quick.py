@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, MEANT, PLAIN, VERBS_MEANT, _run
-from acp_launch.cli.run import Run
-from acp_launch.cli.run_request import WAITS
+from acp_launch.cli.run import WAITS, Run
 from acp_launch.cli.verb import SYNONYMS, VERBS, Group, Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError

@@ -8,11 +8,12 @@ and any with `--direct`, get the profile's own servers and agent.
 import os
 import sys
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 from acp_launch.app.planning import loaded_profile, require
 from acp_launch.app.questions import require_agreement
-from acp_launch.cli.import_request import ExportRequest
-from acp_launch.cli.importing import read_drafts
+from acp_launch.cli.importing import read_drafts, require_tool
+from acp_launch.cli.verb import Option, ProfileName, Yes
 from acp_launch.console import stdout
 from acp_launch.console.interop import join_names, note, show_change, warn
 from acp_launch.errors import UsageError
@@ -20,7 +21,19 @@ from acp_launch.interop import write
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.interop.read import entries
-from acp_launch.interop.tools import PRINTED, SERVE, Source, Tool, at_home, own_place, places, read, this_machine
+from acp_launch.interop.tools import (
+    EXPORTED,
+    PRINTED,
+    SERVE,
+    TOOLS,
+    Source,
+    Tool,
+    at_home,
+    own_place,
+    places,
+    read,
+    this_machine,
+)
 from acp_launch.interop.write import ExportContext, Exported, export_entries, export_whole
 from acp_launch.problem import ours
 from acp_launch.profile.discover import Found, here
@@ -30,7 +43,30 @@ from acp_launch.secret.redact import redactor
 from acp_launch.settings import load
 
 
-def export_profile(request: ExportRequest, tool: Tool) -> None:
+class Export(NamedTuple):
+    """Print or write what makes another tool use a profile. Never prints a secret's value."""
+
+    profile: ProfileName
+    to: Annotated[str, Option("--to", "zed, vscode, claude, cursor, ...", "TOOL")]
+    direct: Annotated[bool, Option("--direct", "The agent's own command and the servers, without acp-launch.")] = False
+    write: Annotated[bool, Option("--write", "Write it to the tool's configuration.")] = False
+    file: Annotated[str | None, Option("--file", "Write it to this file instead.", "FILE")] = None
+    yes: Yes = False
+    force: Annotated[bool, Option("--force", "Replace entries of the same name.")] = False
+    trust: Annotated[bool, Option("--trust", "Export a project's profile once without trusting it.")] = False
+
+    @property
+    def writes(self) -> bool:
+        return self.write or self.file is not None
+
+    def carry_out(self) -> None:
+        if self.to in TOOLS.keys() - EXPORTED.keys():
+            fix = f"start the agent with acp-launch: {ours('run', self.profile)}"
+            raise UsageError(f"export --to {self.to} was removed", fix=fix)
+        export_profile(self, require_tool(self.to, EXPORTED))
+
+
+def export_profile(request: Export, tool: Tool) -> None:
     """Export a profile to `tool`.
 
     Raises:
@@ -66,7 +102,7 @@ def export_profile(request: ExportRequest, tool: Tool) -> None:
         note("an editor that the desktop starts lacks the variables of your shell: acp-launch help serve")
 
 
-def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
+def _file(loaded: Loaded, tool: Tool, request: Export) -> Path | None:
     """Return the file that the export is for; None for a tool without one.
 
     Raises:
@@ -104,7 +140,7 @@ def _launcher() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the editor's directory replaces a module
 
 
-def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
+def _write(loaded: Loaded, tool: Tool, found: Exported, request: Export, file: Path) -> None:
     refuse_escaping_link(file)
     source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be
