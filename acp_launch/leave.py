@@ -3,7 +3,7 @@ The end of this process: after its work, or by a signal at any moment from its f
 
     the first signal     raises KeyboardInterrupt in the main thread inside an `undoing` block. While an event loop
                          runs, its listener receives the signal instead and decides.
-    a second signal, or work that does not end within `PATIENCE` of the first one
+    a second signal, or work that does not end within `EXIT_TIMEOUT` of the first one
                          exits at once. The guards end all processes that were started, and the terminal is restored.
     the end of file of `--lifeline`
                          is SIGTERM: a parent that is killed can send no signal.
@@ -28,11 +28,11 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-PATIENCE = stretch(3.0)  # seconds for undoing the work, or for the event loop to take a signal
-LAST = stretch(3.0)  # seconds for an exit at once; the guards take a fraction of one
+EXIT_TIMEOUT = stretch(3.0)  # for undoing the work, or for the event loop to take a signal
+IMMEDIATE_EXIT_TIMEOUT = stretch(3.0)  # the guards take a fraction of a second
 LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
 RESEND_SECONDS = 0.05  # until the main thread has handled the end of the lifeline
-STUCK = stretch(0.5)  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
+STUCK_SECONDS = stretch(0.5)  # an event loop that has not taken a signal by then is not waited for at the next one
 LIFELINE = "give it a pipe that ends with the caller, in a shell: --lifeline 3 3< PIPE"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -218,8 +218,8 @@ def tell(descriptor: int, text: bytes) -> None:
 
 
 def at_once(code: int) -> NoReturn:
-    """Exit now, after the callbacks of `at_exit`; those that do not end within `LAST` seconds are abandoned."""
-    _alarm(LAST, lambda number, frame: os._exit(code))
+    """Exit now, after the callbacks of `at_exit`; those that last for `IMMEDIATE_EXIT_TIMEOUT` are abandoned."""
+    _alarm(IMMEDIATE_EXIT_TIMEOUT, lambda number, frame: os._exit(code))
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_IGN)
@@ -278,13 +278,13 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
     if _state.first:
         at_once(code())
     _state.first = number
-    _end_when_whole(frame, monotonic() + PATIENCE)
+    _end_when_whole(frame, monotonic() + EXIT_TIMEOUT)
 
 
 def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
     """Exit or interrupt, but not while an exception would leave something half done."""
     if _state.deferring:
-        within(PATIENCE, code())
+        within(EXIT_TIMEOUT, code())
     elif _state.undoing and _is_fragile(frame) and monotonic() < deadline:
         _alarm(LOOK_AGAIN, lambda number, frame: _end_when_whole(frame, deadline))
     else:
@@ -307,7 +307,7 @@ def _is_fragile(frame: FrameType | None) -> bool:
 
 def _is_taken(number: int, listener: Listener) -> bool:
     now = monotonic()
-    if _state.pending and now - _state.pending > STUCK:
+    if _state.pending and now - _state.pending > STUCK_SECONDS:
         at_once(128 + number)
     if not listener(number):
         _state.listener = None
@@ -315,14 +315,14 @@ def _is_taken(number: int, listener: Listener) -> bool:
         return False
     if not _state.pending:
         _state.pending = now
-        within(PATIENCE, 128 + number)
+        within(EXIT_TIMEOUT, 128 + number)
     return True
 
 
 def _end() -> NoReturn:
     if not _state.undoing:
         at_once(code())
-    within(PATIENCE, code())
+    within(EXIT_TIMEOUT, code())
     raise KeyboardInterrupt
 
 

@@ -248,7 +248,7 @@ def _sync(directory: int, path: Path) -> None:
 # A lock file is empty and is never deleted. If it were deleted, a process that waits for the deleted file would wait
 # for ever, or two processes would hold one lock.
 
-_AGAIN = 0.02  # seconds between two attempts when the wait is bounded
+_LOCK_RETRY_SECONDS = 0.02  # when the wait is bounded
 
 
 @contextmanager
@@ -292,7 +292,7 @@ def _wait_for(descriptor: int, path: Path, patience: float | None) -> None:
         while not take_lock(descriptor):
             if time.monotonic() >= deadline:
                 raise TimeoutError(errno.ETIMEDOUT, f"another process held it for {patience:g} s")
-            time.sleep(_AGAIN)
+            time.sleep(_LOCK_RETRY_SECONDS)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
@@ -318,8 +318,8 @@ def _let_go(descriptor: int) -> None:
 # The private directory of a launch's sockets. The path of each must fit into a socket's address.
 
 SOCKET, SOCKETS = "seat", "sockets"
-LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
-_OLD = 3600.0  # seconds
+MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103  # sun_path less its NUL, and the BSDs have 4 fewer
+_STALE_SECONDS = 3600.0
 _MADE_UP = "12345678"  # as long as what tells two directories of one process apart
 
 
@@ -371,7 +371,9 @@ def _make_directory(state: Path | None) -> Path:
 def _make_in(home: Path, prefix: str, *, is_state: bool) -> Path:
     if is_state:
         make_private(home)
-    _sweep(home, prefix.removesuffix(f"{os.getpid()}-"), _OLD if is_state else 0.0)  # it may be shared by machines
+    _sweep(
+        home, prefix.removesuffix(f"{os.getpid()}-"), _STALE_SECONDS if is_state else 0.0
+    )  # it may be shared by machines
     made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
     made.mkdir(mode=0o700)
     made.chmod(0o700)  # whatever the umask takes away
@@ -408,7 +410,7 @@ def _homes(state: Path | None) -> Iterator[tuple[Path, str]]:
 
 
 def _fits(home: Path, prefix: str) -> bool:
-    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= LONGEST
+    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= MAX_SOCKET_PATH_BYTES
 
 
 def _runtime() -> Path | None:
@@ -456,7 +458,7 @@ def _holds_deserted_sockets(left: Path, least: float) -> bool:
     except OSError:
         return False
     are_ours = all(stat.S_ISSOCK(each.st_mode) and each.st_uid == os.geteuid() for each in seen)
-    return are_ours and age >= (least if sockets else _OLD) and all(map(_is_deserted, sockets))
+    return are_ours and age >= (least if sockets else _STALE_SECONDS) and all(map(_is_deserted, sockets))
 
 
 def _is_deserted(path: Path) -> bool:

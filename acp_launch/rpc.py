@@ -55,7 +55,7 @@ class Transport(Protocol):
         """
 
 
-EXIT = stretch(1.0)  # seconds between the end of a child's output and its exit status; normally microseconds
+REAP_TIMEOUT = stretch(1.0)  # between the end of a child's output and its exit status; normally microseconds
 
 
 class StdioTransport:
@@ -74,7 +74,7 @@ class StdioTransport:
             raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        exit = await self._child.wait_within(EXIT)
+        exit = await self._child.wait_within(REAP_TIMEOUT)
         if exit is None and self._child.is_dead:
             exit = await self._child.wait_within(WORD)
         how = "closed its output but is still running" if exit is None else str(exit)
@@ -111,7 +111,7 @@ class RemoteTransport:
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         with suppress(TimeoutError):
-            async with asyncio.timeout(EXIT):
+            async with asyncio.timeout(REAP_TIMEOUT):
                 await self._remote.wait()
         end = self._remote.end
         how = "; ".join(filter(None, (end.how, end.reason))) if end else "has closed the connection"
@@ -144,8 +144,8 @@ def connected(child: "Running", trace: Trace | None = None, server: str = "") ->
 
 
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers that the other side may leave unread
-LAST_WORDS = stretch(1.0)  # seconds for a process that closed its stdin to exit, so that we can report how
-FAREWELL = stretch(0.5)  # seconds for the other side to take our last lines
+EXIT_STATUS_TIMEOUT = stretch(1.0)  # for a process that closed its stdin to exit, so that we can report how
+FLUSH_TIMEOUT = stretch(0.5)  # for the other side to take our last lines
 NOISE = 5  # lines that are not messages, quoted if the handshake fails
 
 OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
@@ -250,7 +250,7 @@ class Pump:
     async def flush(self) -> None:
         """Return when all queued lines are in the pipe; a server that waits for one of them would not end."""
         with suppress(TimeoutError):  # the other side does not read; it will be stopped all the same
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(FLUSH_TIMEOUT):
                 await self._outbox.join()
 
     @contextmanager
@@ -319,7 +319,7 @@ class Pump:
                 self.written()
         except TransportClosed:
             # A process that closed its stdin is usually ending, so give the reader a moment to learn how.
-            await asyncio.sleep(LAST_WORDS)
+            await asyncio.sleep(EXIT_STATUS_TIMEOUT)
             self._end(lambda method: self._listener.died("closed its stdin", (), method))
 
     def _handle(self, line: bytes) -> None:

@@ -5,8 +5,8 @@ time, one JSON object a line (docs/scripting.md "Traces").
 `tracing` opens the file, `Trace` writes it, and `TracedTransport` is a connection that is traced. Without `--trace`
 none of these exists, and no code on a message's way asks for them.
 
-Everything is redacted before it is written. A message of more than `LONGEST` bytes is written by its beginning. A disk
-that takes no more ends the trace, not the launch.
+Everything is redacted before it is written. A message of more than `MAX_WHOLE_BYTES` is written by its beginning.
+A disk that takes no more ends the trace, not the launch.
 """
 
 import os
@@ -32,7 +32,7 @@ from acp_launch.rpc import Transport, transport
 from acp_launch.secret.redact import Redactor, redactor
 
 VERSION = 1
-LONGEST = 1024 * 1024  # bytes of a message that is written whole
+MAX_WHOLE_BYTES = 1024 * 1024  # a longer message is not written whole
 BEGINNING = 16 * 1024  # bytes that are written of a longer one
 HEADER = b'{"type":"trace",'  # the first bytes of every trace
 
@@ -85,7 +85,7 @@ class Trace:
     def message(self, line: bytes, source: Side, target: Side, server: str = "") -> None:
         """Write a message, given without its newline. `server` names the connection; it is the agent's without one."""
         ends = {**_server_field(server), "from": source, "to": target}
-        if len(line) > LONGEST:
+        if len(line) > MAX_WHOLE_BYTES:
             redacted = self._redactor.data(self._redactor.raw_json(line))
             text = redacted[:BEGINNING].decode(errors="replace")
             self._add("message", {**ends, **self._envelope(line), "size": len(line)}, b'"text":' + written(text))

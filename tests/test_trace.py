@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from acp_launch.errors import UsageError
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor
-from acp_launch.trace import BEGINNING, LONGEST, Trace, TracedTransport, tracing
+from acp_launch.trace import BEGINNING, MAX_WHOLE_BYTES, Trace, TracedTransport, tracing
 from tests.secret.canaries import knowing
 
 TOKEN = "sk-a1b2c3d4e5f6g7h8"
@@ -134,7 +134,7 @@ def test_a_secret_where_a_long_message_is_cut_does_not_show(file: Path, at: int)
     """Neither whole nor by its beginning, plain or escaped."""
     for value in (TOKEN, "".join(f"\\u{ord(mark):04x}" for mark in TOKEN[:6]) + TOKEN[6:]):
         head = b'{"jsonrpc":"2.0","id":7,"result":{"text":"'
-        line = head + b"x" * (at - len(head)) + value.encode() + b"y" * LONGEST + b'"}}'
+        line = head + b"x" * (at - len(head)) + value.encode() + b"y" * MAX_WHOLE_BYTES + b'"}}'
         with traced(file, knowing(TOKEN)) as it:
             it.trace.message(line, "agent", "acp-launch")
         text = it.lines[0]["text"]
@@ -154,7 +154,7 @@ def test_a_secret_where_a_long_message_is_cut_does_not_show(file: Path, at: int)
 def test_of_a_long_message_the_beginning_is_kept_and_what_tells_whose_answer_it_is(
     file: Path, line: bytes, known: dict[str, Any]
 ) -> None:
-    whole = line % (b"x" * LONGEST)
+    whole = line % (b"x" * MAX_WHOLE_BYTES)
     with traced(file) as it:
         it.trace.message(whole, "agent", "acp-launch")
     (one,) = it.lines

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     ReadPrompt = Callable[[], str]
 
-KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
+DETACHED_SECONDS = 600.0  # for which a host stays that `--detach` has brought up
 
 
 def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None") -> int | None:
@@ -152,7 +152,7 @@ def usable_host(
 
 def _brought_up(request: RunSpec) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
-    keep = request.keep or KEPT
+    keep = request.keep or DETACHED_SECONDS
     begun = start(RunSpec(profile=request.profile, cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:
         share()

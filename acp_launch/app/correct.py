@@ -14,9 +14,9 @@ from acp_launch.problem import errors
 if TYPE_CHECKING:
     from acp_launch.problem import Problem
 
-AGAIN, SAVE, DISCARD = "e", "s", "d"
+EDIT, SAVE, DISCARD = "e", "s", "d"
 QUESTION = "Edit it again, save it anyway, or discard the changes? [E/s/d]: "
-KEPT = "the file was not changed"
+UNCHANGED = "the file was not changed"
 
 
 def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]"], *, may_save: bool) -> str | None:
@@ -39,9 +39,9 @@ def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
     text = before
     while True:
         try:
-            text = asyncio.run(edit_content(text.encode(), file.name, kept=KEPT)).decode()
+            text = asyncio.run(edit_content(text.encode(), file.name, kept=UNCHANGED)).decode()
         except UnicodeDecodeError:
-            raise UsageError("what the editor saved is not UTF-8", fix=KEPT) from None
+            raise UsageError("what the editor saved is not UTF-8", fix=UNCHANGED) from None
         if text == before:
             say("nothing was changed")
             return None
@@ -50,7 +50,7 @@ def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
         answer = _ask(may_save=may_save) if errors(wrong) else SAVE
         if answer == DISCARD:
             say("nothing was changed")
-        if answer != AGAIN:
+        if answer != EDIT:
             return text if answer == SAVE else None
 
 
@@ -62,6 +62,6 @@ def _ask(*, may_save: bool) -> str:
     forget_typed()  # keys typed ahead are not an answer
     while True:
         line = ask_line(question)
-        answer = line.strip().lower()[:1] or AGAIN
-        if not line or answer in (AGAIN, DISCARD) or (answer == SAVE and may_save):
+        answer = line.strip().lower()[:1] or EDIT
+        if not line or answer in (EDIT, DISCARD) or (answer == SAVE and may_save):
             return answer if line else DISCARD

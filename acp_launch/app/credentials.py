@@ -24,7 +24,7 @@ from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import LaunchError, StateError
 from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
 from acp_launch.oauth.exchange import ClientSecret
-from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decode_grant
+from acp_launch.oauth.grant import LOCK_TIMEOUT, NOT_LOGGED_IN, STEP_UPS, Grant, Login, Logins, decode_grant
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
@@ -252,7 +252,7 @@ class LoginCredentials:
             return ""
 
         try:
-            record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
+            record = await run_in_thread(note, name="login", limit=LOCK_TIMEOUT + 1)
         except (StateError, TimeoutError, OSError):
             return ""  # the user has to write them into the profile
         return HOPELESS if record is not None and record.is_hopeless else self._command

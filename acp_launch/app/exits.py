@@ -9,7 +9,7 @@ from acp_launch.errors import LaunchError, Stopped, first
 from acp_launch.waits import stretch
 
 SIGPIPE = 141
-LAST_WORDS = stretch(0.5)  # seconds for stderr to take the last message after a signal
+FLUSH_TIMEOUT = stretch(0.5)  # for stderr to take the last message after a signal
 
 
 def end_in_code(work: Callable[[], int]) -> int:
@@ -23,7 +23,7 @@ def end_in_code(work: Callable[[], int]) -> int:
         from acp_launch.console.problems import show_error
 
         if isinstance(error, Stopped):
-            leave.within(LAST_WORDS, error.exit_code)
+            leave.within(FLUSH_TIMEOUT, error.exit_code)
         show_error(error)
         return error.exit_code
     except KeyboardInterrupt:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
-MOST = 8  # profiles that are shown
+MAX_PROFILES = 8  # that are shown
 LATEST = 3  # sessions that are shown
 NEXT = 3  # commands that are suggested, besides --help
 TRUST = {
@@ -64,10 +64,10 @@ def show() -> int:
     """Show the overview, and return 0."""
     settings, project = load_settings(), project_of(here())
     own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
-    profiles = [_examine(*each, settings) for each in inspect_all(own[:MOST], cache=settings.cache)]
+    profiles = [_examine(*each, settings) for each in inspect_all(own[:MAX_PROFILES], cache=settings.cache)]
     missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
     rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]
-    rows += _group("profiles", _profile_rows(profiles, len(own) - MOST))
+    rows += _group("profiles", _profile_rows(profiles, len(own) - MAX_PROFILES))
     notes = hosts(settings.state) if any_host(settings.state) else ()
     rows += _group("hosts", [(_describe_host(note, project),) for note in notes if note.socket])
     rows += _group("secrets", [(name, "not set", f"needed by {profile}") for name, profile in missing])

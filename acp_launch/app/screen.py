@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.session.observer import Person, TurnEnd
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
-LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
+FLUSH_TIMEOUT = stretch(0.5)  # for a reader to take the end of our output after a signal or a time-out
 
 
 def exit_code(end: "TurnEnd") -> int:
@@ -129,7 +129,7 @@ class Screen:
         from acp_launch.console.stream.text import describe_error
 
         if isinstance(error, Stopped | RunExpired):
-            leave.within(LAST_WORDS, error.exit_code)
+            leave.within(FLUSH_TIMEOUT, error.exit_code)
         self.observer.show(describe_error(error))
         try:
             asyncio.run(self.observer.drain())

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from acp_launch.engine.loop import Interrupts
     from acp_launch.settings.model import Settings
 
-PATIENCE = stretch(5.0)  # seconds for a host that ends to leave its place
-LOOK = 0.02  # seconds between two looks whether it has
+HOST_END_TIMEOUT = stretch(5.0)  # to leave its place
+POLL_SECONDS = 0.02
 
 
 def serve() -> int:
@@ -33,7 +33,7 @@ def serve() -> int:
 
     `prepare_launch` comes before it.
     """
-    settings, until = load(), time.monotonic() + PATIENCE
+    settings, until = load(), time.monotonic() + HOST_END_TIMEOUT
     while True:
         with hold_place(server_host_state(settings.state), "", __version__) as write:
             if write is not None:
@@ -42,7 +42,7 @@ def serve() -> int:
                 return 0
         if find_server_host(settings.state) is not None or time.monotonic() > until:
             return 0
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from acp_launch.waits import seconds
 
 UNKNOWN = "unknown"
 NO_RECORD = "not run"
-LONGEST = 300  # characters of a reason
+MAX_REASON_CHARS = 300
 
 
 class Spent(NamedTuple):
@@ -163,7 +163,7 @@ def _make_result(directory: BatchDirectory, item: Item) -> ItemResult:
         return ItemResult(item)
     outcomes, spent = tuple(each.outcome for each in records), add_up([_count_spent(each) for each in records])
     last = records[-1]
-    return ItemResult(item, outcomes, last.attempt, explain(last)[:LONGEST], last.seconds, spent)
+    return ItemResult(item, outcomes, last.attempt, explain(last)[:MAX_REASON_CHARS], last.seconds, spent)
 
 
 def name_column(item: Item) -> str:

@@ -14,7 +14,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.problem import count
 from acp_launch.waits import seconds
 
-MOST = 4 << 20  # bytes of texts of items
+MAX_TEXT_BYTES = 4 << 20  # of all items
 PART = 64 << 10  # bytes of one text
 
 STYLE = """
@@ -176,7 +176,7 @@ def _draw_cell(results: Sequence[ItemResult]) -> str:
 
 def _draw_items(directory: BatchDirectory, results: Sequence[ItemResult]) -> Iterator[str]:
     """Yield each item, folded; when their texts have used up the room of the page, without them."""
-    room = MOST
+    room = MAX_TEXT_BYTES
     for each in sorted((each for each in results if each.outcomes), key=lambda each: each.is_passed):
         sign, colour = _mark(each)
         reason = f": {_text(each.reason)}" if each.reason else ""

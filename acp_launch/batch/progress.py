@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from acp_launch.batch.figures import LONGEST, explain, write_amount
+from acp_launch.batch.figures import MAX_REASON_CHARS, explain, write_amount
 from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
 from acp_launch.batch.store import EVENTS, RESULT, BatchDirectory
@@ -108,7 +108,7 @@ class Lines:
                 why = explain(self._tally.directory.read_record(id, verdict.attempt))
             if verdict.patch and verdict.patch.warning:
                 again += f"; {verdict.patch.warning}"
-        why = stdout.fit(" ".join(why.split()), LONGEST)
+        why = stdout.fit(" ".join(why.split()), MAX_REASON_CHARS)
         self._put(f"{id}: {what}{why and f': {why}'}{again}")
 
     def pause(self, lane: Lane, length: float, reason: str) -> None:
@@ -256,7 +256,7 @@ def find_tool_call(events: BinaryIO) -> str:
     events.seek(max(0, os.fstat(events.fileno()).st_size - TAIL))
     for line in reversed(events.read(TAIL).splitlines()):
         if b'"tool_call' in line and (title := _read_title(line)):
-            return title[:LONGEST]
+            return title[:MAX_REASON_CHARS]
     return ""
 
 

@@ -13,7 +13,7 @@ from math import inf
 from acp_launch.batch.model import Account, Backoff, Item, Limits, Retry
 
 JITTER = 0.1  # at most so much longer is a backoff, as a share of it: items that failed together do not return together
-LONGEST = 8 * 86400.0  # seconds that an agent may pause an account: a little more than a week, the longest known limit
+MAX_PAUSE_SECONDS = 8 * 86400.0  # of an account; the longest known limit is a week
 
 
 def grow(backoff: Backoff, times: int) -> float:
@@ -120,7 +120,9 @@ class Schedule:
             lane.pauses += 1
             lane.paused_at = now
         grown = grow(self._backoff, lane.pauses) * (1 + JITTER * self._jitter())
-        lane.paused_until = max(lane.paused_until, now + (grown if seconds is None else min(seconds, LONGEST)))
+        lane.paused_until = max(
+            lane.paused_until, now + (grown if seconds is None else min(seconds, MAX_PAUSE_SECONDS))
+        )
         return lane.paused_until - now
 
     def forget_pauses(self, item: Item) -> None:

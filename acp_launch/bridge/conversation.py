@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # 2026-07-28 leaves free (-32000 to -32019).
 
 TIMED_OUT = -32011
-AGAIN, NOT_STARTED = "it is being started again", "could not be started"
+RESTARTING, NOT_STARTED = "it is being started again", "could not be started"
 GIVEN_UP = b"!given-up"  # to the server host, from a launch whose call took too long; no message begins so
 BROKEN = "this message was not passed on, by a bug in acp-launch"
 WORDS = 5  # stderr lines in a message, because most agents show only the message
@@ -68,7 +68,7 @@ class Lost(Struct, frozen=True, kw_only=True):
 def lost(change: Change, name: str) -> Lost:
     """Describe a lost server to the agent, without the path of a program that could not be started."""
     if change.state == "resting":
-        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
+        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=RESTARTING, stderr=change.detail)
     if change.state == "asleep":
         return Lost(server=name, why=change.exit or "was not running", comes_back="it is being started")
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED

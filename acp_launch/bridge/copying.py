@@ -11,8 +11,8 @@ import select
 import time
 from _socket import SHUT_WR, socket
 
-CHUNK = 65536  # bytes, what a pipe holds
-LINGER = 0.8  # seconds without a byte after either end; with our own exit one second
+CHUNK_BYTES = 65536  # what a pipe holds
+LINGER_SECONDS = 0.8  # without a byte after either end; with our own exit one second
 GONE = select.POLLERR | select.POLLHUP
 
 
@@ -24,7 +24,7 @@ def _is_pipe(descriptor: int) -> bool:
 def _read(source: int) -> "bytes | None":
     """Read a chunk: empty at the end, None if there is nothing now."""
     try:
-        return posix.read(source, CHUNK)
+        return posix.read(source, CHUNK_BYTES)
     except BlockingIOError:
         return None
     except OSError:
@@ -96,7 +96,7 @@ class CopyLoop:
         passed = _write(1, self.outward)
         self.outward = passed or b""
         if not self.has_input:
-            self.deadline = time.monotonic() + LINGER
+            self.deadline = time.monotonic() + LINGER_SECONDS
         return passed is not None
 
     def _end_input(self) -> None:

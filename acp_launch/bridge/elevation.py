@@ -38,7 +38,7 @@ from acp_launch.waits import stretch
 START, RESUME, END = "session/start", "session/resume", "session/end"
 METHODS = frozenset({START, RESUME, END})
 EVENT_ID = "sessionEventId"
-MOST = 32  # sessions of one server, as each holds a process
+MAX_SESSIONS = 32  # of one server, as each holds a process
 HAS_SESSION = "this connection has a session; another session needs another connection"
 UNKNOWN = jsonrpc.SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
 CAPABILITIES, CAPABILITY = ("result", "capabilities", "experimental"), "session-elevation"
@@ -86,7 +86,7 @@ class Elevations:
     def open(self, elevation: "Elevation") -> str | None:
         """Return the id of a new session; None if there are too many that are connected."""
         sessions = self._sessions.setdefault(elevation.server, {})
-        if len(sessions) >= MOST:
+        if len(sessions) >= MAX_SESSIONS:
             away = next((one for one in sessions.values() if not one.conversation.is_connected), None)
             if away is None:
                 return None
@@ -234,7 +234,7 @@ class Elevation:
         if self.id:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
         elif (session := self._sessions.open(self)) is None:
-            self._refuse(id, UNKNOWN, "too_many_sessions", f"{MOST} sessions of this server are connected")
+            self._refuse(id, UNKNOWN, "too_many_sessions", f"{MAX_SESSIONS} sessions of this server are connected")
         else:
             self.id, self._is_silent = session, False
             self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
@@ -270,10 +270,10 @@ class Elevation:
 # Towards the server.
 
 
-PATIENCE = stretch(2.0)  # seconds for an answer; a server may say nothing to a method that it does not know
+ANSWER_TIMEOUT = stretch(2.0)  # a server may say nothing to a method that it does not know
 # The codes by which a server without sessions refuses one.
 WITHOUT_SESSIONS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)
-LONGEST = 1024  # bytes of an event's id
+MAX_EVENT_ID_BYTES = 1024
 
 
 class Sessions(Struct):
@@ -326,7 +326,7 @@ class Upstream:
         """Note an event that the agent gets."""
         is_begun = self._id or (self._asked and self._method == START)  # an event may overtake the answer
         event = jsonrpc.member(params, EVENT_ID) if is_begun else None
-        if event is not None and len(bytes(event)) <= LONGEST:
+        if event is not None and len(bytes(event)) <= MAX_EVENT_ID_BYTES:
             self._last = event.copy()
 
     def lost(self) -> None:
@@ -348,7 +348,7 @@ class Upstream:
         return self._sessions.is_deadly or (self._sessions.is_missing and self._sessions.mode == "probe")
 
     def _ask(self, method: str, params: dict[str, Any]) -> None:
-        self._method, self._deadline = method, self._state.ports.now() + PATIENCE
+        self._method, self._deadline = method, self._state.ports.now() + ANSWER_TIMEOUT
         self._asked = self._restorer.ask(method, params, self._take)
 
     def _take(self, message: Envelope, line: bytes) -> None:

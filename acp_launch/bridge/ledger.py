@@ -234,7 +234,7 @@ class NumberedRequests:
         return [jsonrpc.notification(CANCELLED, each) for each in params]
 
 
-MOST = 1000  # messages in a queue
+MAX_QUEUED = 1000  # messages
 
 
 class Waiting(Struct, frozen=True):
@@ -257,7 +257,7 @@ class Queue:
 
     def put(self, waiting: Waiting) -> bool:
         """Append a message; return False if there is no room."""
-        if len(self._waiting) >= MOST or self._bytes + len(waiting.line) > MOST_BYTES:
+        if len(self._waiting) >= MAX_QUEUED or self._bytes + len(waiting.line) > MOST_BYTES:
             return False
         self._waiting.append(waiting)
         self._bytes += len(waiting.line)
@@ -296,9 +296,9 @@ class Queue:
         self._bytes -= len(waiting.line)
 
 
-IDLE = 30.0  # seconds of silence
+IDLE_SECONDS = 30.0
 MISSES = 3
-LEAST = stretch(5.0)  # seconds for the ping after a time-out
+MIN_PING_TIMEOUT = stretch(5.0)
 
 
 class Health:
@@ -333,7 +333,7 @@ class Health:
         """Suspect the server because a call took longer than `limit`; return whether to ping now."""
         if self._patience is not None or not self.knows_ping:
             return False
-        self._asked, self._patience = now, max(limit, LEAST)
+        self._asked, self._patience = now, max(limit, MIN_PING_TIMEOUT)
         return True
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
@@ -345,7 +345,7 @@ class Health:
         return self._while_idle(now)
 
     def _while_idle(self, now: float) -> Literal["ping", "wedged", "fine"]:
-        if not self.knows_ping or now - (self._asked or self._heard) <= IDLE:
+        if not self.knows_ping or now - (self._asked or self._heard) <= IDLE_SECONDS:
             return "fine"
         self._misses += self._asked is not None
         if self._misses >= MISSES:

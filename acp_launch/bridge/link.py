@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
+from acp_launch.process.flow import CHUNK_BYTES, Inflow, Lent, Outflow
 from acp_launch.protocol.jsonrpc import Envelope, LineFramer, LineTooLong
 
 
@@ -96,7 +96,7 @@ class Link:
 
     def send(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         """Send a line; what it says is for links that read it."""
-        if len(line) < CHUNK:
+        if len(line) < CHUNK_BYTES:
             self._out.send(line + b"\n")
             return
         self._out.send(line)  # a long line is not copied just to append its end

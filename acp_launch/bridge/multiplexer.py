@@ -378,9 +378,9 @@ def _is_part(uri: str, address: str) -> bool:
 # is closed.
 
 
-HELD = 16 * 1024 * 1024  # bytes for a session that does not read
+MAX_HELD_BYTES = 16 * 1024 * 1024  # for a session that does not read
 NOT_READ = -32012  # the code of the error in place of an answer that is not held
-LINGER = stretch(0.5)  # seconds for answers to a session that has closed its side
+ANSWER_TIMEOUT = stretch(0.5)  # to a session that has closed its side
 
 
 class _Member(LinkUser):
@@ -535,7 +535,7 @@ class SharedLink:
             return
         if STAND_IN in line:
             line = line.replace(STAND_IN, member.called)
-        if member.link.held > HELD:
+        if member.link.held > MAX_HELD_BYTES:
             line = self._refuse(member, member.link, line)
         if member.link is not None:
             member.link.send(line)
@@ -559,7 +559,7 @@ class SharedLink:
         if over.is_fault or not self._multiplexer.owes(member.number):
             self.leave(member.number)
         else:
-            member.parting = self._loop.call_later(LINGER, self.leave, member.number)
+            member.parting = self._loop.call_later(ANSWER_TIMEOUT, self.leave, member.number)
 
     def resume_member(self, member: _Member) -> None:
         """Read a session again that has taken what was held for it."""
@@ -580,7 +580,7 @@ class SharedLink:
             why = f"an answer of {len(line):,} bytes was not passed on: {link.held:,} bytes before it are not read yet"
             return jsonrpc.error(message.id, NOT_READ, why)
         member.unread += len(line)
-        if member.unread > HELD:
+        if member.unread > MAX_HELD_BYTES:
             member.link = None
             link.close()
             self._note(f"a session of {self._name} is closed: it does not read what the server sends")

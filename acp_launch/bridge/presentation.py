@@ -26,8 +26,8 @@ from acp_launch.secret.redact import redactor
 CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
 FOLDER = "servers"
 CLIENTS = 4  # of which answers are kept, for each server
-FILES = 200
-MOST = 4 * 1024 * 1024  # bytes of a server's answers; one with more is started at once each time
+MAX_CACHE_FILES = 200
+MAX_CACHED_BYTES = 4 * 1024 * 1024  # of a server's answers; one with more is started at once each time
 
 _Pages = dict[str, str]  # by cursor, empty for the first page
 
@@ -83,7 +83,7 @@ class Presentations:
         self._is_changed = True
         while len(self._answers) > CLIENTS:
             del self._answers[next(iter(self._answers))]
-        if sum(map(len, self._pages())) > MOST:
+        if sum(map(len, self._pages())) > MAX_CACHED_BYTES:
             del self._answers[client]
 
     def forget(self, client: str, *methods: str) -> None:
@@ -100,7 +100,7 @@ class Presentations:
         if any(redactor.text(page) != page for page in self._pages()):
             return  # a file must not hold a secret, and an agent must not get an answer without it
         self._cache.keep(Path(self._of), self._of, self._answers)
-        self._cache.prune(FILES)
+        self._cache.prune(MAX_CACHE_FILES)
 
     def _pages(self) -> Iterator[str]:
         for answers in self._answers.values():

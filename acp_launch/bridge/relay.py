@@ -51,8 +51,8 @@ def is_carried(before: ServerPlan, now: ServerPlan) -> bool:
     return all(getattr(before, name) == getattr(now, name) for name in {*before.__struct_fields__} - carried)
 
 
-KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
-LINGER = stretch(0.5)  # seconds for answers to an agent that has closed its side
+MAX_EARLY_BYTES = 1024 * 1024  # for an agent that has not connected yet; the server waits with the rest
+ANSWER_TIMEOUT = stretch(0.5)  # to an agent that has closed its side
 AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
 
 
@@ -296,7 +296,7 @@ class Relay(LinkUser):
         if end.is_fault or not self._owes_answers():
             self.close()
         else:
-            self._parting = self._loop.call_later(LINGER, self.close)
+            self._parting = self._loop.call_later(ANSWER_TIMEOUT, self.close)
 
     def room(self) -> None:
         self._resume(self.process.link, self._agent)
@@ -362,7 +362,7 @@ class Relay(LinkUser):
     def _keep(self, line: bytes) -> None:
         self._kept.append(line)
         self._kept_bytes += len(line)
-        if self._kept_bytes > KEPT and self.process.link is not None:
+        if self._kept_bytes > MAX_EARLY_BYTES and self.process.link is not None:
             self.process.link.pause()
 
     def _owes_answers(self) -> bool:

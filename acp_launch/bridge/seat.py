@@ -99,11 +99,11 @@ def _second(numbers: bytes) -> int:
     return int(struct.unpack_from("2I", numbers)[1])
 
 
-PATIENCE = stretch(2.0)  # seconds for the greeting; a shim sends it as soon as it connects
-BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
+GREETING_TIMEOUT = stretch(2.0)  # a shim sends it as soon as it connects
+MAX_BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
 HUNG_UP = "it closed the connection before it sent a greeting"
-REST = 1.0  # seconds without accepting, when descriptors or memory run out
-LOOK = 1.0  # seconds between two looks whether the socket is there
+ACCEPT_PAUSE = 1.0  # seconds, when descriptors or memory run out
+POLL_SECONDS = 1.0  # whether the socket is there
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
@@ -173,10 +173,10 @@ async def seat(
 
     async def meet(connection: socket.socket) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(GREETING_TIMEOUT):
                 shim = await _admit(connection, token, names, peer_uid(connection))
         except (GreetingRefused, OSError) as why:
-            late = f"it sent no greeting within {PATIENCE:g} s"
+            late = f"it sent no greeting within {GREETING_TIMEOUT:g} s"
             refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
         else:
             asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
@@ -212,7 +212,7 @@ async def listening(
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:  # EMFILE, ENOMEM: the connection stays pending
                 delayed(f"it must wait: {error.strerror}")
-                await asyncio.sleep(REST)
+                await asyncio.sleep(ACCEPT_PAUSE)
                 continue
             loop.call_soon(accept, connection)
             await asyncio.sleep(0)  # those that are accepted come first; accepting from a full backlog does not wait
@@ -222,7 +222,7 @@ async def listening(
     async def watch() -> None:
         nonlocal listener, serving
         while True:
-            await asyncio.sleep(to_beat(loop.time(), LOOK))
+            await asyncio.sleep(to_beat(loop.time(), POLL_SECONDS))
             try:
                 if path.is_socket():
                     continue
@@ -252,7 +252,7 @@ def _bind(path: Path) -> socket.socket:
         listener.setblocking(False)
         listener.bind(str(path))
         path.chmod(0o600)  # whatever the umask takes away
-        listener.listen(BACKLOG)
+        listener.listen(MAX_BACKLOG)
     except BaseException:
         listener.close()
         raise

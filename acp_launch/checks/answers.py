@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.client import Survey
     from acp_launch.mcp.http.wire import RemoteFacts
 
-LAST_WORDS = 5  # the last lines of a child's stderr that are shown
+STDERR_LINES = 5  # of a child, the last ones
 SLOW = 0.5  # of its start timeout; on a busy machine a start that takes longer may fail
 NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "prompt"}
 
@@ -131,7 +131,7 @@ def failure(part: ProfilePart, error: LaunchError, profile: str, *, has_log: boo
     fix = error.fix or more(profile, part.server, has_log=has_log)
     command = [line for line in error.detail if line.startswith("command: ")][:1]
     words = [line for line in error.detail if line not in command]
-    check = replace(check, subject=part.server, fix=fix, detail=(*command, *words[-LAST_WORDS:]))
+    check = replace(check, subject=part.server, fix=fix, detail=(*command, *words[-STDERR_LINES:]))
     if not part.is_required:
         return replace(check, verdict="warning", code=0)
     if part.server:
@@ -191,8 +191,8 @@ def no_answer(part: ProfilePart) -> Check:
 
 # Reachability of a remote MCP server that the agent connects to itself, before a run. Only the connection is tried,
 # because a request with the headers of the profile would be a login.
-PATIENCE = stretch(5.0)  # seconds for a name and a connection
-LATE = f"no answer within {PATIENCE:g} s"
+CONNECT_TIMEOUT = stretch(5.0)  # for a name and a connection
+LATE = f"no answer within {CONNECT_TIMEOUT:g} s"
 _SECRET = "\ue000"  # stands for a secret in an address
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
@@ -218,7 +218,7 @@ def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | N
 def connect(host: str, port: int) -> str:
     """Return why a connection fails; empty if it succeeds. Blocks, so call it in a thread that may be abandoned."""
     try:
-        socket.create_connection((host, port), timeout=PATIENCE).close()
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT).close()
     except TimeoutError:
         return LATE
     except (OSError, UnicodeError) as error:

@@ -25,7 +25,7 @@ from acp_launch.waits import stretch
 PLATFORM: str = sys.platform
 NAME = "confinement"
 TRIAL = "acp-launch-trial"  # the name of the shim
-PATIENCE = stretch(10.0)  # seconds
+TRIAL_TIMEOUT = stretch(10.0)
 KERNEL = Path("/proc/sys")
 # Settings of Linux that keep a user from having namespaces: the file, the value that does, and what changes it.
 OBSTACLES = (
@@ -78,7 +78,7 @@ def _try_namespaces(program: str) -> str:
     trial = (*_TRIAL, "--seccomp", "3", "--proc", "/proc", "--dev", "/dev")
     argv = [program, *trial, "--", sys.executable, "-I", "-S", "-c", ""]
     try:
-        done = capture(argv, PATIENCE, env={}, cwd=Path("/"))
+        done = capture(argv, TRIAL_TIMEOUT, env={}, cwd=Path("/"))
     except LaunchError as error:
         return error.message
     if done.ending.status == 0 and not done.timed_out:
@@ -118,9 +118,9 @@ async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], 
 async def await_shim(opened: asyncio.Event) -> Check:
     """Report whether the agent opens the shim that it was offered; some do so some time after the session's opening."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TRIAL_TIMEOUT):
             await opened.wait()
     except TimeoutError:
-        what = f"the agent has not opened {TRIAL}, a shim that it was offered in its place, within {PATIENCE:g} s"
+        what = f"the agent has not opened {TRIAL}, a shim that it was offered in its place, within {TRIAL_TIMEOUT:g} s"
         return warning("shims", "confined", what, "compare with a run that is not confined: some agents drop servers")
     return ok("shims", "confined", "the agent opens them in its place")

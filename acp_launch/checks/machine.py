@@ -30,7 +30,7 @@ from acp_launch.process.records import RecordedLaunch, read_all
 from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
-PATIENCE = stretch(5.0)  # seconds
+STORE_TIMEOUT = stretch(5.0)
 # As the guard of a launch does: the process that enters the group is not this one.
 _ENTER = """
 import sys
@@ -108,7 +108,7 @@ def _enters() -> bool:
     name = f"doctor-{os.getpid()}"
     argv = [sys.executable, "-I", "-S", "-c", _ENTER, str(Path(cgroup.__file__).parent), name]
     try:
-        return capture(argv, PATIENCE, env={}, cwd=Path("/")).out == b"entered\n"
+        return capture(argv, STORE_TIMEOUT, env={}, cwd=Path("/")).out == b"entered\n"
     except LaunchError:
         return False
     finally:

@@ -125,7 +125,7 @@ BAD = {
 }
 
 
-MOST = 40  # lines of the report of what it would run; `trust` shows all
+MAX_REPORT_LINES = 40  # `trust` shows all that it would run
 _COLOUR = regex(r"\x1b\[[0-9;]*m")
 
 
@@ -151,8 +151,8 @@ def trust(
     why = f"{BAD[found.how]}{': ' if found.doubts else ''}{'; '.join(found.doubts)}; nothing was started"
     check = problem("trust", "", why, fix, NotTrusted.exit_code, how=found.how)
     lines = [_COLOUR.sub("", line) for line in report(found)]
-    more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
-    return replace(check, detail=(*lines[:MOST], *more))
+    more = [f"and {len(lines) - MAX_REPORT_LINES} more lines"] if len(lines) > MAX_REPORT_LINES else []
+    return replace(check, detail=(*lines[:MAX_REPORT_LINES], *more))
 
 
 def secret_checks(outcomes: Mapping[str, Outcome], *, has_terminal: bool) -> Iterator[Check]:

@@ -16,7 +16,7 @@ from acp_launch.console.stdout import answer
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.profile.load import inspect_all
-from acp_launch.registry.index import ADDRESS, LIMIT, latest, read_copy
+from acp_launch.registry.index import ADDRESS, FETCH_TIMEOUT, latest, read_copy
 from acp_launch.registry.install import remove, this_platform
 from acp_launch.registry.installed import home, installations, read, reference
 
@@ -138,7 +138,7 @@ def _address(settings: "Settings") -> str:
 def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
     address = _address(settings)
-    with saying_waiting("the registry's index", LIMIT):
+    with saying_waiting("the registry's index", FETCH_TIMEOUT):
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
@@ -164,7 +164,7 @@ def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
-    from acp_launch.registry.install import DOWNLOAD, binary_of, install
+    from acp_launch.registry.install import DOWNLOAD_TIMEOUT, binary_of, install
 
     if wanted.version and (made := read(home(settings.state) / wanted.id / wanted.version)):
         return made, False
@@ -172,5 +172,5 @@ def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: boo
     if made := read(home(settings.state) / entry.id / (wanted.version or entry.version)):
         return made, False
     binary = binary_of(entry, wanted.version or entry.version, allow_unverified=allow_unverified)
-    with saying_waiting("the agent's archive", DOWNLOAD):
+    with saying_waiting("the agent's archive", DOWNLOAD_TIMEOUT):
         return install(entry, binary, state=settings.state, registry=_address(settings))

@@ -27,8 +27,8 @@ from acp_launch.cli.verb import (
 )
 from acp_launch.cli.verb import Parameter as VerbParameter
 
-WIDEST = 120  # columns of help; longer lines are hard to read
-PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
+MAX_HELP_COLUMNS = 120  # longer lines are hard to read
+COMPLETION_TIMEOUT = 2.0  # of a press of the tab key; the user sees nothing until then
 
 
 class Commands(TyperGroup):
@@ -114,7 +114,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MAX_HELP_COLUMNS},
     epilog="Try it without an account: acp-launch run demo help",
 )
 
@@ -167,7 +167,7 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 def complete() -> None:
     """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    signal.setitimer(signal.ITIMER_REAL, COMPLETION_TIMEOUT)
     _completion_classes.completion_init()
     # Theirs imports rich, to which brackets are markup.
     _completion_classes._sanitize_help_text = str  # type: ignore[assignment]

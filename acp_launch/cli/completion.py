@@ -28,7 +28,7 @@ from acp_launch.secret.lookup import stored_names
 from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
 
-MOST = 500  # candidates for one word
+MAX_CANDIDATES = 500  # for one word
 # A name with other characters is not offered: typer's scripts quote nothing, and that for zsh evaluates its candidates.
 _NAME = regex(r"[\w@%+=,./][\w@%+=,./:-]{0,199}")
 _BRACKETS = str.maketrans("", "", "[].")
@@ -60,7 +60,7 @@ def _candidates(
     settings = Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
     given = context.params.get(parameter) or ()
     found = dict.fromkeys(name for name in source(context, settings) if name.startswith(typed) and name not in given)
-    return [SimpleNamespace(value=name, help="") for name in found if _NAME.fullmatch(name)][:MOST]
+    return [SimpleNamespace(value=name, help="") for name in found if _NAME.fullmatch(name)][:MAX_CANDIDATES]
 
 
 def _profiles(context: Any, settings: "Settings") -> Iterable[str]:
@@ -82,7 +82,7 @@ def _sessions(context: Any, settings: "Settings") -> Iterable[str]:
     how = "readonly_shm=1" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
     with closing(sqlite3.connect(f"{sqlite_uri(file)}?mode=ro&{how}", uri=True, timeout=0)) as store:
         wanted = "SELECT name FROM session WHERE project = ? AND ? IN ('', profile) ORDER BY last_used DESC"
-        found = store.execute(wanted, (str(project_of(Path.cwd())), profile)).fetchmany(MOST)
+        found = store.execute(wanted, (str(project_of(Path.cwd())), profile)).fetchmany(MAX_CANDIDATES)
     return (name for (name,) in found)
 
 

@@ -19,7 +19,7 @@ from acp_launch.regex import regex
 
 FIRST = ("profiles", "session", "mcp", "secrets", "login", "permissions", "up", "troubleshooting")  # for users
 LAST = ("acp", "internals", "contributing")
-WIDEST = 100  # columns of a page; longer lines are hard to read
+MAX_PAGE_COLUMNS = 100  # longer lines are hard to read
 _FILE = regex(r"(?m)^<!-- file: (\S+) -->$")
 _COMMENT = regex(r"(?m)^<!--.*-->\n")
 _IMAGE = regex(r"(?m)^<picture>.*<img alt=\"([^\"]*)\".*</picture>$")
@@ -184,4 +184,4 @@ def _is_terminal() -> bool:
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size().columns, WIDEST)
+    return min(shutil.get_terminal_size().columns, MAX_PAGE_COLUMNS)

@@ -40,7 +40,7 @@ from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Outcome
 from acp_launch.settings.model import Settings
 
-MOST = 50  # attempts to find free names
+MAX_NAME_ATTEMPTS = 50
 Named = Sequence[tuple[str, Token]]  # credentials, each with its secret's name
 
 
@@ -82,7 +82,7 @@ class CredentialStore:
         """
         used = set(taken)
         values = {index: secret for index in needed if (secret := incoming.tokens[index].secret) is not None}
-        for _ in range(MOST):
+        for _ in range(MAX_NAME_ATTEMPTS):
             names = incoming.names(used)
             if unknown := [names[index] for index in values if names[index] not in self._states]:
                 self._states |= self._vault.states(*unknown)

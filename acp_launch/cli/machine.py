@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
-LOOK = 0.25  # seconds between two checks for new lines of a log
-LONGEST = 16 * 1024 * 1024  # bytes of a line of a trace; ours have at most half of that
+POLL_SECONDS = 0.25
+MAX_TRACE_LINE_BYTES = 16 * 1024 * 1024  # ours have at most half of that
 TRACE_FIX = "write one: acp-launch run PROFILE PROMPT --trace FILE"
 
 Name = Annotated[str | None, Argument("[PROFILE]", "A profile's name or path; by default only the machine.")]
@@ -203,11 +203,11 @@ def _pause() -> None:
         BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
     """
     if not stat.S_ISFIFO(os.fstat(1).st_mode):
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
         return
     reader = select.poll()
     reader.register(1, 0)
-    if reader.poll(LOOK * 1000):
+    if reader.poll(POLL_SECONDS * 1000):
         raise BrokenPipeError
 
 
@@ -226,7 +226,7 @@ def trace(
 def _show_trace(source: BinaryIO, file: Path) -> None:
     from acp_launch.trace import VERSION
 
-    header = read(source.readline(LONGEST))
+    header = read(source.readline(MAX_TRACE_LINE_BYTES))
     if header is None or header.type != "trace":
         raise UsageError(f"{file} is not a trace", fix=TRACE_FIX)
     if header.version > VERSION:
@@ -234,7 +234,7 @@ def _show_trace(source: BinaryIO, file: Path) -> None:
     said = f"{header.verb} of {header.profile}" if header.profile else header.verb
     tell(f"{said}, {header.time}", style=DIM)
     view, torn = TraceView(), 0
-    while line := source.readline(LONGEST):
+    while line := source.readline(MAX_TRACE_LINE_BYTES):
         if entry := read(line):
             view.add(entry)
         else:

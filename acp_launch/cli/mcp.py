@@ -18,7 +18,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.mcp import client
 from acp_launch.mcp.arguments import fit_arguments, read_object, read_words
-from acp_launch.mcp.client import PATIENCE, Limit, survey
+from acp_launch.mcp.client import SILENCE_TIMEOUT, Limit, survey
 from acp_launch.mcp.message import roots_result
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.profile.model import RemoteServer
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 STDIN = Path("-")
-MOST = 64 * 1024 * 1024  # bytes of arguments; servers do not take longer lines either
+MAX_ARGUMENT_BYTES = 64 * 1024 * 1024  # servers do not take longer lines either
 TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
@@ -199,7 +199,7 @@ def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
     if timeout is not None:
         return Limit(timeout, False, "--timeout DURATION")
     knob = f"--timeout DURATION, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
-    return Limit(wanted.server.timeouts.call or PATIENCE, True, knob)
+    return Limit(wanted.server.timeouts.call or SILENCE_TIMEOUT, True, knob)
 
 
 def _check_tool(wanted: "Probe", tool: str | None) -> str:
@@ -241,8 +241,8 @@ def _read_text(file: Path, source: str) -> str:
     """Read at most one byte more than allowed, because a device may have no end."""
     try:
         with sys.stdin.buffer if file == STDIN else file.open("rb") as opened:
-            raw = opened.read(MOST + 1)
-        if len(raw) > MOST:
+            raw = opened.read(MAX_ARGUMENT_BYTES + 1)
+        if len(raw) > MAX_ARGUMENT_BYTES:
             raise UsageError(f"the arguments in {source} are more than 64 MiB", fix="name a file of JSON")
         return raw.decode("utf-8-sig")
     except OSError as error:

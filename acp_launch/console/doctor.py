@@ -35,7 +35,7 @@ from acp_launch.secret.redact import redactor
 
 COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
 SEVERITY = ("problem", "warning", "ok")
-LONGEST = 400  # characters of a text; a server or agent may send a version or an error of any length
+MAX_TEXT_CHARS = 400  # a server or agent may send a version or an error of any length
 LABEL = 28  # cells a label may have before the texts after it stop lining up
 ITEMS = 100  # of a list in the facts
 DEPTH = 6
@@ -110,18 +110,18 @@ def _check_json(check: Check) -> dict[str, Any]:
 def _bound_size(value: Any, depth: int = 0) -> Any:
     """Cut strings, lists and nesting: an agent or a server may send values of any size."""
     if isinstance(value, str):
-        return cut(masked(value), LONGEST)
+        return cut(masked(value), MAX_TEXT_CHARS)
     if depth > DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {cut(str(key), LONGEST): _bound_size(each, depth + 1) for key, each in [*value.items()][:ITEMS]}
+        return {cut(str(key), MAX_TEXT_CHARS): _bound_size(each, depth + 1) for key, each in [*value.items()][:ITEMS]}
     if isinstance(value, Sequence):
         return [_bound_size(each, depth + 1) for each in value[:ITEMS]]
     return value
 
 
 def _clean(text: str, discretion: Anonymizer) -> str:
-    return cut(one_line(discretion.text(masked(redactor.text(text)))), LONGEST)
+    return cut(one_line(discretion.text(masked(redactor.text(text)))), MAX_TEXT_CHARS)
 
 
 def _put(lines: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from acp_launch.console.stdout import cells, fit, has_colours, plain, terminal_w
 from acp_launch.protocol.acp import mapping, sequence
 
 WAY = 20  # cells of `acp-launch → agent` and most servers' names
-LONGEST = 400  # characters of a detail
+MAX_DETAIL_CHARS = 400
 TELLING = ("name", "uri", "path", "command", "modeId", "title", "stopReason", "sessionId")
 PROCESS, FAULT, NOTICE, JUNK = "33", "31", "2", "35"  # colours
 
@@ -87,7 +87,7 @@ class TraceView:
 
     def _message(self, entry: TraceEntry, said: dict[str, Any], about: str) -> None:
         id, method = said.get("id"), str(said.get("method") or "")
-        shown = ": ".join(filter(None, (method, about[:LONGEST])))
+        shown = ": ".join(filter(None, (method, about[:MAX_DETAIL_CHARS])))
         if not method:
             self._answer(entry, repr(id), about, is_error=said.get("error") is not None)
         elif id is None:
@@ -123,7 +123,7 @@ class TraceView:
     def _put(self, at: float | str, way: str, message: str, colour: str = "", took: str = "") -> None:
         self._release()
         time = at if isinstance(at, str) else f"{at:.3f}"
-        row = f"{time:>9}  {took:>8}  {way}{' ' * (WAY - cells(way))}  {plain(message[: 2 * LONGEST])}"
+        row = f"{time:>9}  {took:>8}  {way}{' ' * (WAY - cells(way))}  {plain(message[: 2 * MAX_DETAIL_CHARS])}"
         shown = row if self._width is None else fit(row[: 2 * self._width], self._width)
         painted = f"\x1b[{colour}m{shown}\x1b[0m" if colour and self._is_coloured else shown
         sys.stdout.buffer.write(f"{painted}\n".encode(errors="replace"))

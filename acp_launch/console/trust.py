@@ -253,8 +253,8 @@ def _references(profile: Profile) -> Iterator[ReportRow]:
         yield ReportRow("reads", f"from your environment: {', '.join(read)}")
 
 
-LONGEST = 400  # lines of a diff; further ones are counted
-WIDEST = 20_000  # characters of a line; further ones are counted
+MAX_DIFF_LINES = 400  # further ones are counted
+MAX_LINE_CHARS = 20_000  # further ones are counted
 FOREIGN_MARKS = 8  # characters that are named; further ones are counted
 _GAP = regex(r" {9,}")  # so many spaces could push the rest to where a new line would begin
 
@@ -276,7 +276,7 @@ def report(rows: Iterable[ReportRow], state: TrustState) -> Iterator[str]:
         yield from (paint(each, RED) if part.is_potent else each for each in break_lines(row, columns))
     if foreign := _foreign("".join([state.label, *(part.text for part in said)])):
         yield paint(f"  look closely: non-ASCII characters may look like others: {foreign}", RED)
-    if any(len(part.text) > WIDEST for part in said):
+    if any(len(part.text) > MAX_LINE_CHARS for part in said):
         yield paint("  look closely: too long to show in full; read the file before you accept it", RED)
     if state.before is not None and state.how == "changed":
         yield from _news(state.before, state.now)
@@ -323,13 +323,13 @@ def table_json(acceptances: Sequence[Acceptance]) -> dict[str, Any]:
 
 
 def _cut(lines: Sequence[str]) -> Iterator[str]:
-    yield from lines[:LONGEST]
-    if len(lines) > LONGEST:
-        yield paint(f"… {len(lines) - LONGEST:,} more lines", DIM)
+    yield from lines[:MAX_DIFF_LINES]
+    if len(lines) > MAX_DIFF_LINES:
+        yield paint(f"… {len(lines) - MAX_DIFF_LINES:,} more lines", DIM)
 
 
 def _plain(text: str) -> str:
     """Return `text` on one line, with every character visible."""
-    seen = harmless_line(text[: 2 * WIDEST].replace("\r", "\\r"))
-    seen = _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", seen)[:WIDEST]
-    return f"{seen} … and {len(text) - WIDEST:,} more characters" if len(text) > WIDEST else seen
+    seen = harmless_line(text[: 2 * MAX_LINE_CHARS].replace("\r", "\\r"))
+    seen = _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", seen)[:MAX_LINE_CHARS]
+    return f"{seen} … and {len(text) - MAX_LINE_CHARS:,} more characters" if len(text) > MAX_LINE_CHARS else seen

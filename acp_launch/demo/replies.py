@@ -16,7 +16,7 @@ from acp_launch.demo.wire import Message
 FIRST = 1.0  # seconds for servers to start before a session's first answer
 BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
 STEP = 0.03  # seconds for each step of `plan`
-MOST = 10_000  # chunks of `count`
+MAX_CHUNKS = 10_000  # of `count`
 
 
 def introduce(turn: Turn, rest: str) -> None:
@@ -44,10 +44,10 @@ def plan(turn: Turn, rest: str) -> None:
 
 
 def count(turn: Turn, rest: str) -> None:
-    if rest.isdecimal() and 1 <= int(rest) <= MOST:
+    if rest.isdecimal() and 1 <= int(rest) <= MAX_CHUNKS:
         say_slowly(turn, " ".join(map(str, range(1, int(rest) + 1))))
     else:
-        turn.say(f"I count from 1 to a number up to {MOST}: `count 20`.")
+        turn.say(f"I count from 1 to a number up to {MAX_CHUNKS}: `count 20`.")
 
 
 def say_slowly(turn: Turn, rest: str) -> None:

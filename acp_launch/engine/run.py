@@ -44,7 +44,7 @@ from acp_launch.errors import (
 )
 from acp_launch.plan.model import Origin
 from acp_launch.problem import Problem, errors, ours
-from acp_launch.process.child import GRACE, HASTY, attach
+from acp_launch.process.child import GRACE_SECONDS, HASTY, attach
 from acp_launch.process.pidfd import living
 from acp_launch.process.program import stop
 from acp_launch.profile.agents import started
@@ -301,7 +301,7 @@ async def with_agent(
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     failure: BaseException | None = None
-    grace = GRACE if context.grace is None else context.grace
+    grace = GRACE_SECONDS if context.grace is None else context.grace
     async with attach(spawned, log=context.log) as child:
         with connected(child, context.trace) as transport:
             try:

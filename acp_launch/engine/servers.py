@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
-LONGEST = stretch(10.0)  # seconds for the check of a remote server; `checks.answers` gives up earlier
+CHECK_TIMEOUT = stretch(10.0)  # of a remote server; `checks.answers` gives up earlier
 SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
 
 
@@ -215,7 +215,7 @@ class LaunchServers:
     async def _await_checks(self) -> None:
         for server, answer in self._asked:
             what = f'connection to the MCP server "{server.name}"'
-            why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
+            why = await awaited(answer, what=what, limit=CHECK_TIMEOUT, waiting=self.waiting)
             if not why or server.name in self.absent:
                 continue
 
@@ -390,14 +390,14 @@ async def _check_remote(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]
 
 async def _why_unreachable(server: RemotePlan) -> str:
     """Return why a remote server does not answer; empty if it does, or if that is unknown."""
-    from acp_launch.checks.answers import LATE, PATIENCE, address, connect
+    from acp_launch.checks.answers import CONNECT_TIMEOUT, LATE, address, connect
     from acp_launch.session.files import run_in_thread
 
     where = address(server.url, os.environ)
     if where is None or isinstance(where, str):
         return where or ""
     try:
-        return await run_in_thread(lambda: connect(*where), name="mcp server", limit=PATIENCE)
+        return await run_in_thread(lambda: connect(*where), name="mcp server", limit=CONNECT_TIMEOUT)
     except TimeoutError:
         return LATE
     except OSError:  # no thread is available; the agent will find out

@@ -183,9 +183,9 @@ def _complete(prompt: Buffer) -> None:
 
 
 ENTER = ("\r", "\n")
-SOON = stretch(0.5)  # seconds after our own stop in which SIGCONT belongs to it
-AGAIN = stretch(0.8)  # seconds in which a second Escape counts as one with the first
-STEP = 0.4  # seconds between two steps of the spinner
+RESUME_SECONDS = stretch(0.5)  # after our own stop in which SIGCONT belongs to it
+SECOND_ESCAPE_SECONDS = stretch(0.8)  # in which one counts with the first
+SPINNER_SECONDS = 0.4  # between two steps
 SECOND = 1.0  # between two looks at the clock while the user is asked
 CALM = 30.0  # between two of them without animation, as for a screen reader, which reads aloud what changes
 BUSY = ("working", "asking", "cancelling")
@@ -336,7 +336,7 @@ class Application:
         now, before = asyncio.get_running_loop().time(), self._escaped
         self._escaped = now
         prompts = (text for text in reversed(self._past.get_strings()) if not is_ours(text))
-        if now - before < AGAIN and not self._prompt.text and (previous := next(prompts, "")):
+        if now - before < SECOND_ESCAPE_SECONDS and not self._prompt.text and (previous := next(prompts, "")):
             self._prompt.set_document(Document(previous))
             self._escaped = float("-inf")
 
@@ -392,7 +392,7 @@ class Application:
             activity = replace(activity, seconds=activity.seconds // CALM * CALM)
         is_busy = self._status.mood not in RESTS or activity is not None
         steps = self._signs.still if self._is_still else self._signs.steps
-        sign = steps[int(monotonic() / STEP) % len(steps)] if is_busy else ""
+        sign = steps[int(monotonic() / SPINNER_SECONDS) % len(steps)] if is_busy else ""
         return statusline(self._current_status, width, activity, sign=sign, signs=self._signs)
 
     @property
@@ -403,7 +403,7 @@ class Application:
     def _live(self) -> None:
         """Draw again and again while something lasts, a few times a second at most; an idle session never wakes."""
         if self._beat is None and self._happens is not None:
-            period = CALM if self._is_calm else SECOND if self._is_still else STEP
+            period = CALM if self._is_calm else SECOND if self._is_still else SPINNER_SECONDS
             self._beat = asyncio.get_running_loop().call_later(period, self._beats)
 
     def _beats(self) -> None:
@@ -514,7 +514,7 @@ class Application:
 
     def _take_terminal_again(self) -> None:
         """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
-        is_ours = asyncio.get_running_loop().time() - self._back < SOON
+        is_ours = asyncio.get_running_loop().time() - self._back < RESUME_SECONDS
         if is_ours or self._is_away or not owns_terminal():  # a background job must not touch it
             return
         self._app.input.raw_mode().__enter__()  # undone at the end of the application

@@ -12,7 +12,7 @@ from acp_launch.console.draw.outside import one_line
 from acp_launch.interactive.front import Mood, Status
 from acp_launch.settings.model import AttentionSettings
 
-LONGEST = 80  # characters of a title
+MAX_TITLE_CHARS = 80
 ST = "\x1b\\"
 BELL = "\x07"
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -36,7 +36,7 @@ def can_retitle(environ: Mapping[str, str]) -> bool:
 
 def title(text: str) -> str:
     """Return the sequence that sets the window's title. No text can end it, or begin another."""
-    return f"\x1b]2;{one_line(text).replace(';', ',')[:LONGEST]}{ST}"
+    return f"\x1b]2;{one_line(text).replace(';', ',')[:MAX_TITLE_CHARS]}{ST}"
 
 
 class Attention:

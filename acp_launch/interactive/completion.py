@@ -101,7 +101,7 @@ def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
 
 
 MENTION = regex(r'(?:^|\s)@("[^"\n]*|[^\s"]*)$')
-PATIENCE = stretch(2.0)  # seconds for a disk; after that there is no menu
+DISK_TIMEOUT = stretch(2.0)  # after that there is no menu
 
 
 class Completing(Completer):
@@ -171,7 +171,7 @@ class Disk:
 
         threading.Thread(target=work, name="completion", daemon=True).start()
         try:
-            return await asyncio.wait_for(answer, PATIENCE)
+            return await asyncio.wait_for(answer, DISK_TIMEOUT)
         except TimeoutError:
             return []
 

@@ -24,7 +24,7 @@ from acp_launch.process.program import LocalProgram
 
 USUAL = ("editor", "nano", "vi")  # `editor` is what a Debian user has chosen
 NAME = "prompt.md"
-MOST = 16 * 1024 * 1024  # bytes of a prompt
+MAX_PROMPT_BYTES = 16 * 1024 * 1024
 SET = "set EDITOR to its command"
 
 
@@ -79,7 +79,7 @@ async def edit_content(content: bytes, name: str, env: Mapping[str, str] = os.en
 
 def _read_saved(path: Path, kept: str) -> bytes:
     try:
-        found = read_bounded(path, MOST)
+        found = read_bounded(path, MAX_PROMPT_BYTES)
     except Unfit as unfit:
         raise UsageError(f"what the editor saved {unfit}", fix=kept) from None
     if found is None:

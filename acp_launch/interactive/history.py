@@ -1,8 +1,8 @@
 """
 The prompts typed in a project, newest last: one JSON string per line, readable by the user alone (0600).
 
-Processes may append at the same time: each line is one append under a lock. The file is cut to `MOST` entries when it
-is read and has grown well beyond. A line that begins with a space is not saved, as in a shell, and text passes the
+Processes may append at the same time: each line is one append under a lock. The file is cut to `MAX_ENTRIES` when it is
+read and has grown well beyond. A line that begins with a space is not saved, as in a shell, and text passes the
 redactor first. A failure to save is reported once, and the session continues. A link, a pipe or anything else that is
 not a regular file of the user is neither read nor written.
 """
@@ -22,11 +22,11 @@ from acp_launch.private import locked, make_private, replace
 from acp_launch.secret.redact import Redactor
 from acp_launch.waits import stretch
 
-MOST = 10_000  # entries
-SLACK = 1_000  # entries beyond that before the file is rewritten
-LARGEST = 32 * 1024  # bytes of one entry; a longer one is a paste
-HELD = 1024 * 1024  # bytes that are read, and that remain after a cut
-PATIENCE = stretch(1.0)  # seconds for the lock; its holder writes one line
+MAX_ENTRIES = 10_000
+SPARE_ENTRIES = 1_000  # beyond that before the file is rewritten
+MAX_ENTRY_BYTES = 32 * 1024  # a longer one is a paste
+MAX_READ_BYTES = 1024 * 1024  # what remains after a cut, too
+LOCK_TIMEOUT = stretch(1.0)  # its holder writes one line
 # Do not follow a link, and do not block on a pipe.
 _CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 decode = msgspec.json.Decoder(str).decode
@@ -59,11 +59,11 @@ class PromptHistory(History):
 
     def store_string(self, string: str) -> None:
         line = msgspec.json.encode(string) + b"\n"
-        if len(line) > LARGEST:
+        if len(line) > MAX_ENTRY_BYTES:
             return
         try:
             make_private(self._path.parent)
-            with locked(self._lock, PATIENCE):
+            with locked(self._lock, LOCK_TIMEOUT):
                 _append(self._path, line)
         except (OSError, TimeoutError) as error:
             self._report_failure(error)
@@ -75,11 +75,11 @@ class PromptHistory(History):
     def _read(self) -> list[str]:
         if not os.path.lexists(self._path):
             return []
-        with locked(self._lock, PATIENCE):
+        with locked(self._lock, LOCK_TIMEOUT):
             lines, size = _tail(self._path)
-            if len(lines) > MOST + SLACK or size > 2 * HELD:
-                replace(self._path, b"".join(lines[-MOST:]))
-        return [text for line in reversed(lines[-MOST:]) if (text := _decode_line(line)) is not None]
+            if len(lines) > MAX_ENTRIES + SPARE_ENTRIES or size > 2 * MAX_READ_BYTES:
+                replace(self._path, b"".join(lines[-MAX_ENTRIES:]))
+        return [text for line in reversed(lines[-MAX_ENTRIES:]) if (text := _decode_line(line)) is not None]
 
     def _report_failure(self, error: OSError) -> None:
         if not self._is_broken:
@@ -91,9 +91,9 @@ def _tail(path: Path) -> tuple[list[bytes], int]:
     """Return the last lines, oldest first, and the size of the file."""
     with _open_history(path, os.O_RDONLY) as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - HELD))
-        lines = file.read(HELD).splitlines(keepends=True)
-    return lines[1:] if size > HELD else lines, size  # the first may be the rest of a line
+        file.seek(max(0, size - MAX_READ_BYTES))
+        lines = file.read(MAX_READ_BYTES).splitlines(keepends=True)
+    return lines[1:] if size > MAX_READ_BYTES else lines, size  # the first may be the rest of a line
 
 
 def _decode_line(line: bytes) -> str | None:

@@ -60,11 +60,11 @@ POOR = Signs("> ", "-", "|/-\\", "*", " - ")
 # Pure.
 
 
-WIDEST = 32  # columns of one part, because names of agents and users may be long
-SHORTEST = 24  # columns that what happens may take at least
-MOST = 4  # parts on the right
+MAX_PART_COLUMNS = 32  # names of agents and users may be long
+MIN_ACTIVITY_COLUMNS = 24
+MAX_RIGHT_PARTS = 4
 APART_SIDES = 2  # columns between the left and the right
-FULL = 80  # percent of the context from which it is highlighted
+FULL_PERCENT = 80  # of the context, from which it is highlighted
 MOODS: dict[Mood, tuple[str, str]] = {
     "starting": ("starting", "ansicyan"),
     "idle": ("ready", "ansigreen"),
@@ -102,7 +102,7 @@ def _happens(status: Status, activity: Activity | None, width: int, sign: str) -
         yield 0, style, f"{sign} {mood}".lstrip()
     else:
         time = f" {elapsed(activity.seconds)}" if activity.seconds is not None and activity.seconds >= 1 else ""
-        room = max(SHORTEST, width * 2 // 3 if activity.remark else width // 2) - cells(time)
+        room = max(MIN_ACTIVITY_COLUMNS, width * 2 // 3 if activity.remark else width // 2) - cells(time)
         yield 0, style, f"{sign} {fit(activity.what, room)}{time}".lstrip()
         if activity.remark:
             yield 0, "dim", activity.remark
@@ -112,7 +112,7 @@ def _happens(status: Status, activity: Activity | None, width: int, sign: str) -
 
 def _right(status: Status, *, is_long: bool) -> list[StatusPart]:
     known = [part for part in _parts(status, is_long) if part[2]]
-    chosen = sorted(known, key=lambda part: part[0])[:MOST]
+    chosen = sorted(known, key=lambda part: part[0])[:MAX_RIGHT_PARTS]
     return [part for part in known if part in chosen]
 
 
@@ -134,13 +134,13 @@ def _parts(status: Status, is_long: bool) -> Iterable[StatusPart]:
 
 
 def _name(text: str) -> str:
-    return fit(harmless_line(text).strip(), WIDEST)
+    return fit(harmless_line(text).strip(), MAX_PART_COLUMNS)
 
 
 def _usage(status: Status, is_long: bool) -> tuple[str, str]:
     """Return how full the context is and, if long, what the session costs, with the tokens during a turn."""
     percent = None if status.used is None or not status.size else round(100 * status.used / status.size)
-    is_full = percent is not None and percent >= FULL
+    is_full = percent is not None and percent >= FULL_PERCENT
     parts = [f"{percent} %{' full' if is_full else ''}"] if percent is not None else []
     if is_long and status.used is not None and status.mood not in ("idle", "down"):
         parts.append(f"{status.used:,} tokens")
@@ -172,7 +172,7 @@ def _right_width(parts: Sequence[StatusPart], signs: Signs) -> int:
 
 
 BETWEEN_WAYS = "  "  # between two answers
-FEW = 5  # rows for the prompt and its answers, on a small screen too
+MIN_PROMPT_ROWS = 5  # for the prompt and its answers, on a small screen too
 KEY = "ansicyan bold"
 BAR = "ansiyellow"
 Row = list[tuple[str, str]]  # style and text
@@ -180,7 +180,7 @@ Row = list[tuple[str, str]]  # style and text
 
 def room(rows: int) -> int:
     """Return how many of `rows` a question may take: its subject stands above it, the prompt and the status below."""
-    return max(min(rows - 1, 1), min(rows - 2, max(FEW, rows // 2)))
+    return max(min(rows - 1, 1), min(rows - 2, max(MIN_PROMPT_ROWS, rows // 2)))
 
 
 def question_rows(question: Question, width: int, room: int) -> list[Row]:
@@ -236,7 +236,7 @@ FRAMED = 16  # rows from which the line to type on stands between two rules
 MENU = 8  # rows
 NARROW = 24  # columns; on fewer, names may take the whole width
 APART = 2  # columns between a name and its meaning
-LEAST = 9  # the fewest columns for a meaning
+MIN_MEANING_COLUMNS = 9
 QUEUED = 3  # queued prompts that are shown
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
@@ -452,7 +452,7 @@ def menu_rows(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[s
         shown = fit(shown, min(room, width))
         shown += " " * (column - cells(shown))
         left = width - cells(shown) - APART
-        rows.append((shown, fit(meaning, left) if left >= LEAST else ""))
+        rows.append((shown, fit(meaning, left) if left >= MIN_MEANING_COLUMNS else ""))
     return rows
 
 

@@ -38,7 +38,7 @@ from acp_launch.waits import next_word, seconds
 # The transcript for `:export`, as Markdown: prompts, messages of the agent, tool calls.
 
 
-MOST = 32 * 1024 * 1024  # characters; older text is dropped, and the transcript says so
+MAX_CHARS = 32 * 1024 * 1024  # older text is dropped, and the transcript says so
 
 
 def _besides(update: Updated) -> str:
@@ -80,7 +80,7 @@ class Transcript:
             text = "\n" + text
         self._parts.append(text)
         self._size += len(text)
-        while self._size > MOST:
+        while self._size > MAX_CHARS:
             self._size -= len(self._parts.popleft())
             self._is_cut = True
 
@@ -89,7 +89,7 @@ class Transcript:
 
 
 FOLDABLE = 1024 * 1024  # characters of a turn; beyond that the oldest go
-LONG = 60  # characters of a line that may not fit into the width
+LONG_LINE_CHARS = 60  # may not fit into the width
 
 
 class FoldedPiece:
@@ -117,7 +117,7 @@ class FoldedPiece:
     def is_folded(self) -> bool:
         """Return whether the drawing may have left something out."""
         lines = "".join(self.parts).strip("\n").split("\n")
-        return not self._shown or len(lines) > self._shown or any(len(line) > LONG for line in lines)
+        return not self._shown or len(lines) > self._shown or any(len(line) > LONG_LINE_CHARS for line in lines)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.heading:
@@ -257,9 +257,9 @@ STATES = {
     "plan": "thinking",
 }
 MOODS: Mapping[Mood, str] = {"starting": "starting the agent", "working": "thinking", "cancelling": "cancelling"}
-SILENT = 30.0  # seconds of silence that are mentioned
-SLACK = 2.0  # seconds that the next word of a wait may be late
-SILENCE = "activity"  # the wait for an agent in a turn, as it is named (`waits`)
+SILENCE_SECONDS = 30.0  # that are mentioned
+NOTICE_SLACK_SECONDS = 2.0  # that the next word of a wait may be late
+ACTIVITY_WAIT = "activity"  # of an agent in a turn, as it is named (`waits`)
 
 
 class _Wait(Struct, frozen=True):
@@ -303,10 +303,12 @@ class Pulse:
     def waits(self, what: str, waited: float, limit: float) -> None:
         """Note a word of a wait (`waits`)."""
         now = self._read()
-        if what.startswith(SILENCE):
+        if what.startswith(ACTIVITY_WAIT):
             self._patience = limit
         else:
-            self._wait = _Wait(one_line(what), limit, now - waited, now + next_word(waited) - waited + SLACK)
+            self._wait = _Wait(
+                one_line(what), limit, now - waited, now + next_word(waited) - waited + NOTICE_SLACK_SECONDS
+            )
 
     def _read(self) -> float:
         """Read the clock. Updates since the last time are taken for new ones."""
@@ -333,7 +335,7 @@ class Pulse:
 
     def _silence(self, now: float) -> str:
         """Tell how long the agent has been silent in a turn, once that is long."""
-        if now - self._heard < SILENT or self._state not in STATES.values():
+        if now - self._heard < SILENCE_SECONDS or self._state not in STATES.values():
             return ""
         limit = f", timeout {seconds(self._patience)}" if self._patience else ""
         return f"silent for {elapsed(now - self._heard)}{limit}"
@@ -429,7 +431,7 @@ class PlainSessionOutput(SessionOutput, Plain):
                 exit=str()
             ):  # a word of ours comes first: without a prefix the command would stand there
                 self._line(f"the command ended: {event.command}: {event.exit}", DIM)
-            case WaitingEvent() if event.what.startswith(SILENCE) and event.seconds < THINKS:
+            case WaitingEvent() if event.what.startswith(ACTIVITY_WAIT) and event.seconds < THINKS:
                 return  # it thinks
             case UnaskedEvent():
                 if is_grave(event.tool_call, event.by):

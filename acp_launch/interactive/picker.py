@@ -22,7 +22,7 @@ from acp_launch.console.ask.terminal import forget_typed, restore_at_exit
 from acp_launch.console.stdout import columns, fit
 from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Keys, Tty, vt100_output
 
-MOST = 15  # rows that are visible at once
+MAX_ROWS = 15  # visible at once
 AROUND = 5  # rows of the terminal that are left: the heading, the filter, the keys, and the line above
 KEYS = "↑↓ choose · Enter takes it · type to filter · Esc leaves"
 MARK, NO_MARK = "▸ ", "  "
@@ -105,7 +105,7 @@ class _Picker:
 
     @property
     def _visible(self) -> int:
-        return max(1, min(MOST, self._size().rows - AROUND, len(self._choices.rows)))
+        return max(1, min(MAX_ROWS, self._size().rows - AROUND, len(self._choices.rows)))
 
     def _head(self) -> StyleAndTextTuples:
         heading, *_ = self._choices.lines(self._width - len(MARK))

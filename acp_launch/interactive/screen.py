@@ -81,10 +81,10 @@ DEPTHS = {
 
 
 FRAMES = 12  # a second
-SHARE = 0.2  # the largest part of our time for frames
-LONGEST = 1.0  # seconds without a frame at most, and for one: until the terminal has taken it no key is read
-SLOW = LONGEST / 4  # seconds after which a frame tells how much the terminal takes
-LEAST = 4096  # characters; a frame of less tells little
+DRAWING_SHARE = 0.2  # of our time, at most
+MAX_FRAME_SECONDS = 1.0  # between two frames, and for one: until the terminal has taken it no key is read
+SLOW_FRAME_SECONDS = MAX_FRAME_SECONDS / 4  # after which a frame tells how much the terminal takes
+MIN_TIMED_CHARS = 4096  # a frame of less tells little
 
 
 class Unwritten(io.StringIO):
@@ -124,7 +124,7 @@ class SessionCanvas:
         self._timer: asyncio.TimerHandle | None = None
         self._begun = self._next = 0.0
         self._length_pending = self._length_drawn = 0
-        self._most = inf  # characters for one frame, so that a slow terminal takes it within LONGEST
+        self._most = inf  # characters for one frame, so that a slow terminal takes it in `MAX_FRAME_SECONDS`
 
     @property
     def width(self) -> int:
@@ -190,12 +190,12 @@ class SessionCanvas:
         """Note that a frame is drawn, and set the earliest time of the next one."""
         now = monotonic()
         took = now - self._begun
-        if took > SLOW:
-            self._most = max(self._length_drawn, LEAST) * LONGEST / took
+        if took > SLOW_FRAME_SECONDS:
+            self._most = max(self._length_drawn, MIN_TIMED_CHARS) * MAX_FRAME_SECONDS / took
         elif self._length_drawn > self._most / 2:
             self._most *= 2
         if now >= self._next:  # else it was drawn for a key, which never waits
-            self._next = now + min(LONGEST, max(1 / FRAMES, took / SHARE) - took)
+            self._next = now + min(MAX_FRAME_SECONDS, max(1 / FRAMES, took / DRAWING_SHARE) - took)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -309,7 +309,7 @@ class InteractiveTurn:
 
 
 LEAVE = Choice("n", "Leave")
-AGAIN = (Choice("y", "Restart it and resume this session"), LEAVE)
+RESTART_CHOICES = (Choice("y", "Restart it and resume this session"), LEAVE)
 ANEW = (Choice("y", "Restart it with a new session; it cannot resume this one"), LEAVE)
 
 
@@ -327,7 +327,7 @@ async def ask_to_restart(able: Capabilities, person: Person, focus: KeyboardFocu
 
     async def choose() -> str | None:
         async with person.floor():
-            return await person.choose("The agent has ended.", AGAIN if can_go_on(able) else ANEW)
+            return await person.choose("The agent has ended.", RESTART_CHOICES if can_go_on(able) else ANEW)
 
     try:
         return await focus.while_waiting(choose()) == "y"

@@ -234,7 +234,7 @@ Outcome = Leave | Move
 
 AT_MOST = 0.1  # seconds between two refreshes
 UP, DOWN = ("ready", "starting", "asleep"), ("failed", "resting", "stopped")
-FULL = 0.8  # of the context, from which the user is warned; the status line highlights it from there, too
+FULL_SHARE = 0.8  # of the context, from which the user is warned; the status line highlights it from there, too
 SHORTEN = ("compact", "compress", "summarize")  # commands of agents that shorten their context
 
 
@@ -277,7 +277,7 @@ class FrontUpdates:
         """Tell the user once each time the context becomes nearly full; between turns, to cut into no answer."""
         state = current.client.state
         usage, was_full = state.usage, current.is_full
-        current.is_full = bool(usage.used is not None and usage.size and usage.used >= FULL * usage.size)
+        current.is_full = bool(usage.used is not None and usage.size and usage.used >= FULL_SHARE * usage.size)
         if current.is_full and not was_full:
             share = (usage.used or 0) / (usage.size or 1)
             shorten = next((f"/{each.name} shortens it; " for each in state.commands if each.name in SHORTEN), "")

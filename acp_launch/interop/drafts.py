@@ -138,8 +138,8 @@ _WORD = regex(
     r"|(?=.{1,15}$)[a-z\d]+[-_. ][a-z\d]+[-_. ][a-z\d]+)"
 )
 _MIXED = regex(r"(?=[A-Za-z0-9]{8})[A-Za-z]{0,40}\d{1,40}[A-Za-z]{1,40}\d")
-MOST_TEXT = 512 * 1024  # characters of all entries of one import
-MOST_TOKENS = 500  # each one is searched in all texts
+MAX_TEXT_CHARS = 512 * 1024  # of all entries of one import
+MAX_TOKENS = 500  # each one is searched in all texts
 
 Spot = tuple[str, KeyPath, int]  # the entry, where in it, how far in the text
 
@@ -241,8 +241,8 @@ class DraftBuilder:
             UsageError: the import is larger than any real configuration.
         """
         self._length += len(written)
-        if self._length > MOST_TEXT or len(self.tokens) > MOST_TOKENS:
-            what = f"the servers there hold more than {MOST_TEXT // 1024} KiB of text, or {MOST_TOKENS} credentials"
+        if self._length > MAX_TEXT_CHARS or len(self.tokens) > MAX_TOKENS:
+            what = f"the servers there hold more than {MAX_TEXT_CHARS // 1024} KiB of text, or {MAX_TOKENS} credentials"
             raise UsageError(what, fix="import from a smaller file")
         parts: list[str | int] = []
         done = 0

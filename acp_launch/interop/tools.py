@@ -355,8 +355,8 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
     return shared[0] if tool.export_goes_to == "project" else _user_places(tool, machine)[0]
 
 
-MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` holds every project
-MOST = 1024 * 1024  # bytes of TOML or YAML, whose parsers are slow
+MAX_JSON_BYTES = 32 * 1024 * 1024  # `~/.claude.json` holds every project
+MAX_CONFIG_BYTES = 1024 * 1024  # TOML and YAML, whose parsers are slow
 YAML = Kind("a settings file", "extensions:", may_be_empty=True)
 _SYNTAX: dict[str, Syntax] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
@@ -412,7 +412,7 @@ def read(file: Path, tool: Tool | None = None) -> Source:
         UsageError: its tool cannot be detected.
     """
     syntax = tool.syntax if tool else _SYNTAX.get(file.suffix.lower(), "json")
-    text = _text(file, MOST_JSON if syntax == "json" else MOST)
+    text = _text(file, MAX_JSON_BYTES if syntax == "json" else MAX_CONFIG_BYTES)
     root, twice = parse(text, syntax, shown(file))
     owner = tool or _by_name(file) or _by_keys(root if isinstance(root, dict) else {}, syntax)
     if owner is None:

@@ -333,7 +333,7 @@ async def tools(connection: McpConnection, server: ServerInfo, *, limit: float) 
 
 # Calls of tools, and their results.
 
-PATIENCE = 60.0  # seconds of silence, if no limit is set
+SILENCE_TIMEOUT = 60.0  # if no limit is set
 
 
 class Limit(Struct, frozen=True):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
 from acp_launch.mcp.http.wire import first_scopes, origin, phrase, printable, retry_after, shown_origin
-from acp_launch.oauth.grant import LONGEST, OAuthClient, Tokens
+from acp_launch.oauth.grant import MAX_GRANT_BYTES, OAuthClient, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
 from acp_launch.regex import regex
@@ -243,7 +243,7 @@ def _tokens(url: str, said: Mapping[str, Any], now: float) -> Tokens:
 
 
 def _token(said: object) -> Secret | None:
-    is_fit = isinstance(said, str) and len(said) <= LONGEST and _VISIBLE.fullmatch(said)
+    is_fit = isinstance(said, str) and len(said) <= MAX_GRANT_BYTES and _VISIBLE.fullmatch(said)
     return Secret(str(said)) if is_fit else None
 
 

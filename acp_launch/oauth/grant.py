@@ -25,11 +25,11 @@ from acp_launch.secret.value import LOGINS, Secret
 from acp_launch.waits import stretch
 
 NOT_LOGGED_IN = "is not logged in"
-LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
-SIZE = 256 * 1024  # bytes of a record, which may hold 200 scopes of 256 characters
-PATIENCE = stretch(5.0)  # seconds that a call waits for the lock before it fails without a note of why
-MOST = 1000  # records that are read
-WANTED = ".wanted"  # ends the name of a file that says that a server has asked for a login
+MAX_GRANT_BYTES = 16 * 1024  # of a token, and of a stored grant
+MAX_RECORD_BYTES = 256 * 1024  # 200 scopes of 256 characters fit
+LOCK_TIMEOUT = stretch(5.0)  # then a call fails without a note of why
+MAX_RECORDS = 1000
+WANTED_SUFFIX = ".wanted"  # ends the name of a file that says that a server has asked for a login
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -182,11 +182,11 @@ def encode_grant(grant: Grant) -> Secret:
     """Return the text of the grant's item.
 
     Raises:
-        ValueError: it is longer than `LONGEST`.
+        ValueError: it is longer than `MAX_GRANT_BYTES`.
     """
     text = msgspec.json.encode(grant, enc_hook=Secret.expose)
-    if len(text) > LONGEST:
-        raise ValueError(f"the tokens have more than {LONGEST:,} bytes")
+    if len(text) > MAX_GRANT_BYTES:
+        raise ValueError(f"the tokens have more than {MAX_GRANT_BYTES:,} bytes")
     return Secret(text.decode())
 
 
@@ -236,7 +236,7 @@ class Logins:
         before = self.find(login.url, login.client)
         if before is None or before.demand(scopes) == before:
             return before
-        with locked(self.lock(before.item), PATIENCE):
+        with locked(self.lock(before.item), LOCK_TIMEOUT):
             if (before := self.find(login.url, login.client)) is None:
                 return None
             self.put(after := before.demand(scopes))
@@ -246,16 +246,16 @@ class Logins:
         """Note that a server has asked for a login."""
         with self._explain():
             make_private(self._directory)
-            self._file(url, client).with_suffix(WANTED).touch(0o600)
+            self._file(url, client).with_suffix(WANTED_SUFFIX).touch(0o600)
 
     def is_wanted(self, url: str, client: str) -> bool:
         """Tell whether the server has asked for a login, as far as it is known."""
         with self._explain():
-            return self._file(url, client).with_suffix(WANTED).exists()
+            return self._file(url, client).with_suffix(WANTED_SUFFIX).exists()
 
     def forget_wanted(self, url: str, client: str) -> None:
         with self._explain():
-            self._file(url, client).with_suffix(WANTED).unlink(missing_ok=True)
+            self._file(url, client).with_suffix(WANTED_SUFFIX).unlink(missing_ok=True)
 
     def rehearse(self) -> None:
         """Write and remove a file, to find out whether a record can be written."""
@@ -271,7 +271,7 @@ class Logins:
     def all(self) -> tuple[Login, ...]:
         """Return every record, in the order of addresses."""
         with self._explain():
-            files = sorted(self._directory.glob("*.json"))[:MOST]
+            files = sorted(self._directory.glob("*.json"))[:MAX_RECORDS]
             found = [login for login in map(_read_record, files) if login is not None]
         return tuple(sorted(found, key=lambda login: (login.url, login.client)))
 
@@ -306,7 +306,7 @@ def _digest(text: str) -> str:
 
 def _read_record(file: Path) -> Login | None:
     try:
-        found = read_bounded(file, SIZE)
+        found = read_bounded(file, MAX_RECORD_BYTES)
         return None if found is None else msgspec.json.decode(found[0], type=Login)
     except (Unfit, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

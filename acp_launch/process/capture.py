@@ -3,8 +3,8 @@ One program run to its end, with its output: by `capture` without an event loop 
 the event loop, which must not share its processes with threads.
 
 It is over when the program has exited, even if a descendant holds its pipes open; at the deadline; or when it printed
-more than `MOST` bytes. Then its whole tree is killed, so that nothing survives, daemons included. The same happens when
-this process exits while an abandoned thread is still here.
+more than `MAX_STDOUT_BYTES`. Then its whole tree is killed, so that nothing survives, daemons included. It is also
+killed when this process exits while an abandoned thread is still here.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
 from acp_launch.secret.value import MAX_VALUE
 
-MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: more than a secret, with or without its line end
-CHUNK = 64 * 1024  # bytes, the size of a pipe
-LOOK_EVERY = 0.01  # seconds between two looks whether it has exited
-LEFTOVER = 16  # chunks of stderr read after the end: more than a pipe holds, less than a flood
+MAX_STDOUT_BYTES = MAX_VALUE + len("\r\n") + 1  # more than a secret, with or without its line end
+CHUNK_BYTES = 64 * 1024  # a pipe's size
+POLL_SECONDS = 0.01  # until it has exited
+LEFTOVER_CHUNKS = 16  # of stderr read after the end: more than a pipe holds, less than a flood
 
 # A listing of our children (every kill makes some) must not meet a process that is started but not yet registered, nor
 # one that is being reaped: it would take either for an orphan.
@@ -39,7 +39,7 @@ _is_over = False
 
 
 class CaptureResult(Struct, frozen=True):
-    """The result. `err` is the end of stderr, line by line. `out` is stdout, at most `MOST` bytes."""
+    """The result. `err` is the end of stderr, line by line. `out` is stdout, at most `MAX_STDOUT_BYTES`."""
 
     ending: Exit
     out: bytes
@@ -84,9 +84,9 @@ async def captured(argv: Sequence[str], limit: float, *, env: Mapping[str, str],
         child.close_stdin()
         try:
             async with asyncio.timeout(limit):
-                while len(out) < MOST and (chunk := await child.read()):
-                    out += chunk[: MOST - len(out)]
-                if len(out) < MOST:
+                while len(out) < MAX_STDOUT_BYTES and (chunk := await child.read()):
+                    out += chunk[: MAX_STDOUT_BYTES - len(out)]
+                if len(out) < MAX_STDOUT_BYTES:
                     await child.wait()
         except TimeoutError:
             timed_out = True
@@ -139,11 +139,11 @@ class _OutputReader:
         poll = select.poll()
         for descriptor in (self._spawned.stdout, self._spawned.stderr):
             poll.register(descriptor, select.POLLIN)
-        while len(self.out) < MOST:
+        while len(self.out) < MAX_STDOUT_BYTES:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            for descriptor, _ in poll.poll(1000 * min(left, LOOK_EVERY)):
+            for descriptor, _ in poll.poll(1000 * min(left, POLL_SECONDS)):
                 if not self._read(descriptor):
                     poll.unregister(descriptor)
             with _one_at_a_time:
@@ -156,7 +156,7 @@ class _OutputReader:
     def _read(self, descriptor: int) -> bool:
         """Read what is there; False at the end, and if there is nothing more now."""
         try:
-            chunk = os.read(descriptor, CHUNK)
+            chunk = os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:
             return False
         except OSError:
@@ -164,15 +164,15 @@ class _OutputReader:
                 return False
             raise
         if descriptor == self._spawned.stdout:
-            self.out += chunk[: MOST - len(self.out)]
+            self.out += chunk[: MAX_STDOUT_BYTES - len(self.out)]
         else:
             self.err.feed(chunk)
         return bool(chunk)
 
     def _read_leftover(self) -> None:
         """Read the program's own output, which is in the pipes by now. The output of others is not awaited."""
-        while len(self.out) < MOST and self._read(self._spawned.stdout):
+        while len(self.out) < MAX_STDOUT_BYTES and self._read(self._spawned.stdout):
             pass
-        for _ in range(LEFTOVER):
+        for _ in range(LEFTOVER_CHUNKS):
             if not self._read(self._spawned.stderr):
                 break

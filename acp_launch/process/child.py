@@ -37,26 +37,26 @@ from acp_launch.waits import stretch
 # The last lines that a process wrote to stderr, in bounded memory.
 
 
-LINES = 50
-LINE_LENGTH = 2_000  # bytes
+STDERR_LINES = 50
+MAX_LINE_BYTES = 2_000
 
 
 class Tail:
     """The last lines of a byte stream. A carriage return ends a line as well, because of progress bars."""
 
     def __init__(self) -> None:
-        self._lines: deque[bytes] = deque(maxlen=LINES)
+        self._lines: deque[bytes] = deque(maxlen=STDERR_LINES)
         self._open = b""  # the line without an end so far
 
     def feed(self, chunk: bytes) -> None:
         *whole, rest = (self._open + chunk).replace(b"\r", b"\n").split(b"\n")
-        self._lines.extend(line[:LINE_LENGTH] for line in whole[-LINES * 2 :] if line.strip())
-        self._open = rest[:LINE_LENGTH]
+        self._lines.extend(line[:MAX_LINE_BYTES] for line in whole[-STDERR_LINES * 2 :] if line.strip())
+        self._open = rest[:MAX_LINE_BYTES]
 
     def lines(self) -> list[str]:
         """Return the last 50 lines, oldest first, each cut at 2,000 bytes, without line ends and empty lines."""
         last = [self._open] if self._open.strip() else []
-        return [line.decode(errors="replace") for line in [*self._lines, *last][-LINES:]]
+        return [line.decode(errors="replace") for line in [*self._lines, *last][-STDERR_LINES:]]
 
 
 # Our ends of a child's pipes, in the event loop.
@@ -66,13 +66,13 @@ class Tail:
 # filling our memory. stderr is the exception, it is always read (C-2).
 
 
-CHUNK = 64 * 1024  # bytes: the size of a pipe, and less than makes malloc ask the kernel for memory each time
-LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
-LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
+CHUNK_BYTES = 64 * 1024  # the size of a pipe, and less than makes malloc ask the kernel for memory each time
+LINGER_SECONDS = 0.5  # a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
+MAX_LEFTOVER_BYTES = 1024 * 1024  # still read after that: more than a pipe holds, less than a flood
 WORD = stretch(
     5.0
 )  # seconds for the guard that is its parent to say how a dead process ended; a busy machine needs some
-TURN = 8  # chunks read before the rest of the event loop has a turn
+TURN_CHUNKS = 8  # read before the rest of the event loop has a turn
 
 
 class _Pipe:
@@ -126,12 +126,12 @@ class Output(_Pipe):
                 self._in_a_row = 0
                 await self._ready("stdout")
             self._in_a_row += 1
-            if self._in_a_row % TURN == 0:
+            if self._in_a_row % TURN_CHUNKS == 0:
                 await asyncio.sleep(0)
             return chunk
 
     def child_died(self) -> None:
-        self._giving_up = self._loop.call_later(LINGER, self._give_up)
+        self._giving_up = self._loop.call_later(LINGER_SECONDS, self._give_up)
 
     def close(self) -> None:
         if self._giving_up:
@@ -146,7 +146,7 @@ class Output(_Pipe):
         if self._spawned.stdout < 0 or (self._leftover is not None and self._leftover <= 0):
             return b""
         try:
-            chunk = os.read(self._spawned.stdout, CHUNK)
+            chunk = os.read(self._spawned.stdout, CHUNK_BYTES)
         except BlockingIOError:
             return None if self._leftover is None else b""
         if self._leftover is not None:
@@ -154,7 +154,7 @@ class Output(_Pipe):
         return chunk
 
     def _give_up(self) -> None:
-        self._leftover = LEFTOVER
+        self._leftover = MAX_LEFTOVER_BYTES
         self._wake()
 
 
@@ -226,7 +226,7 @@ class Errors:
         The stream does not end here, because grandchildren may continue to write to it.
         """
         taken = 0
-        while taken < LEFTOVER and (got := self._take()):
+        while taken < MAX_LEFTOVER_BYTES and (got := self._take()):
             taken += got
         self._keep(self._redacting.cover())
 
@@ -241,7 +241,7 @@ class Errors:
         if self._spawned.stderr < 0:
             return 0
         try:
-            chunk = os.read(self._spawned.stderr, CHUNK)
+            chunk = os.read(self._spawned.stderr, CHUNK_BYTES)
         except BlockingIOError:
             return 0
         if chunk:
@@ -445,7 +445,7 @@ async def see_through(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], None
 # its group before step 1 is not found.
 
 
-GRACE = 2.0  # seconds for each polite rung, as in the MCP SDK and acp-tck; codex with a stubborn server needs 7
+GRACE_SECONDS = 2.0  # for each polite rung, as in the MCP SDK and acp-tck; codex with a stubborn server needs 7
 HASTY = 0.6  # the same for a child that does not react any more, and after a run has failed
 FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself after the process did
 LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived

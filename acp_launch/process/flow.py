@@ -16,12 +16,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-CHUNK = 64 * 1024  # bytes per read: the size of a pipe, and less than makes malloc ask the kernel for memory each time
-TURN = 4  # reads or writes before the rest of the event loop has a turn
-LAST_WORDS = 1024 * 1024  # bytes a dead writer may have left: more than a pipe holds, less than a flood
-HIGH = 1024 * 1024  # bytes held for a slow reader; beyond that the producer should pause
-LOW = 256 * 1024  # bytes left when the producer may continue, so that the reader does not run dry
-GATHERED = 64  # pieces per write; IOV_MAX is 1024 on all platforms, 16 according to POSIX
+CHUNK_BYTES = 64 * 1024  # the size of a pipe, and less than makes malloc ask the kernel for memory each time
+TURN_CHUNKS = 4  # reads or writes before the rest of the event loop has a turn
+MAX_LEFT_BYTES = 1024 * 1024  # by a dead writer: more than a pipe holds, less than a flood
+HIGH_BYTES = 1024 * 1024  # held for a slow reader; beyond that the producer should pause
+LOW_BYTES = 256 * 1024  # left when the producer may continue, so that the reader does not run dry
+MAX_PIECES = 64  # per write; IOV_MAX is 1024 on all platforms, 16 according to POSIX
 
 
 class Lent:
@@ -123,7 +123,7 @@ class Inflow:
             self._is_listening = True
             self._loop.add_reader(self._descriptor, self._readable)
 
-    def drain(self, limit: int = LAST_WORDS) -> None:
+    def drain(self, limit: int = MAX_LEFT_BYTES) -> None:
         """Take what a dead writer left, even while paused, and close without calling `ended`.
 
         At most about `limit` bytes: other processes may hold the pipe and continue to fill it.
@@ -138,7 +138,7 @@ class Inflow:
         self._is_open = False
 
     def _readable(self) -> None:
-        for _ in range(TURN):
+        for _ in range(TURN_CHUNKS):
             chunk = self._read()
             if chunk is None:
                 return
@@ -147,13 +147,13 @@ class Inflow:
                 self._ended()
                 return
             self._took(chunk)
-            if not self._is_listening or len(chunk) < CHUNK // 8:  # most likely that was all
+            if not self._is_listening or len(chunk) < CHUNK_BYTES // 8:  # most likely that was all
                 return
 
     def _read(self) -> bytes | None:
         """Return a chunk; b"" at the end; None if there is nothing now."""
         try:
-            return self._receive(CHUNK)
+            return self._receive(CHUNK_BYTES)
         except BlockingIOError:
             return None
         except OSError:  # ECONNRESET: it died with data of ours unread. After any error nothing more comes
@@ -163,8 +163,8 @@ class Inflow:
 class Outflow:
     """Writes at once as far as the reader takes it, and holds the rest, in order.
 
-    `drained` is called when the held bytes fall to `LOW`, and when none are left; `broken` once, and not from within
-    `send`, when the reader is gone. Data sent after that is dropped.
+    `drained` is called when the held bytes fall to `LOW_BYTES`, and when none are left; `broken` once, and not from
+    within `send`, when the reader is gone. Data sent after that is dropped.
     """
 
     def __init__(self, sink: int | Lent, drained: Callable[[], None], broken: Callable[[], None]) -> None:
@@ -180,7 +180,7 @@ class Outflow:
 
     @property
     def is_full(self) -> bool:
-        return self.held > HIGH
+        return self.held > HIGH_BYTES
 
     def send(self, data: bytes) -> None:
         """Send `data`. Never waits, and does not copy the part that it holds."""
@@ -208,7 +208,7 @@ class Outflow:
             return
         if self._kept:
             self._loop.add_writer(self._descriptor, self._writable)
-        if before > LOW >= self.held:
+        if before > LOW_BYTES >= self.held:
             self._drained()
 
     def close(self) -> None:
@@ -242,15 +242,15 @@ class Outflow:
             return
         if not self._kept:
             self._loop.remove_writer(self._descriptor)
-        if before > LOW >= self.held or not self.held:
+        if before > LOW_BYTES >= self.held or not self.held:
             self._drained()
 
     def _flush(self) -> bool:
         """Write held bytes as far as the reader takes them, at most one turn's worth. False if the reader is gone."""
-        for _ in range(TURN):
+        for _ in range(TURN_CHUNKS):
             if not self._kept:
                 break
-            taken = _taken(self._sendv, list(islice(self._kept, GATHERED)))
+            taken = _taken(self._sendv, list(islice(self._kept, MAX_PIECES)))
             if taken is None:
                 return False
             if not taken:

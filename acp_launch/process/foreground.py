@@ -17,7 +17,7 @@ from acp_launch import leave
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import prepare
-from acp_launch.process.child import GRACE, first_of, reaped
+from acp_launch.process.child import GRACE_SECONDS, first_of, reaped
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.spawn import spawn_in_our_session
@@ -147,7 +147,7 @@ async def _end(tree: Tree) -> None:
     try:
         left = tree.alive_for_sure()
         terminate(left)
-        await until_gone(left, within=GRACE)
+        await until_gone(left, within=GRACE_SECONDS)
     finally:
         for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
             block_until_gone(killed, within=ROUND)

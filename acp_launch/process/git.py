@@ -27,10 +27,10 @@ from acp_launch.process.pidfd import NO_PIDFD, open_pid
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
 
-QUICK = stretch(60.0)  # seconds for a question to git, or to a server
-LONG = stretch(1800.0)  # seconds to write or to read a whole tree; a clone may come from far away
+QUESTION_TIMEOUT = stretch(60.0)  # to git, or to a server
+TREE_TIMEOUT = stretch(1800.0)  # to write or to read a whole tree; a clone may come from far away
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024  # names of files
-SHOWN = 5  # lines of git's in a message
+STDERR_LINES = 5  # in a message
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.autocrlf": "false",  # a tree has the bytes that its commit asks for
@@ -44,7 +44,7 @@ _SETTINGS = {
     "http.lowSpeedLimit": "1000",  # a server that stalls for a minute is given up
     "http.lowSpeedTime": "60",
 }
-_KEPT = ("GIT_SSH", "GIT_SSL_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_CONFIG_")  # variables of the caller that git gets
+_KEPT_VARIABLES = ("GIT_SSH", "GIT_SSL_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_CONFIG_")  # of the caller, for git
 # A clone in which objects are missing would fetch them by the command that its configuration names.
 _NO_TRANSPORT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 _URL = regex(r"[A-Za-z][A-Za-z0-9+.-]*://.+|[^/:\s]+@[^/:\s]+:.+")  # the second as in git@host:path
@@ -85,7 +85,7 @@ def resolve_commit(repo: str, ref: str) -> str | None:
 
 def _ask_server(url: str, ref: str) -> str | None:
     known: dict[str, str] = {}
-    for line in git("ls-remote", "--", url, cwd=Path("/"), limit=QUICK).splitlines():
+    for line in git("ls-remote", "--", url, cwd=Path("/"), limit=QUESTION_TIMEOUT).splitlines():
         commit, _, place = line.partition("\t")
         known[place] = commit
     name = ref.removeprefix("origin/")
@@ -101,7 +101,7 @@ def ask(*words: str, cwd: Path) -> Done:
     Raises:
         StateError: as `call`.
     """
-    return call(*words, cwd=cwd, limit=QUICK, env={**make_environment(), **_NO_TRANSPORT})
+    return call(*words, cwd=cwd, limit=QUESTION_TIMEOUT, env={**make_environment(), **_NO_TRANSPORT})
 
 
 def git(*words: str, cwd: Path, refused: Collection[str] = (), **how: Any) -> str:
@@ -119,7 +119,7 @@ def git(*words: str, cwd: Path, refused: Collection[str] = (), **how: Any) -> st
 def call(
     *words: str,
     cwd: Path,
-    limit: float = LONG,
+    limit: float = TREE_TIMEOUT,
     env: Mapping[str, str] | None = None,
     held: int | None = None,
     settings: Mapping[str, str] | None = None,
@@ -184,7 +184,9 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> None:
 def make_environment() -> dict[str, str]:
     """Return our environment without secrets, and without what would lead git to another repository or index."""
     public = keep_path(inherited(os.environ, "all"))  # without what an agent could have put there
-    kept = {name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
+    kept = {
+        name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT_VARIABLES)
+    }
     return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
@@ -230,4 +232,4 @@ def _list_loose(objects: Path) -> Iterator[str]:
 def _failure(what: str, where: Path, err: str) -> StateError:
     lines = [_LOGIN.sub("", line) for line in err.splitlines() if line.strip()]
     first = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "it failed")
-    return StateError(f"git {what} in {where}: {first}", detail=lines[-SHOWN:])
+    return StateError(f"git {what} in {where}: {first}", detail=lines[-STDERR_LINES:])

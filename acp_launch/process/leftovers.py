@@ -35,7 +35,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     import psutil
 
-PATIENCE = stretch(3.0)  # seconds for a guard that was stopped; it needs at most two for everything
+GUARD_TIMEOUT = stretch(3.0)  # to stop; it needs at most two for everything
 
 # running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the
 # machine was started. foreign: of another container. over: of an earlier start of the machine.
@@ -123,7 +123,7 @@ def _wake_guards(guards: Iterable[Known]) -> None:
     for number in (signal.SIGCONT, signal.SIGKILL):
         for guard in stopped:
             send(guard, number)
-        block_until_gone(stopped, within=PATIENCE)
+        block_until_gone(stopped, within=GUARD_TIMEOUT)
 
 
 def _lefts(processes: list[Process], named: dict[int, LeftProcess]) -> tuple[LeftProcess, ...]:

@@ -2,7 +2,7 @@
 Log files: one for each server of a launch, beside its agent's. Lines of ours say when each process began and ended.
 
 `LogFile` writes one, `ServerLogs` those of all servers, `LogReader` reads one while it is written. The name of a file
-tells the launch, the profile and the server; launches beyond the newest `KEPT` are removed.
+tells the launch, the profile and the server; launches beyond the newest `MAX_LAUNCHES` are removed.
 """
 
 import os
@@ -36,7 +36,7 @@ from acp_launch.secret.redact import redactor
 SUFFIX = ".log"
 OLDER = ".1"  # after the suffix of a file that was full
 SHARED = ".shared"  # after the suffix of a file that only says where another one is
-LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
+MAX_NAME_CHARS = 80  # of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
 _SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-[0-9a-f]{{32}})?)\+([^+]+)(?:\+([^+]+))?\.log")
 
@@ -94,9 +94,9 @@ def shortened(name: str) -> str:
 
 def _quoted(name: str) -> str:
     text = quote(name, safe="#", errors="surrogateescape")
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_NAME_CHARS:
         return text
-    return f"{text[: LONGEST - 33]}~{make_digest(text)}"
+    return f"{text[: MAX_NAME_CHARS - 33]}~{make_digest(text)}"
 
 
 def _unquoted(text: str) -> str:
@@ -106,7 +106,7 @@ def _unquoted(text: str) -> str:
 # The existing log files, by launch. The oldest launches are removed; files that are not ours stay untouched.
 
 
-KEPT = 50  # launches; an agent writes about 10 lines a session
+MAX_LAUNCHES = 50  # an agent writes about 10 lines a session
 
 
 def logs(directory: Path) -> dict[Path, LogName]:
@@ -120,13 +120,13 @@ def logs(directory: Path) -> dict[Path, LogName]:
 
 
 def forget_the_oldest(directory: Path, launch: str) -> None:
-    """Make room for `launch`: remove all files of launches beyond the newest `KEPT`."""
+    """Make room for `launch`: remove all files of launches beyond the newest `MAX_LAUNCHES`."""
     launches: dict[str, list[Path]] = {}
     for file in sorted(_files(directory)):
         if name := read(file.name.removesuffix(OLDER).removesuffix(SHARED)):
             launches.setdefault(name.launch, []).append(file)
     launches.pop(launch, None)
-    for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
+    for old in list(launches)[: max(0, len(launches) - MAX_LAUNCHES + 1)]:  # names begin with the time
         for file in launches[old]:
             file.unlink(missing_ok=True)  # another launch may remove it too
 
@@ -150,7 +150,7 @@ def _files(directory: Path) -> Iterator[Path]:
 # its last output is the part that stays. Both files together are its output, byte for byte.
 
 
-LIMIT = 10 * 1024 * 1024  # bytes of one file
+MAX_LOG_BYTES = 10 * 1024 * 1024  # of one file
 
 
 class LogFile:
@@ -209,7 +209,7 @@ class LogFile:
 
     def _fitting(self, data: bytes) -> int:
         """Return how many bytes of `data` fit: whole lines, unless one alone fills a file."""
-        room = LIMIT - self._size
+        room = MAX_LOG_BYTES - self._size
         if len(data) <= room:
             return len(data)
         lines = data.rfind(b"\n", 0, max(0, room)) + 1
@@ -283,7 +283,7 @@ class ServerLogs:
 # Reading a log while it is written.
 
 
-CHUNK = 256 * 1024  # bytes
+TAIL_BYTES = 256 * 1024
 
 
 class Shared(Struct, frozen=True):
@@ -333,7 +333,7 @@ class LogReader:
     def _chunks(self) -> Iterator[bytes]:
         self._look()
         while self._sources:
-            while chunk := self._sources[0].read(CHUNK):
+            while chunk := self._sources[0].read(TAIL_BYTES):
                 yield chunk
             if len(self._sources) == 1:
                 return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from msgspec import Struct
 
 from acp_launch.process import prepare
-from acp_launch.process.child import GRACE, Child, attach
+from acp_launch.process.child import GRACE_SECONDS, Child, attach
 from acp_launch.process.code import read_code
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import spawn
@@ -179,7 +179,7 @@ class LocalProgram(Struct, frozen=True):
         return [("name", self.name)]
 
 
-async def stop(running: Running, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> StopOutcome:
+async def stop(running: Running, *, grace: float = GRACE_SECONDS, hurry: asyncio.Event | None = None) -> StopOutcome:
     """End it with the usual patience, which `hurry` cuts."""
     hasten = asyncio.create_task(_pass_on(hurry, running)) if hurry else None
     try:

@@ -38,8 +38,8 @@ from acp_launch.regex import regex
 FOLDER = "launches"  # in the state directory
 # Bytes of `seen` and `remote` lines: an agent that runs commands all day long, or a server that is down, must not fill
 # the disk.
-ROOM = 1024 * 1024
-LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
+OUTPUT_ROOM_BYTES = 1024 * 1024
+MAX_RECORD_BYTES = 4 * 1024 * 1024
 _NAME = regex(r"[0-9a-f]{16}")  # as in prepare.launch_id
 _ESCAPE = regex(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
@@ -52,7 +52,7 @@ class LaunchRecord:
         self._directory = state / FOLDER
         self._note = note
         self._descriptor = -1
-        self._room = ROOM
+        self._room = OUTPUT_ROOM_BYTES
         self.path: Path | None = None
 
     def begin(self, verb: str, profile: str) -> None:
@@ -248,7 +248,7 @@ def _content(path: Path) -> bytes | None:
         return None
     try:
         with os.fdopen(descriptor, "rb", closefd=False) as file:  # a directory raises here
-            return file.read(LONGEST) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+            return file.read(MAX_RECORD_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError:
         return None
     finally:

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, Upgraded
 from acp_launch.process import lifecycle, node
-from acp_launch.process.child import GRACE, first_of
+from acp_launch.process.child import GRACE_SECONDS, first_of
 from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
 from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
@@ -85,7 +85,7 @@ class Alarm:
         self._timer = None if at is None else self._clock.call_later(max(0.0, at - self._clock.time()), self._ring)
 
 
-LAST_WORDS = 10  # lines of stderr that go with a change
+STDERR_LINES = 10  # that go with a change
 
 
 class Supervisor:
@@ -104,7 +104,7 @@ class Supervisor:
         watcher: Watcher,
         emit: Callable[[Change], None],
         log: Callable[[bytes], None] | None = None,
-        grace: float = GRACE,
+        grace: float = GRACE_SECONDS,
         clock: Clock | None = None,
         download: float = DOWNLOAD,
         begins_asleep: bool = False,
@@ -386,7 +386,7 @@ class Supervisor:
     def _lose(self, end: lifecycle.Ended) -> None:
         """Note that the process has ended, or could not be started."""
         said = self.child.stderr_tail() if self.child else []
-        detail = (*said[-LAST_WORDS:], *filter(None, (node.advice(said),)))
+        detail = (*said[-STDERR_LINES:], *filter(None, (node.advice(said),)))
         self._step(end)
         self._tell_lost(detail)
 

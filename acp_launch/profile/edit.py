@@ -192,7 +192,7 @@ def _without_line(found: Found, problem: Problem) -> Problem:
 
 
 # Keys as the user types them: `mcp_servers."my.server".args[0]`. `problem.dotted` writes them.
-LONGEST = 1_000  # characters
+MAX_KEY_CHARS = 1_000
 DEEPEST = 16  # steps; a profile has 5
 _STEP = regex(
     r"""(?:^|\.)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<name>[^."'\[\]\s][^."\[\]]*))|\[(?P<index>[0-9]{1,6})\]"""
@@ -230,7 +230,7 @@ def parse_key(text: str) -> KeyPath:
     end = 0
     while end < len(text):
         match = _STEP.match(text, end)
-        if match is None or (end == 0 and text[0] in ".[") or len(text) > LONGEST or len(steps) == DEEPEST:
+        if match is None or (end == 0 and text[0] in ".[") or len(text) > MAX_KEY_CHARS or len(steps) == DEEPEST:
             raise NoKey(text)
         steps.append(int(match["index"]) if match["index"] else match["name"] or _ESCAPED.sub(r"\1", match["quoted"]))
         end = match.end()

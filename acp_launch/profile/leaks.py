@@ -23,12 +23,12 @@ from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, 
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
 
-LONGEST = 100  # characters of a name that is made from other text
+MAX_NAME_CHARS = 100  # of a name that is made from other text
 
 
 def slug(name: str) -> str:
     """Make a name of letters, digits, `_`, `.` and `-`; empty if the text has none of them."""
-    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:LONGEST]
+    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:MAX_NAME_CHARS]
 
 
 def named(found: Sighting, called: str) -> str:

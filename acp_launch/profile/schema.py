@@ -28,7 +28,7 @@ _REMOTE = ("RemoteRestart", "RemoteBackoff", "RemoteTimeouts")  # their keys are
 _REFERENCE = "#/$defs/"
 _KINDS = {"enum": ["stdio", "http", "sse"], "title": "type", "description": "Implied by `command`."}
 _LISTED = ("Rule", "Match")  # in lists only
-_KEPT = ("version", "extends")  # cannot be null
+_NOT_NULLABLE = ("version", "extends")
 
 
 def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any
 def _loosen(shape: Mapping[str, Any]) -> dict[str, Any]:
     twin = {key: value for key, value in shape.items() if key not in ("required", "dependentRequired", "oneOf")}
     keys = shape["properties"].items()
-    return {**twin, "properties": {key: value if key in _KEPT else _removable(value) for key, value in keys}}
+    return {**twin, "properties": {key: value if key in _NOT_NULLABLE else _removable(value) for key, value in keys}}
 
 
 def _removable(value: dict[str, Any]) -> dict[str, Any]:

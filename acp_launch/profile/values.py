@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PORTS = (1024, 65535)  # those that every user may listen on
 THIS_MACHINE = (0, 127)  # the first part of its IPv4 addresses
-MOST = 100  # the largest factor; a larger number is most likely a mistake
+MAX_FACTOR = 100  # a larger number is most likely a mistake
 
 
 class Scalar(Struct, frozen=True):
@@ -80,10 +80,10 @@ PORT = Scalar(
     {"type": ["integer", "null"], "minimum": PORTS[0], "maximum": PORTS[1]},
 )
 FACTOR = Scalar(
-    f"a number from 1 to {MOST}",
+    f"a number from 1 to {MAX_FACTOR}",
     "write a number such as 2, or 1 for equal pauses",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MOST,
-    {"type": "number", "minimum": 1, "maximum": MOST},
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MAX_FACTOR,
+    {"type": "number", "minimum": 1, "maximum": MAX_FACTOR},
 )
 SETTING = Scalar(
     "text, true or false",

@@ -23,8 +23,8 @@ from acp_launch.registry.download import NotFetched, fetch
 from acp_launch.registry.installed import precedence
 
 ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
-LARGEST = 8 * 1024 * 1024  # bytes of an index
-LIMIT = 60.0  # seconds for it
+MAX_INDEX_BYTES = 8 * 1024 * 1024
+FETCH_TIMEOUT = 60.0
 _ID, _VERSION = regex(AGENT_ID), regex(AGENT_VERSION)
 
 Kind = Literal["npx", "uvx", "binary"]
@@ -147,7 +147,7 @@ def _place(cache: Path) -> Path:
 def read_copy(cache: Path) -> Copy | None:
     """Read the copy; None if there is none that can be used."""
     try:
-        found = read_bounded(_place(cache), LARGEST + 4096)
+        found = read_bounded(_place(cache), MAX_INDEX_BYTES + 4096)
         return msgspec.json.decode(found[0], type=Copy) if found else None
     except (OSError, Unfit, msgspec.MsgspecError, RecursionError):  # a cache: it is made again
         return None
@@ -177,10 +177,10 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
 
 def _content(address: str) -> bytes:
     if "://" not in address:
-        found = read_bounded(Path(os.path.expanduser(address)), LARGEST)  # noqa: PTH111 - Path.expanduser may raise
+        found = read_bounded(Path(os.path.expanduser(address)), MAX_INDEX_BYTES)  # noqa: PTH111 - Path.expanduser may raise
         return found[0] if found else b""
     content = bytearray()
-    fetch(address, content.extend, most=LARGEST, limit=LIMIT)
+    fetch(address, content.extend, most=MAX_INDEX_BYTES, limit=FETCH_TIMEOUT)
     return bytes(content)
 
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
 
 ARCHIVE = 1024**3  # bytes
-DOWNLOAD = 30 * 60.0  # seconds for it
-PATIENCE = 3600.0  # seconds for another process that installs the same agent
-LARGEST = 4 * 1024**3  # bytes of all files of an archive
+DOWNLOAD_TIMEOUT = 30 * 60.0
+LOCK_TIMEOUT = 3600.0  # another process installs the same agent
+MAX_ARCHIVE_BYTES = 4 * 1024**3  # of all its files
 MAX_MEMBERS = 50_000  # files, directories and links of an archive
 TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -89,7 +89,7 @@ def install(entry: PublishedAgent, binary: Binary, *, state: Path, registry: str
     place = home(state) / entry.id / entry.version
     try:
         make_private(place.parent)
-        with locked(home(state) / f"{entry.id}.lock", PATIENCE):
+        with locked(home(state) / f"{entry.id}.lock", LOCK_TIMEOUT):
             if found := read(place):
                 return found, False
             for left in place.parent.iterdir():
@@ -104,7 +104,7 @@ def install(entry: PublishedAgent, binary: Binary, *, state: Path, registry: str
                 raise
             return Installation(place, manifest), True
     except TimeoutError:
-        what = f"another process has been installing {entry.id} for {PATIENCE / 60:g} min"
+        what = f"another process has been installing {entry.id} for {LOCK_TIMEOUT / 60:g} min"
         raise RegistryError(what, fix="wait for it, or end it") from None
     except OSError as error:
         what = f"cannot install {entry.id} in {place}: {error.strerror or error}"
@@ -154,7 +154,7 @@ def _download(address: str, to: Path) -> str:
     """Fetch an archive; return its SHA-256 in hex."""
     try:
         with to.open("xb") as file:
-            fetch(address, file.write, most=ARCHIVE, limit=DOWNLOAD)
+            fetch(address, file.write, most=ARCHIVE, limit=DOWNLOAD_TIMEOUT)
     except NotFetched as failed:
         raise RegistryError(f"the agent's archive {failed}", fix="try again") from None
     with to.open("rb") as file:
@@ -169,7 +169,7 @@ def remove(installation: Installation, state: Path) -> None:
     """
     place = installation.directory
     try:
-        with locked(home(state) / f"{installation.manifest.id}.lock", PATIENCE):
+        with locked(home(state) / f"{installation.manifest.id}.lock", LOCK_TIMEOUT):
             (place / MANIFEST).unlink(missing_ok=True)  # first: from here on it is not installed
             shutil.rmtree(place)
             if not any(place.parent.iterdir()):
@@ -250,5 +250,5 @@ def _require_bounds(sizes: Iterable[int]) -> None:
         total += size
         if number > MAX_MEMBERS:
             raise Unsafe(f"holds more than {MAX_MEMBERS:,} files and directories, the most that is unpacked")
-        if total > LARGEST:
-            raise Unsafe(f"holds more than {LARGEST / 1024**3:g} GiB, the most that is unpacked")
+        if total > MAX_ARCHIVE_BYTES:
+            raise Unsafe(f"holds more than {MAX_ARCHIVE_BYTES / 1024**3:g} GiB, the most that is unpacked")

@@ -18,7 +18,7 @@ from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
 
 MANIFEST = "install.json"
-LARGEST = 256 * 1024  # bytes of a manifest
+MAX_MANIFEST_BYTES = 256 * 1024
 _REFERENCE = regex(rf"(?P<id>{AGENT_ID})(?:@(?P<version>{AGENT_VERSION}))?")
 
 
@@ -91,7 +91,7 @@ def installations(state: Path, agent: str | None = None) -> list[Installation]:
 def read(directory: Path) -> Installation | None:
     """Read one installation; None if it is not complete. A damaged one is installed again, as if there were none."""
     try:
-        found = read_bounded(directory / MANIFEST, LARGEST)
+        found = read_bounded(directory / MANIFEST, MAX_MANIFEST_BYTES)
         made = msgspec.json.decode(found[0], type=Manifest) if found else None
     except (OSError, Unfit, msgspec.MsgspecError):
         return None

@@ -208,7 +208,7 @@ _PLAIN = regex(
     re.VERBOSE | re.DOTALL,
 )
 _PHRASE = regex(r"[A-Za-z]+[0-9]?(?:[-_ .:][A-Za-z]+[0-9]?)*")
-LONGEST = 1000  # characters; words, paths and placeholders that a person typed are shorter
+MAX_WORD_CHARS = 1000  # words, paths and placeholders that a person typed are shorter
 
 _MARKS = _words(
     "your my insert enter put add replace replaceme change changeme changeit todo fixme tbd example placeholder dummy"
@@ -260,7 +260,7 @@ def is_plain(literal: str, what: str) -> bool:
 
     `what` is the noun of its name.
     """
-    if len(literal) > LONGEST:
+    if len(literal) > MAX_WORD_CHARS:
         return False
     if _PLAIN.fullmatch(literal):
         return True
@@ -272,7 +272,7 @@ def is_placeholder(literal: str) -> bool:
 
     It consists of common words and filling, so it can be shown.
     """
-    if len(literal) > LONGEST:
+    if len(literal) > MAX_WORD_CHARS:
         return False
     if any(pattern.fullmatch(literal) for pattern in (_FILLER, _BRACKETED, _SHELL)) or literal.lower() in _BARE:
         return True
@@ -286,7 +286,7 @@ def _instructs(literal: str) -> bool:
 
 def is_filling(rest: str) -> bool:
     """Whether this is so for the text after a known prefix: `xxxx` after `ghp_`, `your-key` after `sk-`."""
-    if len(rest) > LONGEST:
+    if len(rest) > MAX_WORD_CHARS:
         return False
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9]+", rest)]
     marked = [word for word in words if word in _MARKS or re.fullmatch("x{3,}", word)]

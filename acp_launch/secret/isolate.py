@@ -280,7 +280,7 @@ def _refusing(asking: Callable[..., str]) -> Callable[..., str]:
 
 SERVICE = "acp-launch"
 USE_A_FILE = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
-_LONGEST = 200  # characters of a foreign message
+_MAX_FOREIGN_CHARS = 200
 
 
 class ItemFault(StoreFault):
@@ -308,7 +308,7 @@ def sentence(error: BaseException) -> str:
     text = "".join(character if character.isprintable() else "?" for character in text).rstrip(". ")
     if not isinstance(error, Exception):
         text = f"{name} {text}".rstrip()  # SystemExit: its text may be only a number
-    return f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text or name
+    return f"{text[: _MAX_FOREIGN_CHARS - 1]}…" if len(text) > _MAX_FOREIGN_CHARS else text or name
 
 
 def type_only(error: BaseException) -> str:

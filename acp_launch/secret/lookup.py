@@ -21,7 +21,7 @@ from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_env
 from acp_launch.waits import stretch
 
 Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, timeout in seconds
-LONGEST = 600.0  # seconds; the longest timeout of a store
+MAX_STORE_TIMEOUT = 600.0
 T = TypeVar("T")
 
 
@@ -81,7 +81,9 @@ def _late(label: str, limit: float) -> StoreFault:
     is_desktop = label.startswith("keyring")
     dialog = "; it may be showing a dialog" if is_desktop else ""
     first = "answer it and try again" if is_desktop else "try again"
-    longer = f", or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s" if 2 * limit <= LONGEST else ""
+    longer = (
+        f", or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s" if 2 * limit <= MAX_STORE_TIMEOUT else ""
+    )
     return StoreFault("unavailable", f"the {label} did not answer within {limit:g} s{dialog}", fix=f"{first}{longer}")
 
 
@@ -103,8 +105,8 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
 # the list.
 
 
-LARGEST = 1024 * 1024  # bytes of the file
-PATIENCE = stretch(10.0)  # seconds to wait for other writers
+MAX_FILE_BYTES = 1024 * 1024
+LOCK_TIMEOUT = stretch(10.0)
 FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 
@@ -150,7 +152,7 @@ class NameIndex:
         # A full disk, a directory of another user, a signal in between: the secret itself is safe.
         with suppress(OSError, Unfit):
             make_private(self._path.parent)
-            with locked(self._path.with_suffix(".lock"), PATIENCE):
+            with locked(self._path.with_suffix(".lock"), LOCK_TIMEOUT):
                 stores = _stores(self._path)
                 names = stores.get(self._store, {}) | put
                 kept = {name: when for name, when in sorted(names.items()) if name not in set(drop)}
@@ -181,7 +183,7 @@ def _stores(path: Path) -> dict[str, Names]:
 
 
 def _read(path: Path) -> dict[str, Names]:
-    found = read_bounded(path, LARGEST)
+    found = read_bounded(path, MAX_FILE_BYTES)
     try:
         stores = json.loads(found[0])["stores"] if found else {}
         return {

@@ -21,13 +21,13 @@ from acp_launch.protocol.acp import NAMES, is_structure
 from acp_launch.regex import regex
 from acp_launch.secret.value import MASK, Secret
 
-LONG = 10  # characters; the few forms below that cost less than the many samples they need
-FEW = 8  # forms; so few are searched for one by one whatever their length
+LONG_FORM_CHARS = 10  # the few forms below that cost less than the many samples they need
+FEW_FORMS = 8  # so few are searched for one by one whatever their length
 GRAM = 4  # characters of a sample: rare enough in prose
-WIDEST = 64  # characters of a form that a sample may meet; more would only enlarge the table
+MAX_SAMPLED_CHARS = 64  # of a form that a sample may meet; more would only enlarge the table
 ENTRIES = 32 * 1024  # entries of the table of grams; about 200 bytes each
-BLOCK = 1024  # samples looked up together
-MOST = 64  # samples cut out in one call
+BLOCK_SAMPLES = 1024  # looked up together
+MAX_CUTS = 64  # samples cut out in one call
 END = 3  # characters that decide whether a text may end in the beginning of a form
 KNOWN_ENDS = (
     256 * 1024
@@ -54,13 +54,15 @@ class MultiPattern(Generic[AnyStr]):
         """
         self._written: Callable[[str], AnyStr] = written
         self._all = sorted(set(forms), key=len)
-        short = len(self._all) if len(self._all) <= FEW else sum(len(form) < LONG for form in self._all)
+        short = (
+            len(self._all) if len(self._all) <= FEW_FORMS else sum(len(form) < LONG_FORM_CHARS for form in self._all)
+        )
         self._short: list[AnyStr] = [written(form) for form in self._all[:short]]
         self._long = self._all[short:]
-        self._step = min([WIDEST, *map(len, self._long)]) - GRAM + 1
+        self._step = min([MAX_SAMPLED_CHARS, *map(len, self._long)]) - GRAM + 1
         if self._long:
             self._step = max(1, min(self._step, ENTRIES // len(self._long)))
-        self._most = 0 if self._short or not self._long or self._step < GRAM else MOST * self._step
+        self._most = 0 if self._short or not self._long or self._step < GRAM else MAX_CUTS * self._step
 
     def spans(self, text: AnyStr) -> list[Span]:
         """Return where forms are, from first to last. Overlapping forms are one span."""
@@ -83,7 +85,7 @@ class MultiPattern(Generic[AnyStr]):
             return size < most and self._known.isdisjoint([text[at : at + GRAM] for at in range(0, size, step)])
         at, known, cutters = 0, self._known, self._cutters
         while size - at >= most:
-            if not known.isdisjoint(cutters[MOST].unpack_from(text, at)):
+            if not known.isdisjoint(cutters[MAX_CUTS].unpack_from(text, at)):
                 return False
             at += most
         return known.isdisjoint(cutters[(size - at - GRAM) // step + 1].unpack_from(text, at))
@@ -144,12 +146,12 @@ class MultiPattern(Generic[AnyStr]):
 
     @cached_property
     def _grams(self) -> dict[AnyStr, list[int]]:
-        """Return for each gram its places in long forms: the index of the form times `WIDEST`, plus the offset."""
+        """Return the places of each gram in long forms: the form's index times `MAX_SAMPLED_CHARS`, plus the offset."""
         grams: dict[AnyStr, list[int]] = {}
         for index, form in enumerate(self._long):
-            head = self._written(form[:WIDEST])
+            head = self._written(form[:MAX_SAMPLED_CHARS])
             for offset in reversed(range(self._step)):
-                grams.setdefault(head[offset : offset + GRAM], []).append(index * WIDEST + offset)
+                grams.setdefault(head[offset : offset + GRAM], []).append(index * MAX_SAMPLED_CHARS + offset)
         return grams
 
     @cached_property
@@ -160,13 +162,13 @@ class MultiPattern(Generic[AnyStr]):
     def _cutters(self) -> list[Struct]:
         """Structs that cut samples out of bytes in one call, by the number of samples."""
         sample, gap = f"{GRAM}s", f"{self._step - GRAM}x"
-        return [Struct(gap.join([sample] * count)) for count in range(MOST + 1)]
+        return [Struct(gap.join([sample] * count)) for count in range(MAX_CUTS + 1)]
 
     def _sampled(self, text: AnyStr) -> list[Span]:
         spans: list[Span] = []
         reached: dict[int, int] = {}
-        for block in range(0, len(text), self._step * BLOCK):
-            places = range(block, min(len(text), block + self._step * BLOCK), self._step)
+        for block in range(0, len(text), self._step * BLOCK_SAMPLES):
+            places = range(block, min(len(text), block + self._step * BLOCK_SAMPLES), self._step)
             if not self._grams.keys().isdisjoint([text[at : at + GRAM] for at in places]):
                 spans += self._met(text, places, reached)
         return spans
@@ -179,7 +181,7 @@ class MultiPattern(Generic[AnyStr]):
         """
         for at in places:
             for code in self._grams.get(text[at : at + GRAM], ()):
-                index, offset = divmod(code, WIDEST)
+                index, offset = divmod(code, MAX_SAMPLED_CHARS)
                 begin = at - offset
                 if begin < 0 or begin < reached.get(index, 0) - len(self._long[index]):
                     continue
@@ -434,7 +436,7 @@ def excerpt(said: bytes, characters: int) -> str:
 # Redacting streams: bytes that arrive in pieces, and our own stdout and stderr.
 
 
-LEAST = 3  # bytes of a form's beginning; fewer end many a text
+MIN_BEGINNING_BYTES = 3  # of a form; fewer end many a text
 SHOWN = 5  # bytes of a form that may be visible where a stream ends: one less than the shortest secret has
 _MASK_BYTES = MASK.encode()
 
@@ -470,9 +472,9 @@ class StreamRedactor:
         """Return a mask for the bytes held back, in case nothing follows. The rest of that form stays hidden if it
         follows.
 
-        Fewer than `LEAST` bytes stay held: too little to say that there was something.
+        Fewer than `MIN_BEGINNING_BYTES` stay held: too little to say that there was something.
         """
-        if len(self._pending) < LEAST or self._covered == len(self._pending):
+        if len(self._pending) < MIN_BEGINNING_BYTES or self._covered == len(self._pending):
             return b""
         has_mask, self._covered = self._covered > 0, len(self._pending)
         return b"" if has_mask else _MASK_BYTES

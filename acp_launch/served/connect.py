@@ -40,8 +40,8 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.plan.shared import SharedServer
 
-PATIENCE = stretch(3.0)  # seconds for the host to greet a front, and to answer one request
-LOOK = 0.05  # seconds between two looks for its socket
+GREETING_TIMEOUT = stretch(3.0)  # for the host to greet a front, and to answer one request
+POLL_SECONDS = 0.05  # until its socket is there
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ def connect(note: HostNote) -> socket.socket:
         what = f"the host of {note.called} is of version {note.version}, this acp-launch is {__version__}"
         raise StateError(what, fix=f"{down}, and up again")
     line = socket.socket(socket.AF_UNIX)
-    line.settimeout(PATIENCE)
+    line.settimeout(GREETING_TIMEOUT)
     try:
         _reach(line, note)
         if line.recv(len(WELCOME), socket.MSG_WAITALL) != WELCOME:
@@ -100,7 +100,7 @@ def connect(note: HostNote) -> socket.socket:
 
 def _reach(line: socket.socket, note: HostNote) -> None:
     """Connect to a host, which makes a socket that was removed again within a second."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + GREETING_TIMEOUT
     while True:
         try:
             line.connect(note.socket)
@@ -108,7 +108,7 @@ def _reach(line: socket.socket, note: HostNote) -> None:
         except (FileNotFoundError, NotADirectoryError):
             if time.monotonic() >= until or not is_running(note.pid):
                 raise
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
 
 
 def _way_down(note: HostNote) -> str:

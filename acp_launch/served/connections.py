@@ -26,12 +26,12 @@ from acp_launch.served.wire import MISSED, SocketTransport, as_fault, event_line
 from acp_launch.session.events import NoteEvent
 from acp_launch.session.permission.policy import Approve
 
-KEPT = 50_000  # events of a session that are kept for fronts
+MAX_EVENTS = 50_000  # of a session that are kept for fronts
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_FOR = 3600.0  # seconds
 MARKS = 1000  # turns whose front is remembered, twice
 Known = Literal["here", "elsewhere"]  # to all fronts of the session; to those that follow another session, too
-PIECE = 256 * 1024  # bytes of events in one write
+WRITE_BYTES = 256 * 1024  # of events in one write
 MAX_BEHIND_BYTES = KEPT_BYTES // 2  # of events that a front was not written, where the agent waits for it
 
 
@@ -40,7 +40,7 @@ class SessionEvents:
 
     def __init__(self, now: Callable[[], float], tell: Callable[[], None]) -> None:
         """`tell` has the fronts read on."""
-        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
+        self.window = Window(count=MAX_EVENTS, size=KEPT_BYTES, age=KEPT_FOR)
         self.began = 0  # the last event before the latest turn
         self._answer = deque[tuple[int, bytes]]()  # the agent's answer in the latest turn, also once it left the window
         self._answer_bytes = 0
@@ -274,7 +274,7 @@ class FrontLine:
         self._due(parts)
         for place in list(self._places.values()):
             while not (parts or place.is_held):
-                piece = place.stream.window.joined(place.at, PIECE, self._house.now())
+                piece = place.stream.window.joined(place.at, WRITE_BYTES, self._house.now())
                 if piece is None:
                     parts += [event_line(NoteEvent(text=MISSED)), *place.stream.lost_answer(place.at, self)]
                     place.at = place.stream.window.lost

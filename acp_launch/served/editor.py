@@ -25,7 +25,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.engine.agent import ManagedAgent, Parked
 from acp_launch.engine.run import Launch
 from acp_launch.errors import LaunchError, WaitExpired, first
-from acp_launch.process.flow import HIGH, LOW, Lent
+from acp_launch.process.flow import HIGH_BYTES, LOW_BYTES, Lent
 from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.conversation import (
     ELICITATION,
@@ -45,8 +45,8 @@ from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.session.observer import show_note
 from acp_launch.waits import FIRST_WORD, seconds, to_beat
 
-BEAT = 1.0  # seconds between two looks at what the agent has not answered
-LAST_WORDS = 5  # stderr lines of an agent that has ended
+BEAT_SECONDS = 1.0  # between two checks for requests that the agent has not answered
+STDERR_LINES = 5  # of an agent that has ended
 UPDATE = "session/update"
 SERVED = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"})
 ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
@@ -209,7 +209,7 @@ class EditorFace(EditorLines):
         passed, self._passed = self._passed, {}
         for request in passed.values():
             text = f"{error.message} before it answered {request.method}{after}"
-            self.refuse(request, INTERNAL_ERROR, text, {"details": "\n".join((text, *error.detail[-LAST_WORDS:]))})
+            self.refuse(request, INTERNAL_ERROR, text, {"details": "\n".join((text, *error.detail[-STDERR_LINES:]))})
         for number, asked in list(self._asked.items()):
             if asked.id is not None:
                 del self._asked[number]
@@ -236,7 +236,7 @@ class EditorFace(EditorLines):
         now = asyncio.get_running_loop().time
         spoke, has_told = now(), False
         while True:
-            await asyncio.sleep(to_beat(now(), BEAT))
+            await asyncio.sleep(to_beat(now(), BEAT_SECONDS))
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
             if self._passed and now() >= spoke + FIRST_WORD and not has_told:
                 has_told = connection.tell_excuse()
@@ -261,12 +261,12 @@ class EditorFace(EditorLines):
         request.since = asyncio.get_running_loop().time()
         request.number = number = connection.pass_on(request.method, line, came)
         self._passed[number] = request
-        if connection.unsent > HIGH:
+        if connection.unsent > HIGH_BYTES:
             self._inflow.pause()
 
     def _resume(self) -> None:
         """Read the editor again, if the agent takes what it has sent."""
-        if self.agent.connection is None or self.agent.connection.unsent <= LOW:
+        if self.agent.connection is None or self.agent.connection.unsent <= LOW_BYTES:
             self._inflow.resume()
 
     def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:

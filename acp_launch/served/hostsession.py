@@ -28,7 +28,7 @@ from acp_launch.protocol.conversation import ELICITATION, Opened, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
-from acp_launch.served.connections import KEPT, KEPT_BYTES, FrontGone, FrontLine, SessionEvents
+from acp_launch.served.connections import KEPT_BYTES, MAX_EVENTS, FrontGone, FrontLine, SessionEvents
 from acp_launch.served.wire import ASK, TAKEN, Entrance, FrontNews, Reloaded, SessionStatus, event_line, news_line
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
@@ -132,7 +132,7 @@ class HistoryFeed(Feed):
 
     def __init__(self, session: "HostSession") -> None:
         super().__init__(session)
-        self.window = Window(count=KEPT, size=KEPT_BYTES)
+        self.window = Window(count=MAX_EVENTS, size=KEPT_BYTES)
 
     def update(self, update: Updated) -> None:
         self.window.append(self._line_of(update), key=None, now=0.0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
 
 FOLDER = "hosts"  # in the state directory
-LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
+MAX_NOTE_BYTES = 4 * 1024 * 1024  # it holds the content of a profile
 
 
 class FrontPlan(Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ def _note(path: Path) -> HostNote | None:
         if take_lock(descriptor):  # its host is gone
             return None
         with path.with_suffix(".json").open("rb") as file:
-            return msgspec.json.decode(file.read(LONGEST), type=HostNote)
+            return msgspec.json.decode(file.read(MAX_NOTE_BYTES), type=HostNote)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # it has not written one yet, or has just gone
         return None
     finally:

@@ -36,17 +36,17 @@ from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
-from acp_launch.served.connect import PATIENCE, excuse
+from acp_launch.served.connect import GREETING_TIMEOUT, excuse
 from acp_launch.served.registry import find_server_host, hold_place, server_host_state
 from acp_launch.served.wire import WELCOME
 from acp_launch.waits import stretch
 
 SHARE, JOINED, ENDED = b"!share ", b"!joined ", b"!ended "
 STARTING = "starting"  # the place of the launch that starts the host
-LONGEST = stretch(10.0)  # seconds for the host to start
-AGAIN = stretch(3.0)  # seconds until it is started once more
-LOOK = 0.02  # seconds between two looks for it
-REST = 0.2  # seconds before a launch looks for another host
+START_TIMEOUT = stretch(10.0)  # of the host
+RESTART_SECONDS = stretch(3.0)  # until it is started once more
+POLL_SECONDS = 0.02
+RETRY_SECONDS = 0.2  # before a launch looks for another host
 # The host's environment. Variables of servers come from the launches.
 INHERITED = regex(
     r"HOME|PATH|USER|LOGNAME|LANG|LC_ALL|TMPDIR|XDG_RUNTIME_DIR|XDG_(CONFIG|STATE|CACHE)_HOME"
@@ -204,7 +204,7 @@ class SharedProcess(Link, LinkUser):
             self._finish(end.ended)
 
     def over(self, end: LinkEnd) -> None:
-        lost = Ended("lost its server host", follows="anew", pause=REST)
+        lost = Ended("lost its server host", follows="anew", pause=RETRY_SECONDS)
         self._finish(Ended(end.why) if end.is_fault else lost)
 
     def room(self) -> None:
@@ -237,16 +237,16 @@ async def _reach(state: Path) -> socket.socket:
             except StateError as error:
                 raise AgentError(error.message, fix=error.fix) from None
             if is_ours and now() >= again and _is_installed():
-                again = now() + AGAIN
+                again = now() + RESTART_SECONDS
                 if why := _start():
                     raise AgentError(f"the server host could not be started: {why}")
-            if now() > begun + LONGEST:
+            if now() > begun + START_TIMEOUT:
                 if is_ours and not _is_installed():
                     raise _explain_upgrade("acp-launch was removed")
                 note = find_server_host(state)
-                what = f"cannot be reached (pid {note.pid})" if note else f"did not start within {LONGEST:g} s"
+                what = f"cannot be reached (pid {note.pid})" if note else f"did not start within {START_TIMEOUT:g} s"
                 raise AgentError(f"the server host {what}", fix=ours("down", "--servers", "--force") if note else "")
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
     return line
 
 
@@ -263,7 +263,7 @@ async def _knock(state: Path) -> socket.socket | None:
     line.setblocking(False)
     try:
         line.connect(note.socket)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(GREETING_TIMEOUT):
             if await asyncio.get_running_loop().sock_recv(line, len(WELCOME)) == WELCOME:
                 return line
     except TimeoutError:

@@ -82,7 +82,7 @@ class Filled(Struct, frozen=True):
     content: dict[str, Value] = {}
 
 
-LONGEST = 100_000  # characters of one answer
+MAX_ANSWER_CHARS = 100_000
 INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
 
 
@@ -96,8 +96,8 @@ def _check_text(field: Field, value: object) -> str:
         return "must be text"
     if not _can(str.encode, value):  # half a surrogate pair
         return "holds an incomplete character"
-    if len(value) > LONGEST:
-        return f"must have at most {LONGEST:,} characters, not {len(value):,}"
+    if len(value) > MAX_ANSWER_CHARS:
+        return f"must have at most {MAX_ANSWER_CHARS:,} characters, not {len(value):,}"
     return _check_size(field, len(value), "character") or _check_format(field, value)
 
 
@@ -283,7 +283,7 @@ _READERS: Mapping[str, Callable[[Field, str], tuple[Value | None, str]]] = {
 
 # The params of a request.
 
-LARGEST = 256 * 1024  # bytes; more than a user would fill in or read
+MAX_FORM_BYTES = 256 * 1024  # more than a user would fill in or read
 
 
 class _Option(Struct):
@@ -338,8 +338,8 @@ def read(params: Mapping[str, Any]) -> Form | Link:
     Raises:
         Refusal: they are malformed, too large, or of a mode other than `form` and `url`.
     """
-    if (size := len(written(params))) > LARGEST:
-        raise invalid(f"the request has {size:,} bytes; at most {LARGEST:,} are allowed")
+    if (size := len(written(params))) > MAX_FORM_BYTES:
+        raise invalid(f"the request has {size:,} bytes; at most {MAX_FORM_BYTES:,} are allowed")
     try:
         asked = msgspec.convert(params, _FormAsked | _LinkAsked)
     except msgspec.ValidationError as error:

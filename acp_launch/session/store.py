@@ -71,7 +71,7 @@ def _explain(path: Path, error: sqlite3.Error) -> SessionError:
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return SessionError(
-                f"the session store {path} has been locked by another process for more than {PATIENCE:g} s",
+                f"the session store {path} has been locked by another process for more than {LOCK_TIMEOUT:g} s",
                 fix=f"end the process that holds it (fuser {shlex.quote(str(path))} names it) and run again",
             )
         case sqlite3.SQLITE_FULL:
@@ -142,7 +142,9 @@ def connect(path: Path) -> sqlite3.Connection:
             _make(path)
         _look(path)
         # rw, not rwc: a store that vanished this instant must not come back empty.
-        connection = sqlite3.connect(f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=LOCK_TIMEOUT, isolation_level=None
+        )
         try:
             _check(connection, path)
         except BaseException:
@@ -253,7 +255,7 @@ def _missing_columns(connection: sqlite3.Connection) -> list[str]:
     return [name for name in ADDED if name not in there]
 
 
-PATIENCE = stretch(5.0)  # seconds to wait for other writers; ten at once need less than 0.1
+LOCK_TIMEOUT = stretch(5.0)  # ten writers at once need less than 0.1 s
 Key = tuple[str, str, str]
 
 

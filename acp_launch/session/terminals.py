@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # A confined agent is told only of what is in its place: what is outside of it is missing.
 
 
-KEPT = 1024 * 1024  # bytes of output, if the agent names no limit
-MOST = 8 * 1024 * 1024  # bytes, whatever the agent names
+DEFAULT_OUTPUT_BYTES = 1024 * 1024  # if the agent names no limit
+MAX_OUTPUT_BYTES = 8 * 1024 * 1024  # whatever the agent names
 UINT64 = 2**64 - 1
 _SHELL = regex(r"[\s|&;<>()$`\\\"'*?\[\]#~=%!{}]")
 # Variables that do not change what a program does. The others are shown to the user who decides.
@@ -162,10 +162,10 @@ def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
 
 def _limit(params: dict[str, Any]) -> int:
     value = whole_number(params, "outputByteLimit", least=0, most=UINT64)
-    return KEPT if value is None else min(value, MOST)
+    return DEFAULT_OUTPUT_BYTES if value is None else min(value, MAX_OUTPUT_BYTES)
 
 
-AT_ONCE = 64  # terminals that were not released; an agent that needs more has forgotten some
+MAX_TERMINALS = 64  # that were not released; an agent that needs more has forgotten some
 
 Tell = Callable[[TerminalEvent], None]
 
@@ -274,8 +274,8 @@ class Terminals:
     def _check_room(self) -> None:
         if self._is_closed:
             raise Refusal(jsonrpc.INTERNAL_ERROR, "the session is over")
-        if len(self._known) >= AT_ONCE:
-            raise Refusal(jsonrpc.INTERNAL_ERROR, f"{AT_ONCE} terminals are open; release one first")
+        if len(self._known) >= MAX_TERMINALS:
+            raise Refusal(jsonrpc.INTERNAL_ERROR, f"{MAX_TERMINALS} terminals are open; release one first")
 
     def _refuse(self, wanted: Command, refusal: Refusal) -> Refusal:
         exit = f"it was refused: {refusal.message}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
 # of the settings are wrong.
-SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
+MIN_SECONDS, MAX_SECONDS = Duration(1), Duration(600)  # a store needs time, and a user does not wait for longer
 # Seconds: every printed value stays hidden for the rest of a session, which costs memory; no token lives for longer.
 SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
 _HEADERS = "headers_command"
@@ -45,7 +45,7 @@ _COMMAND, _EXAMPLE = ("secrets", "command"), NEEDED_SECTIONS["command"]
 def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
     secrets = section(root, "secrets")
-    yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
+    yield from _between(("secrets", "timeout"), secrets.get("timeout"), MIN_SECONDS, MAX_SECONDS)
     yield from _backend(section(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
         path = section(secrets, "file").get(key)

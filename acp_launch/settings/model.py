@@ -14,8 +14,8 @@ from acp_launch.document.shape import Shape
 
 # The longest line seen from a real agent has 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32 MiB.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes
-_PATIENCE = Duration(10)  # seconds
-_LONG = Duration(10)  # seconds
+_DEFAULT_TIMEOUT = Duration(10)
+_LONG_TIMEOUT = Duration(10)
 _TTL = Duration(300)  # seconds
 
 
@@ -39,7 +39,7 @@ class FileSettings(Shape, frozen=True, kw_only=True):
 class SecretSettings(Shape, frozen=True, kw_only=True):
     store: StoreName = "keyring"
     """Where secrets are stored. If it fails, no other store is tried."""
-    timeout: Duration = _PATIENCE
+    timeout: Duration = _DEFAULT_TIMEOUT
     """The longest wait for the store."""
     keyring: KeyringSettings = field(default_factory=KeyringSettings)
     file: FileSettings = field(default_factory=FileSettings)
@@ -52,7 +52,7 @@ class AttentionSettings(Shape, frozen=True, kw_only=True):
 
     bell: bool = True
     """Whether the bell rings when a question waits, or a long turn ends."""
-    after: Duration = _LONG
+    after: Duration = _LONG_TIMEOUT
     """A turn that took longer rings when it ends."""
     title: bool = True
     """Whether the window's title shows state, profile and session."""

@@ -52,7 +52,7 @@ def test_git_that_hangs_is_given_up(repo: Path, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 1000\n")
     (tmp_path / "bin" / "git").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    monkeypatch.setattr(calls, "QUICK", 0.1)
+    monkeypatch.setattr(calls, "QUESTION_TIMEOUT", 0.1)
     with pytest.raises(StateError, match=r"git rev-parse in .* did not end within 0\.1 s"):
         resolve_commit(str(repo), "HEAD")
 
@@ -135,7 +135,7 @@ def test_a_directory_that_looks_like_a_repository_is_none(
 def test_a_configuration_that_never_ends_is_given_up(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(repo / ".git" / "more")
     git(repo, "config", "include.path", "more")
-    monkeypatch.setattr(calls, "QUICK", 0.1)
+    monkeypatch.setattr(calls, "QUESTION_TIMEOUT", 0.1)
     with pytest.raises(StateError, match=r"git rev-parse in .* did not end within 0\.1 s"):
         resolve_commit(str(repo), "HEAD")
 

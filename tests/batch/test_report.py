@@ -389,7 +389,7 @@ def test_texts_on_the_page_are_bounded_and_those_of_what_failed_come_first(
     for item in items:
         add_record(directory, item, "failed" if item.index == 29 else "passed")
         write_text(directory, item, 1, "answer.md", f"the answer of {item.index}. " + "x" * 1000)
-    monkeypatch.setattr(page, "MOST", 5000)
+    monkeypatch.setattr(page, "MAX_TEXT_BYTES", 5000)
     found = read_page(directory)
     assert "the answer of 29." in found.text
     assert found.text.count("the answer of") < 10

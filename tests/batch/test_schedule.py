@@ -3,7 +3,7 @@
 from math import inf
 
 from acp_launch.batch.model import Backoff, Item, Limits
-from acp_launch.batch.schedule import LONGEST, Schedule, grow
+from acp_launch.batch.schedule import MAX_PAUSE_SECONDS, Schedule, grow
 from acp_launch.document.scalars import Duration
 from tests.batch.made import RETRY, account
 
@@ -93,7 +93,7 @@ def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
 
 def test_an_agent_pauses_its_account_for_a_bounded_time() -> None:
     made = schedule("1.x")
-    assert made.pause(make_items("1.x")[0], 0, 0, 1e12) == LONGEST
+    assert made.pause(make_items("1.x")[0], 0, 0, 1e12) == MAX_PAUSE_SECONDS
 
 
 def test_an_item_that_failed_starts_again_after_its_backoff() -> None:

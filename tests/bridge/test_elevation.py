@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.bridge.conversation import Lost
-from acp_launch.bridge.elevation import MOST, Elevation, Elevations
+from acp_launch.bridge.elevation import MAX_SESSIONS, Elevation, Elevations
 from acp_launch.bridge.ledger import MOST_BYTES
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, line, tell
 
@@ -233,7 +233,7 @@ def test_an_unknown_session_is_an_error(method: str) -> None:
 
 def test_there_are_so_many_sessions_and_one_without_a_connection_makes_room() -> None:
     launch = Launch()
-    talks = [launch.started()[0] for _ in range(MOST)]
+    talks = [launch.started()[0] for _ in range(MAX_SESSIONS)]
     last = launch.opened()
     last.agent(ask(1, "session/start"))
     assert refusal(last.agent_hears()) == (-32010, "too_many_sessions")

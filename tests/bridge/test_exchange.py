@@ -617,7 +617,7 @@ def knowing_ping(call: float | None = None) -> Talker:
 
 
 def test_after_a_time_out_a_server_that_answers_no_ping_is_wedged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.bridge.ledger.LEAST", 5)
+    monkeypatch.setattr("acp_launch.bridge.ledger.MIN_PING_TIMEOUT", 5)
     talker = knowing_ping(call=10)
     talker.agent(call(1))
     talker.wait(10)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from acp_launch.bridge.http.session import KEPT, HttpSession
+from acp_launch.bridge.http.session import MAX_WAITING, HttpSession
 from tests.bridge.replying import Json, Said, Server, line
 
 
@@ -66,14 +66,14 @@ def test_what_the_client_does_not_listen_for_yet_waits_for_a_stream_within_bound
     """M-30. A question of the server that cannot wait is answered, as it would wait for ever."""
     session, server = begun()
     session.receive(line(id="q", method="roots/list"))
-    for number in range(KEPT):
+    for number in range(MAX_WAITING):
         session.receive(line(method="notifications/x", params={"n": number}))
     assert server.take() == []
     session.receive(line(id="r", method="roots/list"))
     (refusal,) = server.take()
     assert (refusal["id"], refusal["error"]["code"]) == ("r", -32603)
     alone = listen(session)
-    assert methods(alone) == ["roots/list", *["notifications/x"] * (KEPT - 1)]
+    assert methods(alone) == ["roots/list", *["notifications/x"] * (MAX_WAITING - 1)]
     session.lose(alone)
     assert listen(session).messages == []
 

@@ -256,11 +256,11 @@ def test_clients_answers_and_files_are_bounded(tmp_path: Path, monkeypatch: pyte
     for number in range(10):
         known.learn(f"client {number}", "initialize", Raw(b"{}"))
     assert [number for number in range(10) if known.find(f"client {number}", "initialize")] == [6, 7, 8, 9]
-    monkeypatch.setattr(presentation, "MOST", 100)
+    monkeypatch.setattr(presentation, "MAX_CACHED_BYTES", 100)
     known.learn("client 9", "tools/list", Raw(b'"' + b"x" * 200 + b'"'))
     assert known.find("client 9", "initialize") is None
     assert known.find("client 8", "initialize") is not None
-    monkeypatch.setattr(presentation, "FILES", 3)
+    monkeypatch.setattr(presentation, "MAX_CACHE_FILES", 3)
     for number in range(6):
         each = Presentations(replace(PLAN, args=(text(str(number)),)), tmp_path)
         each.learn(AGENT, "initialize", Raw(b"{}"))

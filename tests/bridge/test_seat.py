@@ -22,8 +22,15 @@ import pytest
 from acp_launch import private
 from acp_launch.bridge import seat as module
 from acp_launch.bridge import shim as shim_program
-from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
-from acp_launch.bridge.seat import GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
+from acp_launch.bridge.seat import (
+    LONGEST_GREETING,
+    GreetingRefused,
+    Seat,
+    ShimConnection,
+    check_greeting,
+    peer_uid,
+    seat,
+)
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
 from tests.looped import bounded
@@ -330,7 +337,7 @@ async def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_othe
 @bounded
 async def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
     async with hall() as here:
-        client = here.say(b"x" * LONGEST)
+        client = here.say(b"x" * LONGEST_GREETING)
         assert await here.refusals.get() == "its first line is longer than 4096 bytes"
         assert await ended(client)
 
@@ -366,7 +373,7 @@ async def test_two_hundred_shims_at_once_are_all_let_in() -> None:
 
 @bounded
 async def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REST", BRIEF)
+    monkeypatch.setattr(module, "ACCEPT_PAUSE", BRIEF)
     async with hall() as here:
         client = here.connect()
         free = os.dup(client.fileno())
@@ -626,7 +633,7 @@ async def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excess: int
 ) -> None:
     rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{private.SOCKET}"))
-    long = Path(str(tmp_path / "x").ljust(private.LONGEST - rest + excess, "x"))
+    long = Path(str(tmp_path / "x").ljust(private.MAX_SOCKET_PATH_BYTES - rest + excess, "x"))
     long.mkdir()  # noqa: ASYNC240 - nothing else runs in the loop
     monkeypatch.setenv("TMPDIR", str(long))
     async with seated() as at:
@@ -642,7 +649,7 @@ def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkey
 def test_without_any_place_it_is_said_where_it_looked(
     monkeypatch: pytest.MonkeyPatch, a_place_of_its_own: Path
 ) -> None:
-    monkeypatch.setattr(private, "LONGEST", 10)
+    monkeypatch.setattr(private, "MAX_SOCKET_PATH_BYTES", 10)
     with pytest.raises(LaunchError) as raised, private.directory():
         pytest.fail("there is none")
     assert (raised.value.message, raised.value.fix, raised.value.detail) == (

@@ -72,7 +72,7 @@ class Noted(Told):
 @looped
 async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multiplexer, "HELD", 1 << 20)
+        patch.setattr(multiplexer, "MAX_HELD_BYTES", 1 << 20)
         told = Noted()
         async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
             deaf, other = await Client(inner.servers).open(), await Client(inner.servers).open()
@@ -91,7 +91,7 @@ async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() 
 async def test_answers_that_are_too_much_for_a_slow_session_are_refused_with_their_size_and_it_goes_on() -> None:
     """One is delivered whatever its size; those behind it only as far as there is room."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multiplexer, "HELD", 1 << 20)
+        patch.setattr(multiplexer, "MAX_HELD_BYTES", 1 << 20)
         told = Noted()
         program = Value((str(SERVER.with_name("bigmouth.py")),), SHARED.args[0].origin)
         big = replace(SHARED, args=(*SHARED.args[:-1], program))

@@ -373,7 +373,7 @@ def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
     close_stdin(started)
     assert ending(started) == (0, b"")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < copying.LINGER / 2
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < copying.LINGER_SECONDS / 2
 
 
 # Not getting in

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.bridge.ledger import MOST
+from acp_launch.bridge.ledger import MAX_QUEUED
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, KILLED, Talker, answer, call, line, tell
 
 
@@ -56,10 +56,10 @@ def test_one_that_comes_back_again_and_again_has_one_time_limit() -> None:
 
 def test_the_queue_bounds_them() -> None:
     talker = Talker().introduced()
-    calls = [call(number) for number in range(1, MOST + 3)]
+    calls = [call(number) for number in range(1, MAX_QUEUED + 3)]
     talker.agent(*calls)
     talker.exchange.lost(KILLED, for_good=False, unsent=[line(each) for each in calls])
-    assert [refused["id"] for refused in talker.agent_hears()] == [MOST + 1, MOST + 2]
+    assert [refused["id"] for refused in talker.agent_hears()] == [MAX_QUEUED + 1, MAX_QUEUED + 2]
 
 
 def test_what_the_agent_has_cancelled_is_not_sent_again() -> None:

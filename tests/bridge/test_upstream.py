@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from acp_launch.bridge.elevation import PATIENCE, Sessions
+from acp_launch.bridge.elevation import ANSWER_TIMEOUT, Sessions
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, tell
 from tests.bridge.test_elevation import CHANGED, Launch, event, noted
 
@@ -65,7 +65,7 @@ def test_a_server_without_sessions_is_known_as_such_and_the_conversation_goes_on
     talk.agent(call(1))
     talk.server(answer(1, {}))
     if code is None:
-        talk.wait(PATIENCE - 0.1)
+        talk.wait(ANSWER_TIMEOUT - 0.1)
         assert not sessions.is_missing
         talk.wait(0.1)
     else:
@@ -173,7 +173,7 @@ def test_a_session_that_the_server_has_forgotten_is_restored_as_without_one_and_
     talk.restarted()
     request = asked(talk, "session/resume")
     if how == "silence":
-        talk.wait(PATIENCE)
+        talk.wait(ANSWER_TIMEOUT)
     else:
         talk.server(refused(request, -32010) if how == "error" else answer(request["id"], {"resumed": False}))
     assert methods(talk) == ["resources/subscribe", "tools/list"]

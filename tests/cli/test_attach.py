@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from acp_launch.served.connections import KEPT
+from acp_launch.served.connections import MAX_EVENTS
 from acp_launch.served.wire import MISSED, RELOADED
 from tests.cli.hosted import brought_up, up
 from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
@@ -98,9 +98,9 @@ def test_a_session_of_which_events_were_lost_is_shown_by_what_is_kept_or_by_its_
     launch: Launcher, loads: bool
 ) -> None:
     """The agent that has it open is not asked for its history, but another process of it."""
-    launch.scripted(TALKER.format(count=KEPT + 10, loads=loads))
+    launch.scripted(TALKER.format(count=MAX_EVENTS + 10, loads=loads))
     with brought_up(launch, "run", "p", "hi", "--detach", "-s", "big") as host:
-        answer = b"x" * (KEPT + 10) + b" the whole answer\n"
+        answer = b"x" * (MAX_EVENTS + 10) + b" the whole answer\n"
         assert launch.apart("session", "wait", "big", "-o", "quiet").out == answer
         agents = len(host.alive())
         with at(launch, "attach") as terminal:

@@ -40,7 +40,7 @@ def project(launch: Launcher) -> Launcher:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key press is given up after 2 s, which a busy machine may need."""
-    monkeypatch.setattr(app, "PATIENCE", 60.0)
+    monkeypatch.setattr(app, "COMPLETION_TIMEOUT", 60.0)
 
 
 def save(registry: Registry, project: Path, **of: str) -> None:

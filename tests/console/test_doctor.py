@@ -88,7 +88,7 @@ def test_no_secret_and_no_credential_is_shown() -> None:
 
 
 def test_a_secret_is_hidden_before_anything_is_cut() -> None:
-    text = "x" * (doctor.LONGEST - 5) + TOKEN
+    text = "x" * (doctor.MAX_TEXT_CHARS - 5) + TOKEN
     (line, _) = shown(ok("agent", "", text))
     assert TOKEN[:5] not in line
     assert line.endswith("x***")

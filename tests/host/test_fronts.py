@@ -103,7 +103,7 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
 def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "KEPT", 100)
+    monkeypatch.setattr(connections, "MAX_EVENTS", 100)
 
     async def story() -> None:
         ours, theirs = socket.socketpair()
@@ -134,7 +134,7 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
 
 def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that comes later gets what is kept of it, then what the window has; the next turn begins anew."""
-    monkeypatch.setattr(connections, "KEPT", 10)
+    monkeypatch.setattr(connections, "MAX_EVENTS", 10)
     monkeypatch.setattr(connections, "KEPT_BYTES", 400)
 
     async def story() -> None:

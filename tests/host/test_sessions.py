@@ -26,7 +26,7 @@ NOTHING = Raw(b"1")
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that stays attached for years costs no more than one that came just now."""
-    monkeypatch.setattr(connections, "KEPT", 100)
+    monkeypatch.setattr(connections, "MAX_EVENTS", 100)
 
     async def story() -> None:
         session = SessionEvents(lambda: 0.0, lambda: None)

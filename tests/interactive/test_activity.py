@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acp_launch.interactive.front import Activity
-from acp_launch.interactive.output import SILENT, Pulse, describe_call, session_output
+from acp_launch.interactive.output import SILENCE_SECONDS, Pulse, describe_call, session_output
 from tests.clock import Clock
 from tests.console.updates import waiting
 
@@ -82,12 +82,12 @@ def test_a_question_on_another_terminal_is_told_in_place_of_what_the_agent_does(
 def test_silence_is_told_from_thirty_seconds_on_and_ends_with_the_next_sign(pulse: Pulse, clock: Clock) -> None:
     pulse.begin("working")
     pulse.waits("activity from the agent", 3, 1800)
-    clock.now += SILENT - 1
-    assert pulse.now(()) == Activity("thinking", SILENT - 1)
+    clock.now += SILENCE_SECONDS - 1
+    assert pulse.now(()) == Activity("thinking", SILENCE_SECONDS - 1)
     clock.now += 1
-    assert pulse.now(()) == Activity("thinking", SILENT, "silent for 30 s, timeout 30 min")
+    assert pulse.now(()) == Activity("thinking", SILENCE_SECONDS, "silent for 30 s, timeout 30 min")
     pulse.hear("agent_thought_chunk")
-    assert pulse.now(()) == Activity("thinking", SILENT)
+    assert pulse.now(()) == Activity("thinking", SILENCE_SECONDS)
 
 
 def test_a_running_call_is_no_silence(pulse: Pulse, clock: Clock) -> None:

@@ -90,7 +90,7 @@ def test_a_disk_that_hangs_offers_nothing_and_delays_no_exit(tmp_path: Path, mon
         return ["late"]
 
     monkeypatch.setattr(completion, "find_files", found)
-    monkeypatch.setattr(completion, "PATIENCE", 0.01)
+    monkeypatch.setattr(completion, "DISK_TIMEOUT", 0.01)
     disk = Disk()
 
     async def story() -> None:

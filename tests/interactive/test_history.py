@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.interactive import history
-from acp_launch.interactive.history import LARGEST, PromptHistory
+from acp_launch.interactive.history import MAX_ENTRY_BYTES, PromptHistory
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.patience import PATIENCE
@@ -55,8 +55,8 @@ def test_a_secret_is_not_kept(tmp_path: Path) -> None:
 
 def test_what_was_pasted_is_not_kept_on_disk(tmp_path: Path) -> None:
     opened = past(tmp_path / "history")
-    opened.keep("x" * LARGEST)
-    assert opened.get_strings() == ["x" * LARGEST]
+    opened.keep("x" * MAX_ENTRY_BYTES)
+    assert opened.get_strings() == ["x" * MAX_ENTRY_BYTES]
     assert not (tmp_path / "history").exists()
 
 
@@ -68,8 +68,8 @@ def test_half_a_line_that_a_killed_process_left_harms_nothing(tmp_path: Path) ->
 
 
 def test_a_long_history_is_cut_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST", 10)
-    monkeypatch.setattr(history, "SLACK", 5)
+    monkeypatch.setattr(history, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(history, "SPARE_ENTRIES", 5)
     path = tmp_path / "history"
     path.write_text("".join(f'"{number}"\n' for number in range(15)))
     assert read(path) == [str(number) for number in range(14, 4, -1)]
@@ -151,7 +151,7 @@ def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytes
 
 
 def test_of_a_file_that_is_too_large_the_end_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "HELD", 20)
+    monkeypatch.setattr(history, "MAX_READ_BYTES", 20)
     path = tmp_path / "history"
     path.write_text("".join(f'"number {number}"\n' for number in range(4)))
     assert read(path) == ["number 3"]

@@ -14,7 +14,7 @@ from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import DraftSet, collect_drafts, fill
 from acp_launch.interop.read import survey
-from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Host, read, sources
+from acp_launch.interop.tools import MAX_CONFIG_BYTES, MAX_JSON_BYTES, TOOLS, Host, read, sources
 from acp_launch.secret.detect import issued
 from tests.interop.test_readers import entries, left, unfit
 
@@ -117,7 +117,7 @@ def test_a_restriction_that_cannot_be_read_is_not_dropped() -> None:
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    for name, size in (("mcp.json", MOST_JSON), ("config.toml", MOST)):
+    for name, size in (("mcp.json", MAX_JSON_BYTES), ("config.toml", MAX_CONFIG_BYTES)):
         file = tmp_path / name
         with file.open("wb") as stream:
             stream.truncate(size + 1)

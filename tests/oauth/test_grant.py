@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.oauth.grant import LONGEST, Grant, OAuthClient, decode_grant, encode_grant
+from acp_launch.oauth.grant import MAX_GRANT_BYTES, Grant, OAuthClient, decode_grant, encode_grant
 from acp_launch.secret.value import Secret
 
 CLIENT = OAuthClient(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us")
@@ -31,7 +31,7 @@ def test_an_item_that_is_something_else_is_no_grant(text: str) -> None:
 
 def test_a_grant_has_a_bound() -> None:
     with pytest.raises(ValueError, match="16,384 bytes"):
-        encode_grant(Grant(client=CLIENT, resource="https://mcp.example", access=Secret("x" * LONGEST)))
+        encode_grant(Grant(client=CLIENT, resource="https://mcp.example", access=Secret("x" * MAX_GRANT_BYTES)))
 
 
 def test_a_grant_shows_none_of_its_secrets() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import SCOPES
-from acp_launch.oauth.grant import SIZE, STEP_UPS, Login, Logins
+from acp_launch.oauth.grant import MAX_RECORD_BYTES, STEP_UPS, Login, Logins
 from acp_launch.private import locked
 
 
@@ -101,7 +101,7 @@ def test_records_are_for_the_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 5000, b"x" * (SIZE + 1)])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 5000, b"x" * (MAX_RECORD_BYTES + 1)])
 def test_a_record_that_cannot_be_understood_counts_as_absent(tmp_path: Path, content: bytes) -> None:
     logins = Logins(tmp_path)
     logins.put(login())

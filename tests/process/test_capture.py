@@ -11,7 +11,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from acp_launch.errors import AgentError, LaunchError
-from acp_launch.process.capture import MOST, CaptureResult, capture, captured
+from acp_launch.process.capture import MAX_STDOUT_BYTES, CaptureResult, capture, captured
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
 from tests.looped import looped
@@ -86,12 +86,15 @@ def test_a_program_that_has_stopped_itself_is_killed_too() -> None:
 
 def test_a_program_that_prints_too_much_is_stopped_there() -> None:
     heard = shell("exec yes")
-    assert (len(heard.out), heard.timed_out) == (MOST, False)
-    assert len(capture(program("chatty", str(MOST - 1)), PATIENCE, env=ENV, cwd=Path("/")).out) == MOST - 1
+    assert (len(heard.out), heard.timed_out) == (MAX_STDOUT_BYTES, False)
+    assert (
+        len(capture(program("chatty", str(MAX_STDOUT_BYTES - 1)), PATIENCE, env=ENV, cwd=Path("/")).out)
+        == MAX_STDOUT_BYTES - 1
+    )
 
 
 def test_the_largest_secret_and_its_line_end_are_heard_whole() -> None:
-    assert MOST == MAX_VALUE + 3
+    assert MAX_STDOUT_BYTES == MAX_VALUE + 3
     heard = shell(f"head -c {MAX_VALUE} /dev/zero; printf '\\r\\n'")
     assert len(heard.out) == MAX_VALUE + 2
 
@@ -179,7 +182,7 @@ def test_in_an_event_loop_the_same_is_heard() -> None:
     assert shell_in_loop("sleep 1000 & printf out").out == b"out"
     late = shell_in_loop("echo out; sleep 1000", 5 * BRIEF)
     assert (late.timed_out, str(late.ending)) == (True, "was killed by SIGKILL")
-    assert len(shell_in_loop("exec yes").out) == MOST
+    assert len(shell_in_loop("exec yes").out) == MAX_STDOUT_BYTES
     with pytest.raises(LaunchError):
         asyncio.run(captured(["/no/such/program"], PATIENCE, env=ENV, cwd=Path("/")))
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from acp_launch.process.flow import CHUNK, HIGH, LOW, Inflow, Outflow
+from acp_launch.process.flow import CHUNK_BYTES, HIGH_BYTES, LOW_BYTES, Inflow, Outflow
 from tests.looped import bounded
 
-FULL = 4 * HIGH  # bytes; more than any pipe or socket takes by itself
+FULL = 4 * HIGH_BYTES  # bytes; more than any pipe or socket takes by itself
 
 
 class Ends:
@@ -246,7 +246,7 @@ async def test_what_the_reader_takes_is_written_before_send_returns(kind: str) -
         outflow = Outflow(pair.writer, never_called, never_called)
         outflow.send(b"one\n")
         outflow.send(b"")
-        assert (os.read(pair.reader, CHUNK), outflow.held, outflow.is_full) == (b"one\n", 0, False)
+        assert (os.read(pair.reader, CHUNK_BYTES), outflow.held, outflow.is_full) == (b"one\n", 0, False)
         outflow.close()
 
 
@@ -286,11 +286,11 @@ async def test_room_is_told_when_little_is_left_and_again_when_nothing_is(kind: 
 
         outflow = Outflow(pair.writer, drained, never_called)
         outflow.send(bytes(FULL))
-        assert HIGH < outflow.held < FULL
+        assert HIGH_BYTES < outflow.held < FULL
         inflow = Inflow(pair.reader, lambda _: None, never_called)
         await empty.wait()
         low, none = told
-        assert 0 < low <= LOW
+        assert 0 < low <= LOW_BYTES
         assert none == 0
         inflow.close()
         outflow.close()

@@ -87,7 +87,7 @@ def test_a_guard_that_was_stopped_and_does_not_come_to_itself_is_killed(
     tmp_path: Path, alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The child would stay, and would be told as one that was left behind for ever."""
-    monkeypatch.setattr(leftovers, "PATIENCE", 0.05)
+    monkeypatch.setattr(leftovers, "GUARD_TIMEOUT", 0.05)
     guard, child = other_process(alive), other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     os.kill(guard.pid, signal.SIGSTOP)
     until_stopped(guard.pid)

@@ -52,7 +52,7 @@ def test_what_it_says_is_kept_for_the_user_alone(tmp_path: Path) -> None:
 def test_a_full_file_makes_room_for_what_is_new_and_only_one_old_one_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfile, "LIMIT", 10)
+    monkeypatch.setattr(logfile, "MAX_LOG_BYTES", 10)
     log = LogFile(tmp_path, "p", launch=LAUNCH)
     for number in range(9):
         log(b"abc%d\n" % number)
@@ -70,7 +70,7 @@ def test_both_files_together_are_the_end_of_what_was_said(
 ) -> None:
     directory = tmp_path_factory.mktemp("log")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logfile, "LIMIT", 16)
+        patch.setattr(logfile, "MAX_LOG_BYTES", 16)
         log = LogFile(directory, "p", launch=LAUNCH)
         for chunk in chunks:
             log(chunk)
@@ -159,7 +159,7 @@ def test_a_launch_tells_when_it_began() -> None:
 
 
 def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logdir, "KEPT", 3)
+    monkeypatch.setattr(logdir, "MAX_LAUNCHES", 3)
     for day in range(1, 6):
         for name in ("p.log", "p.log.1", "p+github.log"):
             (tmp_path / f"2020010{day}T000000.000Z-1+{name}").write_bytes(b"")

@@ -18,7 +18,7 @@ LAUNCH = "20200101T000000.000Z-1"
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogFile]:
     """Files of four lines `1234`."""
-    monkeypatch.setattr(logs, "LIMIT", 20)
+    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 20)
     made = LogFile(tmp_path, "p", launch=LAUNCH)
     yield made
     made.close()
@@ -117,7 +117,7 @@ def test_lines_are_the_same_however_often_they_are_read(
     trail = LogReader(directory / f"{LAUNCH}+p.log")
     found: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "LIMIT", 40)  # two of them hold all there can be
+        patch.setattr(logs, "MAX_LOG_BYTES", 40)  # two of them hold all there can be
         log = LogFile(directory, "p", launch=LAUNCH)
         for piece, looks in pieces:
             log(piece.encode())
@@ -188,7 +188,7 @@ def test_a_place_is_for_the_user_alone_and_goes_with_its_launch(tmp_path: Path, 
     share(own, tmp_path / f"{LAUNCH}+p.log")
     (place,) = tmp_path.glob("*.shared")
     assert place.stat().st_mode & 0o777 == 0o600
-    for number in range(logs.KEPT):
+    for number in range(logs.MAX_LAUNCHES):
         with closing(LogFile(tmp_path, "p", launch=f"20210101T000000.{number:03}Z-1")) as newer:
             newer(b"x")
     assert list(tmp_path.glob("*.shared")) == []

@@ -154,7 +154,7 @@ def test_of_a_file_without_end_no_more_is_read_than_a_record_can_have(tmp_path: 
     tracemalloc.stop()
     assert launch is not None
     assert [known.pid for known in launch.children] == [4]
-    assert peak < 8 * records.LONGEST
+    assert peak < 8 * records.MAX_RECORD_BYTES
 
 
 def test_what_has_another_name_is_no_record(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_record_and_its_directory_are_for_the_user_alone(record: LaunchRecor
 def test_what_is_seen_fills_no_disk_and_leaves_room_for_children(
     record: LaunchRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "ROOM", 100)
+    monkeypatch.setattr(records, "OUTPUT_ROOM_BYTES", 100)
     record = LaunchRecord(tmp_path, print)
     record.begin("run", "p")
     for pid in range(100, 1100):

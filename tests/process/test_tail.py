@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.process.child import LINE_LENGTH, LINES, Tail
+from acp_launch.process.child import MAX_LINE_BYTES, STDERR_LINES, Tail
 
 
 def tail_of(*chunks: bytes) -> list[str]:
@@ -21,17 +21,17 @@ def test_lines_survive_any_chunking(size: int) -> None:
 
 def test_only_the_last_fifty_lines_are_kept() -> None:
     assert tail_of(b"".join(b"%d\n" % number for number in range(1000))) == [
-        str(number) for number in range(1000 - LINES, 1000)
+        str(number) for number in range(1000 - STDERR_LINES, 1000)
     ]
 
 
 def test_the_open_line_counts_among_the_fifty() -> None:
-    lines = tail_of(b"x\n" * LINES, b"open")
-    assert (len(lines), lines[-1]) == (LINES, "open")
+    lines = tail_of(b"x\n" * STDERR_LINES, b"open")
+    assert (len(lines), lines[-1]) == (STDERR_LINES, "open")
 
 
 def test_a_line_without_end_is_cut_and_costs_no_more_memory_than_its_beginning() -> None:
-    assert tail_of(*[b"y" * 70_000] * 5, b"\nnext") == ["y" * LINE_LENGTH, "next"]
+    assert tail_of(*[b"y" * 70_000] * 5, b"\nnext") == ["y" * MAX_LINE_BYTES, "next"]
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:

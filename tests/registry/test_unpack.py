@@ -167,10 +167,10 @@ def test_an_archive_is_bounded_in_size_and_in_files(
     members = [("a", b"x" * 600), ("b", b"x" * 600), ("c", b"x" * 600)]
     plain = tar(*((name, FILE, content) for name, content in members))
     content = zipped(*((name, 0, content) for name, content in members)) if is_zip else gzip.compress(plain)
-    monkeypatch.setattr(module, "LARGEST", 1700)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 1700)
     with pytest.raises(Unsafe, match=r"holds more than 1\..* GiB, the most that is unpacked"):
         unpacked(tmp_path / "1", content, is_zip=is_zip)
-    monkeypatch.setattr(module, "LARGEST", 2000)
+    monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 2000)
     unpacked(tmp_path / "2", content, is_zip=is_zip)
     monkeypatch.setattr(module, "MAX_MEMBERS", 2)
     with pytest.raises(Unsafe, match="holds more than 2 files and directories, the most that is unpacked"):

@@ -82,7 +82,7 @@ def test_a_pipe_in_its_place_does_not_hang(index: NameIndex, tmp_path: Path) -> 
 def test_a_process_that_keeps_the_lock_costs_a_moment_and_the_entry(
     index: NameIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_launch.secret.lookup.PATIENCE", 0.05)
+    monkeypatch.setattr("acp_launch.secret.lookup.LOCK_TIMEOUT", 0.05)
     index.put("before")
     with locked(tmp_path / "state" / "secrets.lock"):
         index.put("meanwhile")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError, PasswordDeleteError, PasswordSetError
 
-from acp_launch.oauth.grant import LONGEST
+from acp_launch.oauth.grant import MAX_GRANT_BYTES
 from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
@@ -51,7 +51,7 @@ def test_a_value_is_set_read_replaced_and_removed() -> None:
 
 
 def test_the_tokens_of_a_login_are_an_item_like_others() -> None:
-    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * LONGEST)
+    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * MAX_GRANT_BYTES)
     memory = store("Memory")
     memory.write(name, tokens)
     assert memory.read([name]) == {name: Outcome("found", label("Memory"), tokens)}

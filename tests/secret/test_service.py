@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.oauth.grant import LONGEST
+from acp_launch.oauth.grant import MAX_GRANT_BYTES
 from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
@@ -86,7 +86,7 @@ def test_a_value_comes_back_exactly_as_it_was_set(keyring: Store, text: str) -> 
 
 
 def test_the_tokens_of_a_login_are_an_item_like_others(keyring: Store) -> None:
-    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * LONGEST)
+    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * MAX_GRANT_BYTES)
     keyring.write(name, tokens)
     assert keyring.read([name]) == {name: Outcome("found", LABEL, tokens)}
     assert keyring.remove(name)

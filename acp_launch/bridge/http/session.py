@@ -22,7 +22,7 @@ from acp_launch.protocol.jsonrpc import NULL, Envelope, key
 
 CALLS = frozenset({CALL, "prompts/get", "resources/read", "completion/complete"})
 REPLAYED = ("session/resume", "session/end")  # requests after which notifications are sent again, or not at all
-KEPT, KEPT_BYTES = 1000, 4 * 1024 * 1024  # messages that wait for a stream opened with GET
+MAX_WAITING, MAX_WAITING_BYTES = 1000, 4 * 1024 * 1024  # messages for a stream opened with GET
 ALIVE = b": keep-alive\n\n"  # a comment, for clients and proxies that give up a silent connection
 
 
@@ -191,7 +191,9 @@ class HttpSession:
         reply = self._stream_for(message) or self._listening
         if reply is not None:
             reply.write(event(line))
-        elif len(self._kept) < KEPT and sum(len(kept) for _, kept in self._kept) + len(line) <= KEPT_BYTES:
+        elif (
+            len(self._kept) < MAX_WAITING and sum(len(kept) for _, kept in self._kept) + len(line) <= MAX_WAITING_BYTES
+        ):
             self._kept.append((message.id is not UNSET, line))
         elif message.id is not UNSET:
             unheard = "the agent does not listen for requests of the server"

@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, quote_line
+from acp_launch.console.draw.outside import MAX_QUESTION_CHARS, cut_telling, quote, quote_line
 from acp_launch.console.stderr import harmless_line
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -65,7 +65,7 @@ def as_sent(field: Field, value: Value | None) -> str:
         return "(left out)"
     if value in ("", []):
         return "(empty)" if value == "" else "(none)"
-    return cut_telling(harmless_line(redactor.text(_value_text(field, value))), LONGEST)
+    return cut_telling(harmless_line(redactor.text(_value_text(field, value))), MAX_QUESTION_CHARS)
 
 
 def _value_text(field: Field, value: Value) -> str:
@@ -138,7 +138,9 @@ class Forms:
             if key == SEND.key and not (problem := whole(form, given)):
                 return Filled("accept", given)
             if key == SEND.key:
-                self._person.say(f"The form cannot be sent: {quote_line(problem, longest=LONGEST)}.", "warning")
+                self._person.say(
+                    f"The form cannot be sent: {quote_line(problem, longest=MAX_QUESTION_CHARS)}.", "warning"
+                )
             elif key != EDIT.key and (key is not None or not form.fields):
                 return Filled("decline" if key == DECLINE.key else "cancel")
             at = len(form.fields) - 1 if key is None else 0
@@ -183,7 +185,7 @@ class Forms:
             value, problem = (given, check(field, given)) if is_given else typed(field, text)
             if not problem:
                 return value
-            self._person.say(quote_line(f'"{field.label}" {problem}.', longest=LONGEST), "warning")
+            self._person.say(quote_line(f'"{field.label}" {problem}.', longest=MAX_QUESTION_CHARS), "warning")
 
     async def _review(self, form: Form, given: dict[str, Value]) -> str | None:
         if not form.fields:

@@ -24,7 +24,7 @@ from acp_launch.session.observer import Choice, Person, Tone
 # The address of a page as the user must see it before visiting: whole, and without misleading parts.
 
 
-LONGEST = 8000  # characters; servers reject longer ones, and users cannot check them
+MAX_URL_CHARS = 8000  # servers reject longer ones, and users cannot check them
 _HOST = regex(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?|\[[0-9a-f:.]+\]")
 _LOCAL = regex(r"localhost|.*\.localhost|127\.[0-9.]+|\[::1\]")
 _ODD = regex(r"[\s\\<>\"^`{|}]")  # browsers repair these, each in its own way
@@ -64,7 +64,7 @@ def read(url: str) -> WebAddress | UnfitAddress:
 
 
 def _at_sight(url: str) -> str:
-    if len(url) > LONGEST:
+    if len(url) > MAX_URL_CHARS:
         return f"is {len(url):,} characters long"
     if redactor.text(url) != url:
         return "contains a secret of this launch"

@@ -29,7 +29,7 @@ from acp_launch.session.state import server, title, tool
 # label, with the command that lists such answers.
 
 
-LONGEST_ANSWER = 100  # characters of a name
+MAX_NAME_CHARS = 100  # of an answer
 FOR_GOOD = "for good"
 KEYS = {"allow_once": "y", "allow_always": "a", FOR_GOOD: "g", "reject_once": "n", "reject_always": "d"}
 ANSWERS = {
@@ -93,7 +93,7 @@ def label(kind: str, name: str, where: str = "") -> str:
     """Say what an option does, with the agent's name for it if that says something else. `where` is the command that
     lists answers remembered for good; empty if none are."""
     life = holds(kind, name)
-    name = cut_telling(one_line(redactor.text(name)), LONGEST_ANSWER)
+    name = cut_telling(one_line(redactor.text(name)), MAX_NAME_CHARS)
     if life == "always" and where:
         word = GOOD[kind].format(where)
         return word if name.casefold() in _BARE else f'{word} ("{name}")'
@@ -137,11 +137,11 @@ def _keys(slots: Sequence[str]) -> list[str]:
 
 PROMPT = "Allow it?"
 DISMISSED = "No (dismissed)"
-SHOWN = 4000  # characters of one detail
-LONGEST = 500  # of a title, a path, a kind
-LINES = 40  # of one change
+MAX_DETAIL_CHARS = 4000
+MAX_TITLE_CHARS = 500  # of a title, a path, a kind
+MAX_CHANGE_LINES = 40
 SIGNS: dict[str, Tone] = {"+": "added", "-": "removed", " ": "faint", "…": "faint"}
-MOST = 20  # places, changes, arguments
+MAX_PARTS = 20  # places, changes, arguments
 # Importance of details on a small screen: the first is the most important.
 HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
 
@@ -215,7 +215,7 @@ def _details(question: ToolQuestion, cwd: str) -> Iterator[Detail]:
     kind = _name(acp.text(call.get("kind"))) or "not said"
     name = _name(title(call)) if kind == "execute" else _from(cwd, _name(title(call)))  # a command stays as it is
     yield Detail(((f"The agent asks for permission: {name}", "heading"),), HEADING, f"Asked for: {name}")
-    if len(whole := title(call)) > LONGEST:
+    if len(whole := title(call)) > MAX_TITLE_CHARS:
         yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
     used, host = tool(call), server(call)
     is_in_title = used.casefold() == kind.casefold() == name.partition(" ")[0].casefold() and not host
@@ -238,13 +238,13 @@ def _places(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
     paths = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
     places = [path for path in dict.fromkeys(paths) if path and path not in told]
-    yield from (_line(PLACE, _from(cwd, _name(path))) for path in places[:MOST])
+    yield from (_line(PLACE, _from(cwd, _name(path))) for path in places[:MAX_PARTS])
     yield from _more(len(places), "places")
 
 
 def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     """Yield the arguments, but for the path of a change. If there are too many, the least important are left out."""
-    given, changed = call.get("rawInput"), [diff.get("path") for diff in _of_type(call, "diff")][:MOST]
+    given, changed = call.get("rawInput"), [diff.get("path") for diff in _of_type(call, "diff")][:MAX_PARTS]
     if given is not None and not isinstance(given, dict):
         given = {"input": given}
     texts = [text for diff in _of_type(call, "diff") for text in _drawn_texts(diff)]
@@ -253,7 +253,7 @@ def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     lines = [
         (weight, f"{key}: {_argument(value)}") for weight, key, value in told if weight != PLACE or value not in changed
     ]
-    least = sorted(weight for weight, _ in lines)[:MOST]
+    least = sorted(weight for weight, _ in lines)[:MAX_PARTS]
     shown = []
     for weight, line in lines:
         if weight in least:
@@ -266,7 +266,7 @@ def _arguments(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
 def _drawn_texts(diff: dict[str, Any]) -> list[str]:
     """Return the texts of a change, if all of it is drawn."""
     _, old, new = diff_texts(diff)
-    return [] if number_lines(changes(old, new), LINES)[1] else [old or "", new]
+    return [] if number_lines(changes(old, new), MAX_CHANGE_LINES)[1] else [old or "", new]
 
 
 def _is_drawn(key: object, value: Any, texts: Sequence[str]) -> bool:
@@ -305,13 +305,13 @@ def _texts(call: dict[str, Any]) -> Iterator[Detail]:
     told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
     texts = [content_text(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
     texts = [text for text in texts if text and text not in told]
-    yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MOST])
+    yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MAX_PARTS])
     yield from _more(len(texts), "texts")
 
 
 def _changes(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
     diffs = list(_of_type(call, "diff"))
-    yield from (Detail(tuple(_change(diff, cwd)), PLACE) for diff in diffs[:MOST])
+    yield from (Detail(tuple(_change(diff, cwd)), PLACE) for diff in diffs[:MAX_PARTS])
     yield from _more(len(diffs), "changes")
 
 
@@ -320,7 +320,7 @@ def _change(diff: dict[str, Any], cwd: str) -> Iterator[Row]:
     path, old, new = diff_texts(diff)
     made = changes(old, new)
     yield f"    changes {_from(cwd, _name(path))}  +{made.added} -{made.removed}", "plain"
-    drawn, left = number_lines(made, LINES)
+    drawn, left = number_lines(made, MAX_CHANGE_LINES)
     for line, margin in drawn:
         yield f"      {margin}{_shorten(harmless_line(line.text))}", SIGNS[line.sign]
     if left:
@@ -338,17 +338,18 @@ def _line(weight: int, text: str, tone: Tone = "quote") -> Detail:
 
 
 def _more(count: int, what: str) -> Iterator[Detail]:
-    if count > MOST:
-        yield _line(ASIDE, f"[... {count - MOST:,} more {what} are not shown ...]", "warning")
+    if count > MAX_PARTS:
+        yield _line(ASIDE, f"[... {count - MAX_PARTS:,} more {what} are not shown ...]", "warning")
 
 
 def _name(text: str) -> str:
     """Return `text` on one line; a cut says how much is missing."""
-    return cut_telling(harmless_line(text), LONGEST)
+    return cut_telling(harmless_line(text), MAX_TITLE_CHARS)
 
 
 def _shorten(text: str) -> str:
     """Return the text, or both its ends with a note between: the user must know that a part is missing."""
-    if len(text) <= SHOWN:
+    if len(text) <= MAX_DETAIL_CHARS:
         return text
-    return f"{text[: SHOWN // 2]}\n[... {len(text) - SHOWN:,} characters are not shown ...]\n{text[-SHOWN // 2 :]}"
+    half = MAX_DETAIL_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters are not shown ...]\n{text[-half:]}"

@@ -50,7 +50,7 @@ from acp_launch.waits import seconds
 BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 STEP_STYLES = {"completed": "dim", "in_progress": "bold"}
 DRAWN = 10  # entries
-LONG = 300  # characters of one
+MAX_STEP_CHARS = 300
 
 
 def checklist(steps: Sequence[PlanStep], *, drawn: int = DRAWN) -> RenderableType:
@@ -58,7 +58,10 @@ def checklist(steps: Sequence[PlanStep], *, drawn: int = DRAWN) -> RenderableTyp
     now = next((at for at, step in enumerate(steps) if step.status != "completed"), len(steps))
     first = max(0, min(now - 1, len(steps) - drawn))
     rows = [
-        Text(f"{BOXES.get(step.status, '[?]')} {one_line(cut(step.content, LONG))}", STEP_STYLES.get(step.status, ""))
+        Text(
+            f"{BOXES.get(step.status, '[?]')} {one_line(cut(step.content, MAX_STEP_CHARS))}",
+            STEP_STYLES.get(step.status, ""),
+        )
         for step in steps[first : first + drawn]
     ]
     above, left = (Text(f"… {number} more", "dim") for number in (first, len(steps) - first - drawn))
@@ -421,8 +424,8 @@ def _body(update: Updated) -> dict[str, Any]:
 
 THINKING = "dim italic"
 SHOWN = 3  # lines of a thought
-FIRST_WORDS = 200  # characters of a thought
-LAST_WORDS = 2_000  # characters that three lines of a wide terminal may hold
+FIRST_THOUGHT_CHARS = 200
+MAX_THOUGHT_CHARS = 2_000  # that three lines of a wide terminal may hold
 
 
 class FoldedThought:
@@ -439,9 +442,9 @@ class FoldedThought:
     def add(self, text: str) -> None:
         if self._began is None:
             self._began = self._clock()
-        if len(self._first) < FIRST_WORDS:
-            self._first = (self._first + text[: 4 * FIRST_WORDS]).lstrip()
-        self._last = (self._last + text)[-LAST_WORDS:]
+        if len(self._first) < FIRST_THOUGHT_CHARS:
+            self._first = (self._first + text[: 4 * FIRST_THOUGHT_CHARS]).lstrip()
+        self._last = (self._last + text)[-MAX_THOUGHT_CHARS:]
 
     def take(self) -> list[RenderableType]:
         return []

@@ -16,8 +16,8 @@ from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Person
 
-LONGEST = 4000  # characters of one text in a question
-SHORT = 200  # of a name in it
+MAX_QUESTION_CHARS = 4000  # of one text in a question
+MAX_NAME_CHARS = 200  # of a name in it
 
 SPACES = {**dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F), " "), 0x3000: "  "}
 JOINERS = dict.fromkeys((0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), "")
@@ -49,7 +49,7 @@ def cut(text: str, limit: int) -> str:
 # Text of agents in a question: without secrets, and never mistaken for text of ours.
 
 
-def quote_line(text: str, *, longest: int = SHORT) -> str:
+def quote_line(text: str, *, longest: int = MAX_NAME_CHARS) -> str:
     """Return `text` on one line; a cut says how much is missing."""
     return cut_telling(one_line(redactor.text(text)), longest)
 
@@ -61,7 +61,7 @@ def cut_telling(text: str, longest: int) -> str:
 
 def quote(person: Person, text: str) -> None:
     """Print the text line by line, each marked; nothing for an empty text."""
-    for line in cut_telling(harmless(redactor.text(text)).strip(), LONGEST).splitlines():
+    for line in cut_telling(harmless(redactor.text(text)).strip(), MAX_QUESTION_CHARS).splitlines():
         person.say(f"  | {line}", "quote")
 
 

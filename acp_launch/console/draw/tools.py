@@ -36,7 +36,7 @@ from acp_launch.waits import seconds
 
 
 STILL, ENDED = 8, 4  # lines drawn
-KEPT = 8
+KEPT_LINES = 8
 FINE = "exit status 0"
 LONG_OUTPUT = 2_000  # characters of one line, the last ones
 # Escapes that a command writes for a terminal are normal, so they are removed instead of shown: colours, cursor
@@ -50,7 +50,7 @@ class TerminalView:
     def __init__(self, command: str = "") -> None:
         self.command = command
         self.exit: str | None = None  # its exit in words, once it has ended
-        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._count = 0
         self._line = ""  # the unfinished line
 

@@ -34,15 +34,15 @@ from acp_launch.session.observer import Observer
 #
 # The promise: together, the chunks of a stream never hold a whole form. As long as nothing comes between them, they
 # hold no more than its first two characters. An event in between (a tool call, a question, the end of the turn; not
-# updates that leave a message alone, nor a notice) releases the held chunks: up to `SHOWN` characters unchanged, more
-# as `***`. The rest of that form is hidden too, with its own `***`, so no reader sees more than its first `SHOWN`
-# characters. The beginning of a form is hidden as well when it is released. A character beyond U+FFFF that is itself
-# cut in two is not joined here.
+# updates that leave a message alone, nor a notice) releases the held chunks: up to `MAX_SHOWN_CHARS` unchanged, more as
+# `***`. The rest of that form is hidden too, with its own `***`, so no reader sees more than its first
+# `MAX_SHOWN_CHARS`. The beginning of a form is hidden as well when it is released. A character beyond U+FFFF that is
+# itself cut in two is not joined here.
 
 
-LEAST = 3  # characters; fewer begin a form too often, and holding them would make every message stutter
-SHOWN = 5  # characters of a form that may be shown; one less than the shortest form has
-MOST = 1_000  # updates held back; then they are released, so that empty chunks of an agent do not fill memory
+MIN_HELD_CHARS = 3  # fewer begin a form too often, and holding them would make every message stutter
+MAX_SHOWN_CHARS = 5  # of a form; one less than the shortest form has
+MAX_HELD_UPDATES = 1_000  # then they are released, so that empty chunks of an agent do not fill memory
 
 
 class ChunkHold:
@@ -72,7 +72,7 @@ class ChunkHold:
                 self._chunk(update, text)
         elif self._held and update.kind in SAME_MESSAGE:  # it keeps its place behind the held chunks
             self._held.append((update, ""))
-            self._settle(LEAST)
+            self._settle(MIN_HELD_CHARS)
         else:
             self.release()
             self._show(update, None)
@@ -89,7 +89,7 @@ class ChunkHold:
             self._stream = stream
         if self._held or not self._stands_alone(text):
             self._held.append((update, text))
-            self._settle(LEAST)
+            self._settle(MIN_HELD_CHARS)
         else:
             self._show(update, None)
 
@@ -100,9 +100,9 @@ class ChunkHold:
         if out and needles.may_begin(out + text, len(out)):
             return False
         length = needles.held(text)
-        if length < LEAST:
+        if length < MIN_HELD_CHARS:
             self._remember(text[len(text) - length :])
-        return length < LEAST
+        return length < MIN_HELD_CHARS
 
     def _settle(self, least: int) -> None:
         """Show the text that no form can reach any more: all but an end of `least` characters or more."""
@@ -111,8 +111,8 @@ class ChunkHold:
         window = out + "".join(text for _, text in self._held)
         spans = needles.spans(window)
         open_end = len(window) - needles.held(window)
-        is_waiting = len(window) - open_end >= least and len(self._held) < MOST
-        if not is_waiting and len(window) - open_end > SHOWN:
+        is_waiting = len(window) - open_end >= least and len(self._held) < MAX_HELD_UPDATES
+        if not is_waiting and len(window) - open_end > MAX_SHOWN_CHARS:
             spans = joined([*spans, (open_end, len(window))])
         shown = self._let_go(len(out), open_end if is_waiting else len(window), spans)
         self._remember(window[min([open_end, *(begin for begin, end in spans if begin < shown < end)]) : shown])

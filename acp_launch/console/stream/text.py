@@ -51,7 +51,7 @@ from acp_launch.waits import seconds
 
 Line = tuple[str, str]  # its text and its style
 
-LAST_WORDS = 5  # stderr lines of a failed server; one is enough if it restarts
+STDERR_LINES = 5  # of a failed server; one is enough if it restarts
 LIVING = ("starting", "ready")
 STATES: dict[State, str] = {
     "declared": "not started",
@@ -82,14 +82,14 @@ def change_lines(change: Change, before: Change | None) -> Iterator[Line]:
         case "failed":
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
-            yield from _last_words(change, LAST_WORDS)
+            yield from _last_words(change, STDERR_LINES)
         case "stopped" if before is not None and before.state in LIVING:  # after "stopping", we ended it
             yield _line(change, f"exited: {_why(change)}", YELLOW)
             yield from _last_words(change, 1)
 
 
 OPENED = "acp-launch: mcp servers: "
-SOON = 10.0  # seconds
+SOON_SECONDS = 10.0
 
 
 def opened_lines(servers: Sequence[Standing], *, between: str = "; ", colon: str = "") -> Iterator[Line]:
@@ -176,7 +176,7 @@ def _plain_state(server: Standing) -> str:
     required = "" if server.required else ", not required"
     reason = f": {server.reason}" if server.reason else ""
     state = STATES.get(server.state, server.state)
-    if server.state == "resting" and server.retry is not None and server.retry >= SOON:
+    if server.state == "resting" and server.retry is not None and server.retry >= SOON_SECONDS:
         state = f"restarting in {_brief(server.retry)}"
     return f"{state}{required}{reason}"
 

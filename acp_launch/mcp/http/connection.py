@@ -26,8 +26,8 @@ from acp_launch.mcp import era as eras
 from acp_launch.mcp.era import DISCOVER, INITIALIZE, INITIALIZED, PING, STATELESS, version_of
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
-    AGAIN,
-    LEAST,
+    MIN_RETRY_SECONDS,
+    RETRY_SECONDS,
     EventStream,
     HttpAnswer,
     RequestStream,
@@ -60,17 +60,17 @@ from acp_launch.protocol.jsonrpc import SERVER_LOST, Envelope, LineTooLong, key
 from acp_launch.waits import stretch
 
 OURS = "acp-launch:"
-QUICK = 30.0  # seconds for the answer to what a server need not think about
+QUICK_TIMEOUT = 30.0  # for what a server need not think about
 SIGNS = 2  # further attempts, if it cannot be sent or its connection breaks
-PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
+FAREWELL_TIMEOUT = stretch(0.5)  # for other requests to learn that the session is gone, too
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
 REPEATS = 4  # times that a request which never got to the server, or was refused as it is busy, is sent again
-SHORT = 5.0  # seconds that a busy server may ask us to wait for that
+MAX_BUSY_SECONDS = 5.0  # that a busy server may ask us to wait for that
 REDIRECTS = 5
-REFUSAL = 64 * 1024  # bytes that are read of a refusal
-HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
-STREAMS = 512  # requests under way before the writer has to wait
-LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
+MAX_REFUSAL_BYTES = 64 * 1024
+MAX_HELD_BYTES = 1024 * 1024  # until the session opens; then the writer has to wait
+MAX_STREAMS = 512  # requests under way before the writer has to wait
+STREAM_END_TIMEOUT = 5.0  # for a server to close a stream on which everything is answered
 
 Phase = Literal["opening", "open", "parting", "over"]
 
@@ -119,7 +119,7 @@ class RemoteConnection:
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that the writer should wait."""
-        return sum(map(len, self._held)) > HELD or len(self._streams) > STREAMS
+        return sum(map(len, self._held)) > MAX_HELD_BYTES or len(self._streams) > MAX_STREAMS
 
     @property
     def held(self) -> int:
@@ -196,14 +196,18 @@ class RemoteConnection:
     def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
         self._modern = version
         headers = {**self._site.posting, **eras.request_headers(version, str(message.method), message.params)}
-        stream = self._stream("line", line, headers, message, patience=None if message.id is not UNSET else QUICK)
+        stream = self._stream(
+            "line", line, headers, message, patience=None if message.id is not UNSET else QUICK_TIMEOUT
+        )
         stream.is_stateless = True
         self._ask(stream)
 
     def _post(self, line: bytes, message: Envelope) -> None:
         if message.method == INITIALIZE:
             self._session = RemoteSession()
-        patience = None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK
+        patience = (
+            None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK_TIMEOUT
+        )
         stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
         if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
             self.phase, self._awaited = "opening", stream.number
@@ -226,7 +230,7 @@ class RemoteConnection:
         message: Envelope | None = None,
         *,
         verb: str = "POST",
-        patience: float | None = QUICK,
+        patience: float | None = QUICK_TIMEOUT,
     ) -> RequestStream:
         self._numbers += 1
         url = self._endpoint if self.era == "sse" and verb == "POST" else self._url
@@ -239,10 +243,10 @@ class RemoteConnection:
 
     def _get(self, role: Role, last_event: str = "") -> RequestStream:
         headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
-        patience = None if role == "listen" else QUICK
+        patience = None if role == "listen" else QUICK_TIMEOUT
         return self._stream(role, b"", self._in_session(headers), verb="GET", patience=patience)
 
-    def _own(self, role: Role, method: str, patience: float = QUICK) -> RequestStream:
+    def _own(self, role: Role, method: str, patience: float = QUICK_TIMEOUT) -> RequestStream:
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         headers = self._in_session(self._site.posting)
         if method == DISCOVER:
@@ -289,7 +293,7 @@ class RemoteConnection:
             self._close(stream)
             return
         again = self._get("listen", stream.last_event).request
-        patience = None if stream.role == "listen" else QUICK
+        patience = None if stream.role == "listen" else QUICK_TIMEOUT
         stream.request = replace(again, stream=stream.number, patience=patience)
         self._send(stream)
 
@@ -448,7 +452,7 @@ class RemoteConnection:
             self._take_events(stream, answer.events, chunk)
             return
         answer.size += len(chunk)
-        if answer.size <= (self._limits.max_line if answer.is_success else REFUSAL):
+        if answer.size <= (self._limits.max_line if answer.is_success else MAX_REFUSAL_BYTES):
             answer.body.append(chunk)
         elif answer.is_success:
             self._cut(stream)
@@ -496,7 +500,7 @@ class RemoteConnection:
         elif failure.is_denied:
             self._miss_token(stream, failure)
         elif stream.role == "sign" and not (failure.timed_out or failure.is_final) and stream.repeated < SIGNS:
-            self._send_again(stream, AGAIN * 2**stream.repeated)
+            self._send_again(stream, RETRY_SECONDS * 2**stream.repeated)
         elif not failure.was_sent:
             self._miss_server(stream, failure)
         elif stream.role in ("sign", "probe"):
@@ -528,7 +532,7 @@ class RemoteConnection:
                 stream.retry = None
                 self._send(stream)
         elif stream.role == "endpoint" and not self._endpoint:
-            how = f"opened an event stream, but did not say within {QUICK:g} s where to send"
+            how = f"opened an event stream, but did not say within {QUICK_TIMEOUT:g} s where to send"
             self.stop(Ended(how, jitter=JITTER))
         elif stream.role == "listen" or stream.is_resuming:
             self._listen_again(stream)
@@ -538,7 +542,7 @@ class RemoteConnection:
         now = self._ports.now()
         for stream in list(self._streams.values()):
             silence = now - stream.heard
-            if stream.finished is not None and now - stream.finished >= LINGER:
+            if stream.finished is not None and now - stream.finished >= STREAM_END_TIMEOUT:
                 self._drop(stream)
             elif stream.answer.body and silence >= self._limits.idle:
                 self._ports.drop(stream.number)
@@ -562,7 +566,7 @@ class RemoteConnection:
         if stream.answer.kind == "text/event-stream":
             stream.answer.events = EventStream(limit=self._limits.max_line)
             if stream.role == "endpoint":
-                self._ports.timer(stream.number, QUICK)
+                self._ports.timer(stream.number, QUICK_TIMEOUT)
 
     def _take_event(self, stream: RequestStream, event: ServerEvent) -> None:
         stream.note_event(event)
@@ -733,10 +737,10 @@ class RemoteConnection:
         is_busy = status == 429 or (status == 503 and (retry is not None or is_handshake))
         if not is_busy or not self.is_met or stream.is_resuming:
             return False
-        pause = AGAIN * 2 ** min(stream.repeated, REPEATS) if retry is None else max(retry, LEAST)
+        pause = RETRY_SECONDS * 2 ** min(stream.repeated, REPEATS) if retry is None else max(retry, MIN_RETRY_SECONDS)
         if is_handshake:
             self._note_once(f"answered {phrase(status)} to the handshake, which is sent again")
-        elif pause > SHORT or stream.repeated == REPEATS:
+        elif pause > MAX_BUSY_SECONDS or stream.repeated == REPEATS:
             return False
         self._send_again(stream, pause)
         return True
@@ -841,7 +845,7 @@ class RemoteConnection:
         elif stream.role != "line":
             self._part(stream, ended_by(failure))
         elif stream.repeated < REPEATS and not failure.is_final:
-            self._send_again(stream, AGAIN * 2**stream.repeated)
+            self._send_again(stream, RETRY_SECONDS * 2**stream.repeated)
         else:
             self._refuse(stream, failure.how)
             self._close(stream)
@@ -918,7 +922,7 @@ class RemoteConnection:
         if not self._is_closed:
             self.phase = "parting"
             self._end = ended
-            self._ports.timer(0, PARTING)
+            self._ports.timer(0, FAREWELL_TIMEOUT)
         self._part_if_all_know()
 
     def _part_if_all_know(self) -> None:

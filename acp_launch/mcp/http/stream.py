@@ -17,9 +17,9 @@ from acp_launch.protocol.jsonrpc import BOM, LineFramer, LineTooLong
 
 Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
 
-AGAIN = 1.0  # seconds before an event stream is asked for again, if the server does not say
+RETRY_SECONDS = 1.0  # before a stream is asked for again, if the server does not say
 AGAIN_AT_MOST = 30.0
-LEAST = 0.25  # seconds, even if the server says less
+MIN_RETRY_SECONDS = 0.25  # even if the server says less
 
 _RETURN, _NEWLINE = b"\r\n"  # searching for a number is faster than for bytes
 
@@ -168,10 +168,10 @@ class RequestStream(Struct):
         """Count an attempt to have an event stream that has ended; return the seconds to wait before the next."""
         if self.role == "listen":
             self.resumed = 0 if now - self.begun > AGAIN_AT_MOST else self.resumed + 1
-        growing = min(AGAIN_AT_MOST, AGAIN * 2 ** (self.resumed - 1)) if self.resumed > 1 else 0.0
+        growing = min(AGAIN_AT_MOST, RETRY_SECONDS * 2 ** (self.resumed - 1)) if self.resumed > 1 else 0.0
         if self.retry is None:
-            return max(AGAIN, growing)
-        return max(LEAST, self.retry, growing if self.role == "listen" else 0.0)
+            return max(RETRY_SECONDS, growing)
+        return max(MIN_RETRY_SECONDS, self.retry, growing if self.role == "listen" else 0.0)
 
 
 def one_line(data: bytes) -> bytes:

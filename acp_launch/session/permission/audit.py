@@ -34,12 +34,12 @@ from acp_launch.waits import format_time
 # The name of a profile as a part of a file's name: readable and unique.
 
 
-LONGEST_NAME = 120  # characters; a file's name has room for 255 bytes
+MAX_NAME_CHARS = 120  # a file's name has room for 255 bytes
 
 
 def of_profile(profile: str) -> str:
     text = quote(profile, safe=" ", errors="surrogateescape")
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 17]}~{digest(profile)}"
+    return text if len(text) <= MAX_NAME_CHARS else f"{text[: MAX_NAME_CHARS - 17]}~{digest(profile)}"
 
 
 def digest(*words: str) -> str:
@@ -49,12 +49,12 @@ def digest(*words: str) -> str:
 
 SUFFIX = ".permissions.ndjson"
 OLDER = ".1"  # after the name of the file before this one
-FULL = 10 * 1024 * 1024  # bytes of one file
+MAX_FILE_BYTES = 10 * 1024 * 1024
 BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, about 2,000 answers; and bytes a second
 KINDS = 50  # of answers that are counted separately
 COUNTED = 10_000  # answers after which the counts are logged
 COUNTED_BY = ("session", "how", "answer", "by", "kind")
-LONGEST = 64 * 1024  # bytes of a line
+MAX_LINE_BYTES = 64 * 1024
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -157,7 +157,7 @@ class Audit:
     def _append(self, line: bytes) -> None:
         if self._descriptor < 0 or not self._is_current():
             self._open()
-        if os.fstat(self._descriptor).st_size + len(line) > FULL:
+        if os.fstat(self._descriptor).st_size + len(line) > MAX_FILE_BYTES:
             self._turn_over()
         data = b"\n" + line if self._is_torn else line
         written = os.write(self._descriptor, data)
@@ -226,7 +226,7 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
 
 def _line(entry: dict[str, Any]) -> bytes:
     lines = (_encode({key: _cut(value, most) for key, value in entry.items()}) for most in _LIMITS)
-    return next(line for line in lines if len(line) <= LONGEST)
+    return next(line for line in lines if len(line) <= MAX_LINE_BYTES)
 
 
 def _encode(entry: dict[str, Any]) -> bytes:
@@ -277,7 +277,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as stream:
-            while line := stream.readline(LONGEST + 1):
+            while line := stream.readline(MAX_LINE_BYTES + 1):
                 if line.strip():
                     yield _entry(line)
     except OSError as fault:

@@ -43,7 +43,7 @@ _RUNNERS = {
 }  # fmt: skip
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"})
 _SCRIPT_OPTION = regex(r"-[A-Za-z]*c[A-Za-z]*")
-_MOST = 64 * 1024  # characters of a command that are inspected this closely, because it is slow
+_MAX_COMMAND_CHARS = 64 * 1024  # inspected this closely, because it is slow
 _WORDS = 100  # words after a runner where its command may begin
 _DEPTH = 6  # scripts in scripts
 
@@ -65,7 +65,7 @@ def parts(text: str, *, depth: int = _DEPTH) -> Iterator[str]:
 def _pieces(text: str) -> Iterator[str]:
     yield from _BETWEEN.split(text)
     if "<" in text or ">" in text:  # `2>log rm x`
-        yield from _BETWEEN.split(_REDIRECTION.sub(" ", text[:_MOST]))
+        yield from _BETWEEN.split(_REDIRECTION.sub(" ", text[:_MAX_COMMAND_CHARS]))
 
 
 def _has_quotes(part: str) -> bool:
@@ -75,7 +75,7 @@ def _has_quotes(part: str) -> bool:
 def _unquote(text: str) -> list[str]:
     """Split into words as a shell does; empty if a quote is left open."""
     try:
-        return shlex.split(text[:_MOST])
+        return shlex.split(text[:_MAX_COMMAND_CHARS])
     except ValueError:
         return []
 
@@ -86,7 +86,7 @@ def _readings(words: list[str], size: int) -> Iterator[str]:
     if not bare:
         return
     yield from _names(bare)
-    if posixpath.basename(bare[0]) in _RUNNERS and size <= _MOST:
+    if posixpath.basename(bare[0]) in _RUNNERS and size <= _MAX_COMMAND_CHARS:
         for place in range(1, min(len(bare), _WORDS)):
             yield from _names(bare[place:])
 

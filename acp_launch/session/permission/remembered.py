@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 VERSION = 3
-PATIENCE = stretch(5.0)  # seconds to wait for other writers; each takes some milliseconds
-MOST = 1000  # answers of one profile
-LONGEST = 64 * 1024  # bytes of one answer
-_SIZE = MOST * LONGEST + 64 * 1024  # bytes of a file
+LOCK_TIMEOUT = stretch(5.0)  # other writers take some milliseconds each
+MAX_ANSWERS = 1000  # of one profile
+MAX_ANSWER_BYTES = 64 * 1024
+_MAX_FILE_BYTES = MAX_ANSWERS * MAX_ANSWER_BYTES + 64 * 1024
 
 Answers = tuple[Remembered, ...]
 
@@ -113,7 +113,7 @@ def _check(answer: Remembered) -> None:
         content = msgspec.json.encode(answer)
     except UnicodeEncodeError:  # half an emoji
         raise StateError("cannot remember the answer: its call is not valid Unicode", fix=fix) from None
-    if len(content) > LONGEST:
+    if len(content) > MAX_ANSWER_BYTES:
         raise StateError(f"cannot remember the answer: its call takes {len(content):,} bytes", fix=fix)
     if redactor.raw_json(content) != content:
         raise StateError("cannot remember the answer: its call holds a secret", fix=fix)
@@ -122,18 +122,18 @@ def _check(answer: Remembered) -> None:
 def _change(store: AnswerStore, change: Callable[[Answers], Answers]) -> None:
     with _explain(store):
         make_private(store.file.parent)
-        with locked(store.file.with_suffix(".lock"), PATIENCE):
+        with locked(store.file.with_suffix(".lock"), LOCK_TIMEOUT):
             before = _read(store)
             after = change(before)
-            if len(after) > MOST:
+            if len(after) > MAX_ANSWERS:
                 fix = ours("permission", "forget", store.called or store.profile, "N")
-                raise StateError(f'"{store.profile}" has {MOST} remembered answers, the maximum', fix=fix)
+                raise StateError(f'"{store.profile}" has {MAX_ANSWERS} remembered answers, the maximum', fix=fix)
             if after != before:
                 _write(store, after)
 
 
 def _read(store: AnswerStore) -> Answers:
-    found = read_bounded(store.file, _SIZE)
+    found = read_bounded(store.file, _MAX_FILE_BYTES)
     if found is None:
         return ()
     kept = msgspec.json.decode(found[0], type=_Kept)
@@ -170,7 +170,7 @@ def _explanation(file: Path, fault: Exception) -> StateError:
         return StateError(f"cannot use the remembered answers: {file} {fault}", fix=aside)
     if isinstance(fault, TimeoutError):
         return StateError(
-            f"the remembered answers in {file} are in use by another process ({PATIENCE:g} s)", fix="try again"
+            f"the remembered answers in {file} are in use by another process ({LOCK_TIMEOUT:g} s)", fix="try again"
         )
     if isinstance(fault, OSError):
         reason = (fault.strerror or str(fault)).lower()

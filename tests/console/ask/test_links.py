@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.console.ask import links
-from acp_launch.console.ask.links import LONGEST, Links, WebAddress, read
+from acp_launch.console.ask.links import MAX_URL_CHARS, Links, WebAddress, read
 from acp_launch.console.draw import outside
 from acp_launch.process import detached
 from acp_launch.session.elicitation import Action, Link
@@ -126,7 +126,7 @@ def test_a_browser_that_cannot_be_started_is_said_and_the_consent_stands(monkeyp
         ("https://example.com/\x1b[2J", "contains characters that are not valid in a web address"),
         ("https://example.com/\u202egpj.exe", "contains characters that are not valid in a web address"),
         ("https://example.com/`id`", "contains characters that are not valid in a web address"),
-        ("https://example.com/" + "a" * LONGEST, "is 8,020 characters long"),
+        ("https://example.com/" + "a" * MAX_URL_CHARS, "is 8,020 characters long"),
     ],
 )
 def test_what_is_not_fit_to_be_opened_is_declined_with_a_word(url: str, reason: str, there: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.redacted import MOST, SHOWN, RedactedOutput, RunOutput
+from acp_launch.console.stream.redacted import MAX_HELD_UPDATES, MAX_SHOWN_CHARS, RedactedOutput, RunOutput
 from acp_launch.console.stream.text import Plain, describe_error
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
@@ -311,9 +311,9 @@ def test_words_of_ours_are_no_secrets() -> None:
 
 
 def test_what_is_held_back_is_bounded() -> None:
-    pieces = [chunk(TOKEN[:20]), *(chunk("") for _ in range(MOST)), chunk(TOKEN[20:] + "!")]
+    pieces = [chunk(TOKEN[:20]), *(chunk("") for _ in range(MAX_HELD_UPDATES)), chunk(TOKEN[20:] + "!")]
     shown = told(*pieces)
-    assert len(shown.told) == MOST + 2
+    assert len(shown.told) == MAX_HELD_UPDATES + 2
     assert "".join(shown.texts()) == "******!"
 
 
@@ -364,9 +364,11 @@ def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.D
     redactor = knowing(*values)
     for at, event in enumerate(sent):
         if event.kind == "plan":
-            assert held(redactor, "".join(said(shown.told[:at]))) <= SHOWN
-    assert held(redactor, together) <= SHOWN
-    if redactor.text(whole) == whole and not any(held(redactor, whole[:at]) > SHOWN for at in (*places, len(whole))):
+            assert held(redactor, "".join(said(shown.told[:at]))) <= MAX_SHOWN_CHARS
+    assert held(redactor, together) <= MAX_SHOWN_CHARS
+    if redactor.text(whole) == whole and not any(
+        held(redactor, whole[:at]) > MAX_SHOWN_CHARS for at in (*places, len(whole))
+    ):
         assert all(one is other for one, other in zip(shown.told[:-1], sent, strict=True))
     elif "plan" not in between:
         assert is_nearly(together, values, whole)
@@ -380,7 +382,7 @@ def is_nearly(together: str, values: Sequence[str], whole: str) -> bool:
     redactor = knowing(*values)
     assert redactor.tables is not None
     spans = redactor.tables.text.spans(whole)
-    if (length := held(redactor, whole)) > SHOWN:
+    if (length := held(redactor, whole)) > MAX_SHOWN_CHARS:
         spans = joined([*spans, (len(whole) - length, len(whole))])
     pattern, at = "", 0
     for begin, stop in spans:

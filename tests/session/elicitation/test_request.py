@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acp_launch.session.elicitation import (
-    LARGEST,
-    LONGEST,
+    MAX_ANSWER_CHARS,
+    MAX_FORM_BYTES,
     Field,
     FieldOption,
     Form,
@@ -213,7 +213,7 @@ def test_what_is_typed_becomes_a_value(schema: dict[str, Any], text: str, value:
         ({**TEXT, "minLength": 3}, "ab", "must have at least 3 characters, not 2"),
         ({**TEXT, "maxLength": 1}, "ab", "must have at most 1 character, not 2"),
         ({**TEXT, "pattern": "(a+)+$"}, "a" * 10_000 + "!", ""),  # shown, and never run (C-76)
-        (TEXT, "x" * (LONGEST + 1), "must have at most 100,000 characters, not 100,001"),
+        (TEXT, "x" * (MAX_ANSWER_CHARS + 1), "must have at most 100,000 characters, not 100,001"),
         (TEXT, "\ud83d", "holds an incomplete character"),
         ({**TEXT, "format": "email"}, "me", "must be an e-mail address, such as me@example.com"),
         ({**TEXT, "format": "uri"}, "example.com", "must be a whole address, such as https://example.com"),
@@ -384,7 +384,9 @@ def test_any_schema_is_read_or_refused_and_any_text_is_judged(schema: dict[str, 
         assert isinstance(problem, str)
 
 
-@pytest.mark.parametrize("change", [{"message": "x" * LARGEST}, {"requestedSchema": {"title": "x" * LARGEST}}])
+@pytest.mark.parametrize(
+    "change", [{"message": "x" * MAX_FORM_BYTES}, {"requestedSchema": {"title": "x" * MAX_FORM_BYTES}}]
+)
 def test_what_no_user_would_read_is_refused_before_it_is_looked_at(change: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as caught:
         read(asked({}) | change)

@@ -15,7 +15,7 @@ from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Way
 from acp_launch.session.permission import audit as module
-from acp_launch.session.permission.audit import LONGEST, Audit, entries, files
+from acp_launch.session.permission.audit import MAX_LINE_BYTES, Audit, entries, files
 from tests.clock import Clock
 from tests.patience import PATIENCE
 
@@ -120,7 +120,7 @@ def test_no_line_is_longer_than_one_write(tmp_path: Path, call: dict[str, Any]) 
     record(log, call)
     record(log)
     first, second = log.file.read_bytes().splitlines(keepends=True)
-    assert 100 < len(first) <= LONGEST
+    assert 100 < len(first) <= MAX_LINE_BYTES
     assert "characters more]" in json.dumps(json.loads(first))
     assert json.loads(second)["title"] == "Run it"
 
@@ -241,7 +241,7 @@ def test_a_flood_is_counted_and_what_is_beyond_does_not_fill_the_disk(tmp_path: 
     for number in range(40_000):
         record(log, {**CALL, "title": f"Run {number}", "rawInput": {"command": "x" * 200}}, allowed=number % 4 == 0)
     log.close()
-    assert log.file.stat().st_size < module.BURST + 2 * LONGEST
+    assert log.file.stat().st_size < module.BURST + 2 * MAX_LINE_BYTES
     kept = lines(log)
     single = [entry for entry in kept if "count" not in entry]
     counts = {"allow": 0, "deny": 0}
@@ -286,7 +286,7 @@ def test_kinds_of_the_agents_making_are_not_counted_apart_for_ever(tmp_path: Pat
 
 
 def test_a_file_that_is_full_becomes_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FULL", 2_000)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 2_000)
     log = audit(tmp_path)
     for number in range(20):
         record(log, {**CALL, "title": str(number)})
@@ -304,9 +304,9 @@ def test_several_runs_go_on_in_the_new_file_and_lose_nothing(tmp_path: Path, mon
     one, other = audit(tmp_path), audit(tmp_path)
     record(one, {**CALL, "title": "one"})
     record(other, {**CALL, "title": "other"})
-    monkeypatch.setattr(module, "FULL", 1)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 1)
     record(one, {**CALL, "title": "new"})
-    monkeypatch.setattr(module, "FULL", 10_000)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 10_000)
     record(other, {**CALL, "title": "new, too"})
     assert [entry["title"] for entry in lines(one)] == ["new", "new, too"]
     assert [entry["title"] for entry in entries(files(tmp_path))[0]] == ["one", "other", "new", "new, too"]
@@ -321,7 +321,7 @@ def test_a_file_that_another_run_is_turning_over_is_left_to_it(tmp_path: Path, m
 
     log = audit(tmp_path)
     record(log)
-    monkeypatch.setattr(module, "FULL", 1)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 1)
     with log.file.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         record(log)

@@ -172,7 +172,7 @@ def test_an_answer_that_no_file_should_hold_is_not_kept(shelf: AnswerStore, titl
 
 
 def test_there_is_an_end_to_what_is_kept(shelf: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MOST", 2)
+    monkeypatch.setattr(remembered, "MAX_ANSWERS", 2)
     for number in range(2):
         keep(shelf, answer("w", number))
     keep(shelf, replace(answer("w", 1), answer="deny"))

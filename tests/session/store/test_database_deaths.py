@@ -122,7 +122,7 @@ def test_a_death_while_the_store_is_made_leaves_a_whole_one_or_none(tmp_path: Pa
 
 
 def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.05)
     open_registry(tmp_path).close()
     with raw(tmp_path) as other, open_registry(tmp_path) as registry:
         other.execute("BEGIN IMMEDIATE")

@@ -36,7 +36,7 @@ def test_a_program_is_looked_up_on_the_path_of_the_command() -> None:
     it = read(command="ls", args=["-l", "a b"])
     assert it.argv == (found("ls"), "-l", "a b")
     assert it.line == "ls -l 'a b'"
-    assert (it.env, it.cwd, it.limit) == (ENV, Path("/"), module.KEPT)
+    assert (it.env, it.cwd, it.limit) == (ENV, Path("/"), module.DEFAULT_OUTPUT_BYTES)
 
 
 @pytest.mark.parametrize("args", [{}, {"args": []}, {"args": None}])
@@ -155,7 +155,9 @@ def test_malformed_params_are_refused_in_words(params: dict[str, Any], message: 
     assert refusal(**params) == (-32602, message)
 
 
-@pytest.mark.parametrize(("given", "kept"), [(0, 0), (5, 5), (2**64 - 1, module.MOST), (None, module.KEPT)])
+@pytest.mark.parametrize(
+    ("given", "kept"), [(0, 0), (5, 5), (2**64 - 1, module.MAX_OUTPUT_BYTES), (None, module.DEFAULT_OUTPUT_BYTES)]
+)
 def test_the_output_that_is_kept_is_bounded_whatever_is_asked_for(given: int | None, kept: int) -> None:
     assert read(command="ls", outputByteLimit=given).limit == kept
 

@@ -290,7 +290,7 @@ def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
 
 @looped
 async def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "AT_ONCE", 3)
+    monkeypatch.setattr(service, "MAX_TERMINALS", 3)
     async with at_work() as desk:
         ids = [await desk.runs("true") for _ in range(3)]
         said = (-32603, "3 terminals are open; release one first")
