@@ -33,7 +33,7 @@ from acp_launch.secret.redact import Redactor, redactor
 
 VERSION = 1
 MAX_WHOLE_BYTES = 1024 * 1024  # a longer message is not written whole
-BEGINNING = 16 * 1024  # bytes that are written of a longer one
+BEGINNING_BYTES = 16 * 1024  # that are written of a longer one
 HEADER = b'{"type":"trace",'  # the first bytes of every trace
 
 Side = Literal["acp-launch", "agent", "server"]
@@ -87,7 +87,7 @@ class Trace:
         ends = {**_server_field(server), "from": source, "to": target}
         if len(line) > MAX_WHOLE_BYTES:
             redacted = self._redactor.data(self._redactor.raw_json(line))
-            text = redacted[:BEGINNING].decode(errors="replace")
+            text = redacted[:BEGINNING_BYTES].decode(errors="replace")
             self._add("message", {**ends, **self._envelope(line), "size": len(line)}, b'"text":' + written(text))
         elif line.strip():
             self._add("message", ends, self._content(line))

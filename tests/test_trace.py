@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from acp_launch.errors import UsageError
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor
-from acp_launch.trace import BEGINNING, MAX_WHOLE_BYTES, Trace, TracedTransport, tracing
+from acp_launch.trace import BEGINNING_BYTES, MAX_WHOLE_BYTES, Trace, TracedTransport, tracing
 from tests.secret.canaries import knowing
 
 TOKEN = "sk-a1b2c3d4e5f6g7h8"
@@ -129,7 +129,7 @@ def test_the_name_of_a_process_that_ended_and_its_end_are_redacted(file: Path) -
     ]
 
 
-@pytest.mark.parametrize("at", [BEGINNING + shift for shift in (-49, -30, -1, 2)])
+@pytest.mark.parametrize("at", [BEGINNING_BYTES + shift for shift in (-49, -30, -1, 2)])
 def test_a_secret_where_a_long_message_is_cut_does_not_show(file: Path, at: int) -> None:
     """Neither whole nor by its beginning, plain or escaped."""
     for value in (TOKEN, "".join(f"\\u{ord(mark):04x}" for mark in TOKEN[:6]) + TOKEN[6:]):
@@ -159,7 +159,7 @@ def test_of_a_long_message_the_beginning_is_kept_and_what_tells_whose_answer_it_
         it.trace.message(whole, "agent", "acp-launch")
     (one,) = it.lines
     assert {key: one[key] for key in ("id", "method") if key in one} == known
-    assert one["size"] == len(whole) and one["text"] == whole[:BEGINNING].decode()
+    assert one["size"] == len(whole) and one["text"] == whole[:BEGINNING_BYTES].decode()
 
 
 class Chunks:

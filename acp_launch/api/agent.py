@@ -29,7 +29,7 @@ from acp_launch.served.connect import connect as connect_to_host
 from acp_launch.served.wire import ASK, SERVERS, Entrance, HostFault, SocketTransport
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
-from acp_launch.session.client import GRACE, Client, Turn
+from acp_launch.session.client import GRACE_SECONDS, Client, Turn
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.events import (
     AnyEvent,
@@ -48,7 +48,7 @@ from acp_launch.session.state import Cost
 from acp_launch.waits import format_time, stretch
 
 T = TypeVar("T")
-CANCEL_SECONDS = GRACE + stretch(1.0)  # for the end of a turn: the host, which gives it `GRACE`, tells first
+CANCEL_SECONDS = GRACE_SECONDS + stretch(1.0)  # for the end of a turn: the host, which gives it `GRACE`, tells first
 EXPLAINING = stretch(1.0)  # for the word of a private host that has ended
 MAX_WAITING_EVENTS = 1000  # events of a turn that were not taken; then the agent is not read
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, Unpack, get_args
 
-from acp_launch.api.lifeline import ENDING, PrivateHost
+from acp_launch.api.lifeline import DOWN_TIMEOUT, PrivateHost
 from acp_launch.api.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
 from acp_launch.errors import UsageError
 
@@ -97,7 +97,7 @@ def run(
 
     return run_in_thread(
         lambda: run_prompt(process, options, prompt, session=session, new=new, attach=attach, timeout=timeout),
-        within=2 * ENDING,
+        within=2 * DOWN_TIMEOUT,
     )
 
 

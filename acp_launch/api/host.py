@@ -33,7 +33,7 @@ from acp_launch.session.hold import hold
 from acp_launch.session.observer import show_note
 from acp_launch.session.store import Registry
 
-BEAT = 1.0  # seconds between two looks at the processes
+POLL_SECONDS = 1.0  # between two looks at the processes
 Tell = Callable[[str, object], None]
 
 

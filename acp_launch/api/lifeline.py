@@ -16,7 +16,7 @@ from acp_launch.api.order import Order
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.waits import stretch
 
-ENDING = stretch(15.0)  # seconds for the private host to end its agent and servers
+DOWN_TIMEOUT = stretch(15.0)  # for the private host to end its agent and servers
 MAX_STDERR_LINES = 20
 
 _ours: WeakSet[socket.socket] = WeakSet()
@@ -78,7 +78,7 @@ class PrivateHost:
             self.line.shutdown(socket.SHUT_WR)
         poll = select.poll()
         poll.register(self.line, 0)  # its end alone
-        if not poll.poll(1000 * ENDING):
+        if not poll.poll(1000 * DOWN_TIMEOUT):
             self._process.kill()
         self._process.wait()
         self.line.close()
@@ -86,7 +86,7 @@ class PrivateHost:
 
     def describe_end(self) -> LaunchError:
         """Return the error of a process that has ended without a word."""
-        status = self._process.wait(ENDING)
+        status = self._process.wait(DOWN_TIMEOUT)
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").splitlines()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"

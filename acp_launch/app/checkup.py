@@ -46,7 +46,7 @@ from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.run import SessionRequest, add_advice, open_requested, unable, untakeable
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
-from acp_launch.mcp.client import PING, ROOTS, Survey, survey
+from acp_launch.mcp.client import PING_TIMEOUT, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import LaunchPlan, Place, next_command
@@ -412,7 +412,7 @@ async def _survey(started: StartedServer) -> Survey:
     """Survey a server within its limit for all lists, beyond those for a ping and for roots."""
     connection, limit = started.connection, started.limit
     try:
-        async with asyncio.timeout(limit + PING + ROOTS):
+        async with asyncio.timeout(limit + PING_TIMEOUT + ROOTS):
             return await survey(connection, started.server, limit=limit)
     except TimeoutError:
         raise WaitExpired(f"{connection.label} did not finish its lists within {limit:g} s") from None

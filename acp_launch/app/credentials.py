@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     MakeTokenStore = Callable[[Login, Grant | None, Callable[[str], None]], TokenStore]
 
 AUTHORIZATION, BEARER = "Authorization", "Bearer "
-GRACE = 2.0  # seconds beyond the limit in which a command that reaches it is stopped
-RECORD = 60.0  # seconds between two looks at the record of a login, if no token is refused
+GRACE_SECONDS = 2.0  # beyond the limit in which a command that reaches it is stopped
+RECORD_SECONDS = 60.0  # between two looks at the record of a login, if no token is refused
 REFUSED = "answered 401 Unauthorized, even to a new token"
 HOPELESS = f"{STEP_UPS} logins in a row did not grant them: ask its operator which scopes your account may have"
-REST = 10.0  # seconds without a further call of a command after one that failed, or that a refusal led to
+RETRY_SECONDS = 10.0  # after a command that failed, or that a refusal led to
 EXAMPLE = 'it must print one JSON object with a string for each header: {"Authorization": "Bearer ..."}'
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
 
@@ -225,7 +225,7 @@ class LoginCredentials:
 
     async def headers(self, refused: Headers | None = None) -> Headers:
         self._loop = asyncio.get_running_loop()
-        is_old = refused or self._is_refused or monotonic() - self._looked >= RECORD
+        is_old = refused or self._is_refused or monotonic() - self._looked >= RECORD_SECONDS
         if is_old and self.has_news:
             refused = None
         if self._tokens is None:
@@ -323,7 +323,7 @@ class PrintedHeaders:
         async with self._lock:  # a caller that is cancelled here kills the command; the next one starts it again
             now = self._clock()
             is_fresh = 0 <= now - self._made < self._ttl  # a clock that was set back says nothing
-            is_resting = self._error is not None and 0 <= now - self._failed < REST
+            is_resting = self._error is not None and 0 <= now - self._failed < RETRY_SECONDS
             if (self._headers in (None, refused) or not is_fresh) and not is_resting:
                 await self._renew(refused)
             if self._error is not None and self._headers in (None, refused):
@@ -420,7 +420,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
             failed[address] = error
 
     async def call_all() -> None:
-        what, limit = f"headers for {', '.join(printers)}", settings.secrets.timeout + GRACE
+        what, limit = f"headers for {', '.join(printers)}", settings.secrets.timeout + GRACE_SECONDS
         with hear_guards(start_guards()):
             await awaited(asyncio.gather(*map(call, printers)), what=what, limit=limit, waiting=say_waiting)
 

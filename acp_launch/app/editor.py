@@ -37,7 +37,7 @@ from acp_launch.engine.loop import supervise
 from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.plan.place import shows
-from acp_launch.process.child import HASTY
+from acp_launch.process.child import HASTY_GRACE_SECONDS
 from acp_launch.served.client import HostAsAgent, enter_from_editor
 from acp_launch.served.editor import EditorFace, EditorFeed
 from acp_launch.served.editorsession import SessionPlan
@@ -85,7 +85,7 @@ class ServedProfile:
                 secrets={},
                 max_line=settings.max_line,
                 log=log,
-                grace=HASTY,
+                grace=HASTY_GRACE_SECONDS,
                 respawn=lambda: spawn_agent(self.ready),
                 server_logs=logs,
                 cache=settings.cache,

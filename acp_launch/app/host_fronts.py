@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 
-BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
-NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
+POLL_SECONDS = 1.0  # between two looks at the processes; servers are looked at in the same moment
+NOTIFY_SECONDS = 10.0  # from one run of `notify_command` to the next, at least
 OnReady = Callable[[float, Host, Path], None]  # takes the seconds until it was up, and its socket
 
 
@@ -62,7 +62,7 @@ async def serve_fronts(
         LaunchError: as `run`.
     """
     try:
-        running = conversation(context, notices, started.spawned, every=BEAT, may_change=may_change)
+        running = conversation(context, notices, started.spawned, every=POLL_SECONDS, may_change=may_change)
         async with running as launch, asyncio.TaskGroup() as tasks:
             sockets: list[Path] = []
             policy = replace(policy, ready=lambda seconds: ready(seconds, served, sockets[0]))
@@ -149,12 +149,12 @@ def _host_context(
 
 def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
     """Return what runs the user's `notify_command`, for a session by its name."""
-    told = -NOTIFIES
+    told = -NOTIFY_SECONDS
 
     def notify(session: str) -> None:
         nonlocal told
         now = time.monotonic()
-        if not settings.notify_command or now - told < NOTIFIES:
+        if not settings.notify_command or now - told < NOTIFY_SECONDS:
             return
         told = now
         program, *rest = settings.notify_command

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
     Opener = tuple[str, ...] | None  # the command that opens a page
 
-PARTING = stretch(10.0)  # seconds for a server to take a token back
-BROWSER = 300.0  # seconds for the user in the browser
+REVOKE_TIMEOUT = stretch(10.0)  # for a server to take a token back
+BROWSER_TIMEOUT = 300.0  # for the user
 TRIAL = f"{LOGINS}trial"  # the item that is stored to find out whether a login can be
 
 
@@ -105,7 +105,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
             logins.say_state(state, now, is_due=each in due)
     if not due:
         return 0
-    limit = BROWSER if patience is None else patience
+    limit = BROWSER_TIMEOUT if patience is None else patience
     vault = Vault(settings, may_offer=True)
     _rehearse(vault)
     with verb_processes(settings, plan, "mcp") as processes:
@@ -427,7 +427,7 @@ def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
             if token is None:
                 continue
             client_secret = grant.client_secret if secret is None else secret.reveal_to(grant.client)
-            if not asyncio.run(revoke(grant.client, client_secret, token, hint=hint, limit=PARTING)):
+            if not asyncio.run(revoke(grant.client, client_secret, token, hint=hint, limit=REVOKE_TIMEOUT)):
                 return "the server cannot revoke tokens, so they stay valid until they expire"
     except Refused as refused:
         return f"the server did not revoke the tokens: {refused.how}"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
 
 SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
-SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
+SPARE_SECONDS = 10.0  # on top of `secrets.timeout` to read the profile
 
 
 def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
@@ -130,7 +130,7 @@ class Reloading:
             NotTrusted: the user does not trust it; nothing has changed.
             ServerError: a required server has failed; the others are as the profile says.
         """
-        limit = self._settings.secrets.timeout + SPARE
+        limit = self._settings.secrets.timeout + SPARE_SECONDS
         try:
             read = await run_in_thread(partial(self._read, digest), name="reload", limit=limit)
         except TimeoutError:

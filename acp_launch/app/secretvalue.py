@@ -23,7 +23,7 @@ from acp_launch.plan.model import Need, needs
 from acp_launch.problem import ours
 from acp_launch.profile.load import inspect_all, load, shown
 from acp_launch.secret.detect import sightings
-from acp_launch.secret.forms import SHORTEST, is_maskable
+from acp_launch.secret.forms import MIN_FORM_CHARS, is_maskable
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import MAX_VALUE, Secret, is_login, size, variable
@@ -32,7 +32,7 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from acp_launch.app.stores import Vault
 
-LONGEST_NAME = 200  # characters
+MAX_NAME_CHARS = 200
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
@@ -50,7 +50,7 @@ def check_name(name: str) -> str:
     if is_login(name):
         fix = "acp-launch mcp status PROFILE shows it, acp-launch mcp logout PROFILE removes it"
         raise UsageError(f'"{name}" holds the tokens of a login', fix=fix)
-    if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME and {".", ".."}.isdisjoint(name.split("/")):
+    if re.fullmatch(NAME, name) and len(name) <= MAX_NAME_CHARS and {".", ".."}.isdisjoint(name.split("/")):
         return name
     shown = f'"{name}" is' if re.fullmatch(r"[\w ./-]{1,40}", name) else "this is"
     raise UsageError(
@@ -132,7 +132,7 @@ def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
     text = secret.expose()
     said = []
     if not is_maskable(text):
-        said.append(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
+        said.append(f"{name} is shorter than {MIN_FORM_CHARS} characters: it cannot be masked in logs and errors")
     if text != text.strip():
         said.append(f"the value of {name} begins or ends with a space or a line break")
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):

@@ -20,7 +20,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.served.registry import HostNote
 
-ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
+DOWN_TIMEOUT = stretch(15.0)  # for a host to end its agent and servers
 
 
 class Begun(NamedTuple):
@@ -75,7 +75,7 @@ def end(note: "HostNote", state: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         send(host, number)
         send(host, signal.SIGCONT)  # a stopped process cannot act on it
-        block_until_gone([host], within=ENDING)
+        block_until_gone([host], within=DOWN_TIMEOUT)
         left = prepare.table().read(note.pid)
         if left is None or left != host or left.is_dead:  # where init does not fetch its status it stays in the table
             return

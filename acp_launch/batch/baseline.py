@@ -44,7 +44,7 @@ _RULES = (".gitignore", ".gitattributes")
 _UNREADABLE = "could not open directory"  # only a warning of git's: its files would be missing from the patch
 _REFUSED = "Ignoring path"  # another one
 _COUNTS = regex(r"(\d+) (file|insertion|deletion)")
-_CHUNK = 1024 * 1024  # bytes
+_CHUNK_BYTES = 1024 * 1024
 # Attributes that the agent's files may set are reset; after them the commit's follow.
 _RESET = b"[attr]binary -diff -merge -text\n* !text !eol !crlf !diff\n"
 _PLAIN = b"\n* !ident !filter !working-tree-encoding\n"
@@ -458,7 +458,7 @@ def _copy_patch(listing: Path, out: IO[bytes], counts: Counter[str], digest: Any
     with listing.open("rb") as source:
         counts.update({what: int(number) for number, what in _COUNTS.findall(source.readline().decode())})
         source.readline()
-        while chunk := source.read(_CHUNK):
+        while chunk := source.read(_CHUNK_BYTES):
             digest.update(chunk)
             out.write(chunk)
 

@@ -31,8 +31,8 @@ from acp_launch.waits import seconds
 if TYPE_CHECKING:
     from acp_launch.plan.model import Place
 
-OUTPUT = 10 * 1024 * 1024  # bytes: the end is kept, where test runners sum up
-LOOK_EVERY = 0.5  # seconds
+MAX_OUTPUT_BYTES = 10 * 1024 * 1024  # the end is kept, where test runners sum up
+POLL_SECONDS = 0.5
 CANNOT_START = 127  # as in a shell
 
 
@@ -96,7 +96,7 @@ async def _carry_out(
             env=env,
             cwd=cwd,
             name="check",
-            limit=OUTPUT,
+            limit=MAX_OUTPUT_BYTES,
             is_boxed=place is not None,
             said=lambda text: None,
             ended=lambda exit: None,
@@ -116,7 +116,7 @@ async def _carry_out(
         finally:
             terminal.drop()
     text, is_cut = terminal.output()
-    head = f"acp-launch: only the last {OUTPUT // 2**20} MiB follow\n" if is_cut else ""
+    head = f"acp-launch: only the last {MAX_OUTPUT_BYTES // 2**20} MiB follow\n" if is_cut else ""
     if not has_ended or terminal.exit is None:
         return None, f"{head}{text}\nacp-launch: the check did not end within {seconds(timeout)}\n"
     status, signal_number = terminal.exit.status, terminal.exit.signal
@@ -127,4 +127,4 @@ async def _wait(terminal: Terminal, is_cancelled: Callable[[], bool], interrupts
     while terminal.exit is None:
         if is_cancelled():
             interrupts.interrupt()
-        await first_of(terminal.wait(), within=LOOK_EVERY)
+        await first_of(terminal.wait(), within=POLL_SECONDS)

@@ -41,9 +41,9 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from distributed import Client, Security
 
-ANSWER = stretch(10.0)  # seconds for a scheduler, and for its workers, to answer
-LOOK = 0.4  # seconds between two looks of a worker whether an attempt is cancelled
-ROOM = 5.0  # seconds that an attempt may keep a worker's slot while its account has no room
+ANSWER_TIMEOUT = stretch(10.0)  # for a scheduler, and for its workers
+POLL_SECONDS = 0.4  # of a worker, whether an attempt is cancelled
+SLOT_SECONDS = 5.0  # that an attempt may keep a worker's slot while its account has no room
 BUSY = "busy"  # what an attempt answers then
 CANCEL, NOW = "cancel", "now"
 _ADDRESS = regex(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
@@ -199,7 +199,7 @@ class DaskEngine:
 
         with suppress(Exception):  # a scheduler that is gone, or answers wrongly: `submit` tells it
             if self._client.status == "running":
-                await asyncio.wait_for(Event(event, self._client).set(), ANSWER)
+                await asyncio.wait_for(Event(event, self._client).set(), ANSWER_TIMEOUT)
 
     async def _open(self) -> None:
         logging.disable()  # of Dask, to stderr: what matters is raised
@@ -217,7 +217,7 @@ class DaskEngine:
         client = _make_client(self._address or await self._start_cluster(security), security, self._broken)
         self._stack.push_async_callback(_close, client)
         try:
-            self._client = await asyncio.wait_for(client, ANSWER)
+            self._client = await asyncio.wait_for(client, ANSWER_TIMEOUT)
             faults = await self._find_faults()
         except (OSError, TimeoutError):
             what = f"the scheduler at {self._address} does not answer"
@@ -273,7 +273,7 @@ class DaskEngine:
 
         question = {"op": "run", "function": dumps(find_fault), "args": dumps((str(self._batch.path), self._token))}
         asking = self._client.scheduler.broadcast(msg=question, on_error="return_pickle")
-        answers: Mapping[str, object] = await asyncio.wait_for(asking, ANSWER)
+        answers: Mapping[str, object] = await asyncio.wait_for(asking, ANSWER_TIMEOUT)
         told = ((worker, _describe(answers[worker])) for worker in sorted(answers))
         return [f"worker {worker} {fault}" for worker, fault in told if fault]
 
@@ -293,13 +293,13 @@ def _make_client(address: str, security: "Security", broken: "asyncio.Future[Exc
                 broken.set_result(error)
 
     make: type[Client] = GuardedClient
-    return make(address, security=security, timeout=ANSWER, asynchronous=True, set_as_default=False)
+    return make(address, security=security, timeout=ANSWER_TIMEOUT, asynchronous=True, set_as_default=False)
 
 
 async def _close(part: Any) -> None:
     """Close a client, a scheduler or a worker within a limit, also if its other side is gone or hostile."""
     with suppress(Exception):  # Dask raises here what broke a connection, which has been told
-        await asyncio.wait_for(part.close(), LOOK if str(part.status) == "connecting" else ANSWER)
+        await asyncio.wait_for(part.close(), POLL_SECONDS if str(part.status) == "connecting" else ANSWER_TIMEOUT)
 
 
 def _describe(answer: object) -> str:
@@ -339,7 +339,7 @@ async def carry_out(
         room = await Semaphore(jobs, f"acp-launch-account-{account}-{jobs}") if account else None
         if await Event(f"{token}-{CANCEL}").is_set():
             return 128 + signal.SIGINT
-        if room and not await room.acquire(ROOM):
+        if room and not await room.acquire(SLOT_SECONDS):
             return BUSY
         try:
             return await _run_item(directory, item, attempt, token, options)
@@ -359,8 +359,8 @@ async def _run_item(directory: str, item: str, attempt: int, token: str, options
         ended = asyncio.ensure_future(wait_for_end(child))
         with suppress(OSError):  # the scheduler is gone
             for name in (CANCEL, NOW):
-                await asyncio.wait((ended,), timeout=LOOK)
+                await asyncio.wait((ended,), timeout=POLL_SECONDS)
                 while not (ended.done() or await Event(f"{token}-{name}").is_set()):
-                    await asyncio.wait((ended,), timeout=LOOK)
+                    await asyncio.wait((ended,), timeout=POLL_SECONDS)
                 send_signal(child, signal.SIGINT)
         return await ended

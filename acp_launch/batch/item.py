@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 
 NOT_PASSED = 9
 INTERRUPTED = 128 + signal.SIGINT
-LOOK_EVERY = 0.25  # seconds
+POLL_SECONDS = 0.25
 INSISTENT = 3  # signals: with so many the process of the run is killed, and its guards end what it has started
-LAST = 10.0  # seconds for the record after a signal
-NAME = 60  # characters of an item's id in the name of its session
+RECORD_TIMEOUT = 10.0  # after a signal
+MAX_NAME_CHARS = 60  # of an item's id in the name of its session
 
 
 @explain_faults()
@@ -156,7 +156,7 @@ class _Attempt:
             self._work()
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
-            leave.within(LAST, leave.code())
+            leave.within(RECORD_TIMEOUT, leave.code())
             code = error.exit_code if isinstance(error, Stopped) else leave.code()
             self._note(outcome="cancelled", exit_code=code)
         self._conclude()
@@ -215,7 +215,7 @@ class _Attempt:
         digest = make_digest(batch.name, batch.created, item.id)[:8]
         return RunSpec(
             profile=batch.profiles[item.profile].called,
-            session=f"batch.{item.id[:NAME]}.{digest}" + ("" if goes_on else f".{self.record.attempt}"),
+            session=f"batch.{item.id[:MAX_NAME_CHARS]}.{digest}" + ("" if goes_on else f".{self.record.attempt}"),
             is_new=not goes_on,
             replay=False,
             cwd=cwd,
@@ -389,7 +389,7 @@ class _RunProcess:
         poll.register(self._lifeline, 0)  # an error, once the process that alone reads it has ended
         poll.register(self._news, select.POLLIN)
         while not (ended := os.waitpid(self._pid, os.WNOHANG))[0]:
-            is_told = any(descriptor == self._news for descriptor, _ in poll.poll(LOOK_EVERY * 1000))
+            is_told = any(descriptor == self._news for descriptor, _ in poll.poll(POLL_SECONDS * 1000))
             if is_told and not self._told.read(self._news):
                 poll.unregister(self._news)
             if self._signals:

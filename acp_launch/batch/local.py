@@ -8,8 +8,8 @@ from typing import Self
 from acp_launch.batch.engine import EngineGone, send_signal, start_item, wait_for_end
 from acp_launch.batch.store import BatchDirectory
 
-GRACE = 2.0  # seconds for processes to end at once, before they are killed
-FAREWELL = 5.0  # seconds in which killed processes are gone
+GRACE_SECONDS = 2.0  # for processes to end at once, before they are killed
+KILL_TIMEOUT = 5.0  # until killed processes are gone
 
 
 class LocalEngine:
@@ -25,7 +25,7 @@ class LocalEngine:
 
     async def __aexit__(self, *failure: object) -> None:
         self.end_now()
-        for limit in (GRACE, FAREWELL):  # the second time they are killed
+        for limit in (GRACE_SECONDS, KILL_TIMEOUT):  # the second time they are killed
             if self._running:
                 await asyncio.wait([asyncio.create_task(each.wait()) for each in self._running], timeout=limit)
             self._kill()
@@ -51,7 +51,7 @@ class LocalEngine:
         if not self._is_cancelled:
             self.cancel()
         self._signal(signal.SIGTERM)  # not the same again: two of one kind may arrive as one
-        asyncio.get_running_loop().call_later(GRACE, self._kill)
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._kill)
 
     def _signal(self, number: int) -> None:
         for each in self._running:

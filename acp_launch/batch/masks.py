@@ -18,7 +18,7 @@ from acp_launch.batch.model import ErrorFacts, Record
 from acp_launch.plan.model import Place
 from acp_launch.secret.redact import redactor
 
-BLOCK = 1024 * 1024  # bytes of a patch that are searched at once
+BLOCK_BYTES = 1024 * 1024  # of a patch that are searched at once
 UNNAMED = "of a login"  # a secret that no profile names
 
 
@@ -56,7 +56,7 @@ class Told:
     def read(self, pipe: int) -> bool:
         """Read what there is in the pipe, which does not block; False at its end."""
         with suppress(BlockingIOError):
-            while data := os.read(pipe, BLOCK):
+            while data := os.read(pipe, BLOCK_BYTES):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     self._take(msgspec.json.decode(line, type=_Message))
@@ -89,7 +89,7 @@ class Told:
         forms = {name: [form.encode(errors="surrogateescape") for form in each] for name, each in self._forms.items()}
         longest = max((len(form) for each in forms.values() for form in each), default=0)
         found, window = set[str](), b""
-        for block in iter(partial(file.read, BLOCK), b""):
+        for block in iter(partial(file.read, BLOCK_BYTES), b""):
             window += block
             for begin, end in redactor.tables.data.spans(window):
                 found |= {name for name, each in forms.items() if any(form in window[begin:end] for form in each)}

@@ -15,7 +15,7 @@ from acp_launch.problem import count
 from acp_launch.waits import seconds
 
 MAX_TEXT_BYTES = 4 << 20  # of all items
-PART = 64 << 10  # bytes of one text
+MAX_PART_BYTES = 64 << 10  # of one text
 
 STYLE = """
 :root{color-scheme:light dark;--back:#fff;--text:#1f2328;--dim:#59636e;--line:#d1d9e0;--box:#f6f8fa;--bar:#0969da;
@@ -208,7 +208,7 @@ def _draw_texts(directory: BatchDirectory, result: ItemResult) -> str:
 def _read_start(directory: BatchDirectory, file: Path) -> str:
     try:
         with directory.open(file) as opened:
-            return _cut(opened.read(PART), os.fstat(opened.fileno()).st_size)
+            return _cut(opened.read(MAX_PART_BYTES), os.fstat(opened.fileno()).st_size)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -217,8 +217,8 @@ def _read_start(directory: BatchDirectory, file: Path) -> str:
 
 def _cut(data: bytes, size: int = 0) -> str:
     """Return the beginning of a text, and how many bytes of the whole are left out."""
-    left = max(size, len(data)) - PART
-    return data[:PART].decode(errors="replace") + (f"\n… {count(left, 'byte')} left out" if left > 0 else "")
+    left = max(size, len(data)) - MAX_PART_BYTES
+    return data[:MAX_PART_BYTES].decode(errors="replace") + (f"\n… {count(left, 'byte')} left out" if left > 0 else "")
 
 
 def _fold(title: str, text: str) -> str:

@@ -27,7 +27,7 @@ from acp_launch.waits import format_time, seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-TAIL = 16384  # bytes of `events.ndjson` in which the last tool call is looked for
+TAIL_BYTES = 16384  # of `events.ndjson` in which the last tool call is looked for
 LANES = 3  # lines about accounts
 CANCELLED = (129, 130, 143)  # exit codes of `batch item`
 FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
@@ -253,8 +253,8 @@ def make_show(output: str) -> Lines:
 
 def find_tool_call(events: BinaryIO) -> str:
     """Return the title of the last tool call near the end of a run's events; empty if there is none."""
-    events.seek(max(0, os.fstat(events.fileno()).st_size - TAIL))
-    for line in reversed(events.read(TAIL).splitlines()):
+    events.seek(max(0, os.fstat(events.fileno()).st_size - TAIL_BYTES))
+    for line in reversed(events.read(TAIL_BYTES).splitlines()):
         if b'"tool_call' in line and (title := _read_title(line)):
             return title[:MAX_REASON_CHARS]
     return ""

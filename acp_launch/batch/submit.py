@@ -41,9 +41,9 @@ from acp_launch.waits import seconds, stretch
 PASSED, NOT_PASSED, CANCELLED = 0, 9, 130
 STRIKES = 3  # starts of an item in a row that change nothing
 STRIKE_BACKOFF = 1.0  # seconds between them
-ENDING = stretch(60.0)  # seconds for cancelled items to end, which includes their patches
-AT_ONCE = stretch(5.0)  # seconds for items to end at once
-NOTE = 2000  # bytes of what `batch item` said
+CANCEL_TIMEOUT = stretch(60.0)  # for cancelled items to end, which includes their patches
+KILL_TIMEOUT = stretch(5.0)  # for items to end at once
+MAX_NOTE_BYTES = 2000  # of what `batch item` said
 
 
 class RunOptions(NamedTuple):
@@ -290,7 +290,7 @@ class Submitter:
                     await self._wait()
                 watching.cancel()
         except TimeoutError:
-            tell(f"running items did not end within {seconds(ENDING)} of the signal: they are ended now")
+            tell(f"running items did not end within {seconds(CANCEL_TIMEOUT)} of the signal: they are ended now")
         if self._code not in (None, NOT_PASSED):
             return self._code
         return PASSED if self._tally.outcomes["passed"] == self._tally.items else NOT_PASSED
@@ -301,7 +301,7 @@ class Submitter:
             self._stop(128 + number, "cancelled")
             self._engine.cancel()
         else:
-            self._patience.reschedule(self._loop.time() + AT_ONCE)
+            self._patience.reschedule(self._loop.time() + KILL_TIMEOUT)
             self._engine.end_now()
 
     def advise(self) -> Iterator[str]:
@@ -421,7 +421,7 @@ class Submitter:
         """Return the end of what `batch item` said."""
         try:
             with self._directory.open(self._directory.log_of(attempt.item.id, attempt.number)) as log:
-                return log.read()[-NOTE:].decode(errors="replace").strip()
+                return log.read()[-MAX_NOTE_BYTES:].decode(errors="replace").strip()
         except OSError:
             return ""
 
@@ -448,7 +448,7 @@ class Submitter:
         if self._code in (None, NOT_PASSED):
             self._code, self._reason, self._advice = code, reason, advice
             if code != NOT_PASSED:
-                self._patience.reschedule(self._loop.time() + ENDING)
+                self._patience.reschedule(self._loop.time() + CANCEL_TIMEOUT)
         self._wake.set()
 
     def _is_over(self) -> bool:

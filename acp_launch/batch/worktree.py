@@ -27,7 +27,7 @@ from acp_launch.process.git import ask, git, is_url
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
 
-TURN = stretch(3600.0)  # seconds for other processes to make their worktrees of the same repository
+TURN_TIMEOUT = stretch(3600.0)  # for other processes to make their worktrees of the same repository
 MOUNTS = Path("/proc/self/mountinfo")  # proc(5): the fifth word is the place; the same disk can be mounted twice
 _ESCAPED = regex(rb"\\([0-7]{3})")
 LOCK = "acp-launch.lock"  # in the directory that all worktrees of a repository share
@@ -51,10 +51,10 @@ class Tree:
     def _alone(self) -> Iterator[int]:
         """Be the only process that makes or removes trees, of this repository or of this name."""
         try:
-            with locked(self._lock if self._is_apart else self._common / LOCK, TURN) as held:
+            with locked(self._lock if self._is_apart else self._common / LOCK, TURN_TIMEOUT) as held:
                 yield held
         except TimeoutError:
-            raise StateError(f"other processes used git in {self.repo} for more than {seconds(TURN)}") from None
+            raise StateError(f"other processes used git in {self.repo} for more than {seconds(TURN_TIMEOUT)}") from None
 
     @property
     def _is_apart(self) -> bool:

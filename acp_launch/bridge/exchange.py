@@ -49,7 +49,7 @@ from acp_launch.waits import next_word
 if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Sessions
 
-SILENCE = 1.5  # seconds after which we refuse a `server/discover`, because some servers ignore unknown requests
+DISCOVER_TIMEOUT = 1.5  # then we refuse a `server/discover`, because some servers ignore unknown requests
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 
@@ -223,7 +223,7 @@ class AgentSide:
         return line if state.phase in ("open", "replaying") else None
 
 
-EXCERPT = 120  # characters of a line that is not a message
+EXCERPT_CHARS = 120  # of a line that is not a message
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 
 
@@ -304,7 +304,7 @@ class ServerSide:
         """Skip a line that is not a message, such as a banner, and report the first (M-20)."""
         if not self._has_noise and line.strip():
             self._has_noise = True
-            said = excerpt(line, EXCERPT)
+            said = excerpt(line, EXCERPT_CHARS)
             self._state.observer.note(f"{self._state.process} writes lines to stdout that are not messages: {said!r}")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
@@ -561,12 +561,12 @@ class Exchange:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""
         state = self.state
         ignored = [asked for asked in state.ledger.waiting() if asked.method == DISCOVER]
-        late = [asked for asked in ignored if now - asked.silent_since >= SILENCE]
+        late = [asked for asked in ignored if now - asked.silent_since >= DISCOVER_TIMEOUT]
         if late:
             state.knowledge.learn("handshake")
         for asked in late:
             state.ledger.settle(asked.id)
-        for asked in [*late, *state.queue.expired(now - SILENCE, DISCOVER)]:
+        for asked in [*late, *state.queue.expired(now - DISCOVER_TIMEOUT, DISCOVER)]:
             state.ports.to_agent(no_discovery(asked.id, state.server))
 
     def _expire_handshake(self, now: float) -> None:

@@ -20,7 +20,7 @@ from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
 from acp_launch.process.code import changed_code
-from acp_launch.process.lifecycle import DOWNLOAD, Change
+from acp_launch.process.lifecycle import DOWNLOAD_TIMEOUT, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts
@@ -124,7 +124,7 @@ class ServerProcess(LinkUser):
             program,
             restart=plan.restart,
             start=plan.timeouts.start,
-            download=plan.timeouts.download if isinstance(plan.timeouts, ServerTimeouts) else DOWNLOAD,
+            download=plan.timeouts.download if isinstance(plan.timeouts, ServerTimeouts) else DOWNLOAD_TIMEOUT,
             required=plan.required,
             watcher=self,
             emit=self._changed,

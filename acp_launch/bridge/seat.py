@@ -35,7 +35,7 @@ from acp_launch.waits import stretch, to_beat
 
 # The greeting. Sans-IO.
 
-LONGEST_GREETING = 4096  # bytes, with its newline
+MAX_GREETING_BYTES = 4096  # with its newline
 SHOWN = 80  # characters of a wrong greeting that a message repeats
 
 ACCEPTED = b"+"
@@ -294,9 +294,9 @@ def _hand_over(shim: ShimConnection, seated: Callable[[ShimConnection], None]) -
 async def _greeting(connection: socket.socket) -> bytes:
     heard = b""
     while b"\n" not in heard:
-        if len(heard) >= LONGEST_GREETING:
-            raise GreetingRefused(f"its first line is longer than {LONGEST_GREETING} bytes")
-        chunk = await asyncio.get_running_loop().sock_recv(connection, LONGEST_GREETING - len(heard))
+        if len(heard) >= MAX_GREETING_BYTES:
+            raise GreetingRefused(f"its first line is longer than {MAX_GREETING_BYTES} bytes")
+        chunk = await asyncio.get_running_loop().sock_recv(connection, MAX_GREETING_BYTES - len(heard))
         if not chunk:
             raise GreetingRefused(HUNG_UP)
         heard += chunk

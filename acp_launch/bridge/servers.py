@@ -29,7 +29,7 @@ from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
-from acp_launch.process.child import HASTY
+from acp_launch.process.child import HASTY_GRACE_SECONDS
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.process.program import LocalProgram, Program
 from acp_launch.profile.values import free_name
@@ -235,7 +235,7 @@ class Servers:
         """Begin to stop all servers with less patience, after an error or a signal."""
         self.stopping()
         for relay in self._relays:
-            relay.process.supervisor.grace = HASTY
+            relay.process.supervisor.grace = HASTY_GRACE_SECONDS
             relay.left.set()
 
     async def close(self) -> None:

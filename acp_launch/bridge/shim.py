@@ -14,9 +14,9 @@ import sys
 import time
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
-CONNECT = 5.0  # seconds; the socket's backlog stays full only if the launcher hangs
-GONE = 2.5  # seconds for a socket that was removed to be made again; or the launch has ended
-KNOCK = 0.02  # seconds between two attempts
+CONNECT_TIMEOUT = 5.0  # the socket's backlog stays full only if the launcher hangs
+GONE_SECONDS = 2.5  # for a socket that was removed to be made again; or the launch has ended
+RETRY_SECONDS = 0.02  # between two attempts
 WHY = "acp-launch or the session has ended, or it was refused"
 
 
@@ -53,16 +53,16 @@ def _fail(why: str) -> int:
 def _connect(path: str) -> "socket | None":
     seat = socket(AF_UNIX, SOCK_STREAM)
     seat.setblocking(False)
-    begun, limit = time.monotonic(), CONNECT
+    begun, limit = time.monotonic(), CONNECT_TIMEOUT
     while time.monotonic() < begun + limit:
         try:
             seat.connect(path)
             return seat
         except BlockingIOError:  # the backlog is full (Linux)
-            time.sleep(KNOCK)
+            time.sleep(RETRY_SECONDS)
         except FileNotFoundError:
-            limit = GONE
-            time.sleep(KNOCK)
+            limit = GONE_SECONDS
+            time.sleep(RETRY_SECONDS)
         except OSError:
             return None
     return None

@@ -14,7 +14,7 @@ from acp_launch.profile.model import Tools
 from acp_launch.protocol.splice import Malformed, Member, elements, is_text, members, text, without_spans
 
 CALL = "tools/call"
-LONGEST_NAME = 60  # characters of a tool's name that a message repeats
+MAX_NAME_CHARS = 60  # of a tool, in a message
 _Globs = tuple[tuple[str, re.Pattern[str]], ...]
 
 
@@ -128,4 +128,4 @@ def _named(found: Sequence[Member], key: str) -> Iterator[Member]:
 def _shown(name: str) -> str:
     """Shorten a name and replace unprintable characters."""
     printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
-    return printable if len(printable) <= LONGEST_NAME else printable[: LONGEST_NAME - 3] + "..."
+    return printable if len(printable) <= MAX_NAME_CHARS else printable[: MAX_NAME_CHARS - 3] + "..."

@@ -77,7 +77,7 @@ def exit_code(checks: Iterable[Check]) -> int:
 COMMON_NAMES = frozenset(
     ("root", "user", "users", "admin", "node", "app", "build", "runner", "ubuntu", "debian", "vscode", "home", "work")
 )
-SHORTEST = 3  # characters of a name; a shorter one is a part of too many words
+MIN_NAME_CHARS = 3  # a shorter one is a part of too many words
 ANONYMOUS = "USER"
 END = r"(?![\w.-])"  # `/home/me` is not the beginning of `/home/me2`
 
@@ -90,7 +90,7 @@ class Anonymizer:
         longest_first = sorted({home.rstrip("/\\") for home in homes} - {""}, key=len, reverse=True)
         self._homes = [re.compile(f"(')?{re.escape(home)}{END}(?(1)(/))?") for home in longest_first]
         names = sorted(
-            {re.escape(name) for name in users if len(name) >= SHORTEST and name.lower() not in COMMON_NAMES}
+            {re.escape(name) for name in users if len(name) >= MIN_NAME_CHARS and name.lower() not in COMMON_NAMES}
         )
         self._users = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(names)})(?![A-Za-z0-9])") if names else None
 

@@ -21,7 +21,7 @@ from acp_launch.errors import RemoteProtocolError, UsageError
 from acp_launch.problem import ours
 
 VERSION = 1  # of the traces that can be played, as `acp_launch.trace` writes them
-SILENCE = 30.0  # seconds; within a turn that asks nothing, only a user who repeats an interruption needs time
+SILENCE_SECONDS = 30.0  # within a turn that asks nothing, only a user who repeats an interruption needs time
 SHOWN = 200  # characters of a value in a message
 MASK = "***"
 RECORD = "record it again: acp-launch run PROFILE PROMPT --trace FILE"
@@ -271,8 +271,8 @@ class Player:
         """
         rest = f"the trace has {_name(wanted.message)}" if wanted else "the trace ends here"
         while b"\n" not in self._heard:
-            if self._open and not self._asked and not select.select([0], [], [], SILENCE)[0]:
-                raise self._differ(wanted, f"nothing came for {SILENCE:.0f} s, but {rest}")
+            if self._open and not self._asked and not select.select([0], [], [], SILENCE_SECONDS)[0]:
+                raise self._differ(wanted, f"nothing came for {SILENCE_SECONDS:.0f} s, but {rest}")
             if not (chunk := os.read(0, 1 << 16)):
                 if wanted:
                     raise self._differ(wanted, f"the client left, but {rest}")

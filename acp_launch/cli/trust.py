@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from acp_launch.plan.locked import Used
     from acp_launch.profile.trust import Claim, TrustState
     from acp_launch.settings.model import Settings
-LIMIT = 120.0  # seconds for a package manager to tell hashes
+HASHES_TIMEOUT = 120.0  # for a package manager to tell them
 _NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
 _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
@@ -166,9 +166,9 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
 def _ask_manager(argv: list[str], cwd: Path | None = None) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
     start_guards()
-    done = run_at_home(argv, LIMIT, cwd)
+    done = run_at_home(argv, HASHES_TIMEOUT, cwd)
     if done.timed_out or done.ending.status != 0:
-        how = f"did not end within {LIMIT:g} s" if done.timed_out else str(done.ending)
+        how = f"did not end within {HASHES_TIMEOUT:g} s" if done.timed_out else str(done.ending)
         detail = [harmless(line, keep="") for line in done.err[-20:]]
         raise RegistryError(f"{' '.join(argv[:3])} {how}", fix="correct what it reports, and try again", detail=detail)
     return done.out.decode(errors="replace")

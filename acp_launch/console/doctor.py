@@ -39,7 +39,7 @@ MAX_TEXT_CHARS = 400  # a server or agent may send a version or an error of any 
 LABEL = 28  # cells a label may have before the texts after it stop lining up
 ITEMS = 100  # of a list in the facts
 DEPTH = 6
-NARROWEST = 30  # cells beside the labels in which a text is broken
+MIN_TEXT_CELLS = 30  # to the right of the labels
 
 
 def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
@@ -79,7 +79,7 @@ def lines(
 
 def _fold(text: str, columns: int) -> list[str]:
     """Break a text at its spaces; a word that is wider than `columns` stays whole. No room: one line."""
-    if columns < NARROWEST:
+    if columns < MIN_TEXT_CELLS:
         return [text]
     return wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [text]
 

@@ -16,7 +16,7 @@ from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import OVERRULED, Remembered, Verdict
 
 Considered = Sequence[tuple[RulePlan, str]]  # the reason why it does not match; empty if it does
-WIDEST = 100  # characters of a title or a command in a line
+MAX_TITLE_CHARS = 100  # or of a command, in a line
 ANSWERS = {"ran": "ran, not asked"}
 
 
@@ -92,4 +92,4 @@ def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return fit(" ".join(text.split()), WIDEST)
+    return fit(" ".join(text.split()), MAX_TITLE_CHARS)

@@ -53,7 +53,7 @@ def printable(text: str) -> str:
 
 
 GAP = "  "
-NARROWEST = 9  # cells that a column keeps where the terminal is narrow
+MIN_CELLS = 9  # that a column keeps where the terminal is narrow
 JOINERS = "\u200c\u200d"  # harmless formatting characters that Persian and emoji need
 
 
@@ -108,7 +108,7 @@ def _narrow(widths: list[int], width: int, yielding: Sequence[int]) -> list[int]
     widths = list(widths)
     while yielding and sum(widths) + len(GAP) * (len(widths) - 1) > width:
         widest = max(yielding, key=lambda column: widths[column])
-        if widths[widest] <= NARROWEST:
+        if widths[widest] <= MIN_CELLS:
             break
         widths[widest] -= 1
     return widths

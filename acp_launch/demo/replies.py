@@ -14,8 +14,8 @@ from acp_launch.demo.session import Turn
 from acp_launch.demo.wire import Message
 
 FIRST = 1.0  # seconds for servers to start before a session's first answer
-BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
-STEP = 0.03  # seconds for each step of `plan`
+CHUNK_SECONDS = 0.05  # between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
+STEP_SECONDS = 0.03  # of `plan`
 MAX_CHUNKS = 10_000  # of `count`
 
 
@@ -39,7 +39,7 @@ def plan(turn: Turn, rest: str) -> None:
             {"content": step, "priority": "medium", "status": state} for step, state in zip(steps, status, strict=False)
         ]
         turn.update("plan", entries=entries)
-        turn.pause(STEP if done < len(steps) else 0)
+        turn.pause(STEP_SECONDS if done < len(steps) else 0)
     turn.say(f"All {len(steps)} steps of the plan are done.")
 
 
@@ -53,7 +53,7 @@ def count(turn: Turn, rest: str) -> None:
 def say_slowly(turn: Turn, rest: str) -> None:
     for word in (rest or "Say `slowly` and the words to repeat.").split():
         turn.say(f"{word} ")
-        turn.pause(BEAT)
+        turn.pause(CHUNK_SECONDS)
 
 
 def tell_history(turn: Turn, rest: str) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 HANDSHAKE = 10.0  # seconds for each answer while a server starts; `npx` may be downloading
 PAGES = 50  # of tools/list; more than that means a loop of cursors
-PARTING = 0.2  # seconds; below the 0.3 s for our own end
-STUCK = 0.05  # seconds; a writer that takes longer is blocked by a server that does not read
+END_TIMEOUT = 0.2  # below the 0.3 s for our own end
+STUCK_SECONDS = 0.05  # a writer that takes longer is blocked by a server that does not read
 # Our own environment may contain credentials, so a server gets only the variables of its entry and these.
 INHERITED: tuple[str, ...] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 INHERITED += ("XDG_STATE_HOME", "ACP_DEMO_HOME", "ACP_LAUNCH_ID")
@@ -56,7 +56,7 @@ class Server:
     def close(self) -> None:
         """Close its stdin, but not while a writer is stuck in it: its number could soon be another file's."""
         self._wire.lose(f"{self.name} was stopped")
-        if self.process is not None and self.process.stdin and self._wire.writing.acquire(timeout=STUCK):
+        if self.process is not None and self.process.stdin and self._wire.writing.acquire(timeout=STUCK_SECONDS):
             self.process.stdin.close()
 
     def _start(self, entry: Message, cwd: str) -> None:
@@ -124,12 +124,12 @@ class Server:
 
 
 def stop(servers: list[Server]) -> None:
-    """Stop all servers together: close stdin, and KILL what has not ended `PARTING` seconds later."""
+    """Stop all servers together: close stdin, and kill what has not ended `END_TIMEOUT` later."""
     import subprocess
 
     for server in servers:
         server.close()
-    deadline = time.monotonic() + PARTING
+    deadline = time.monotonic() + END_TIMEOUT
     for process in [server.process for server in servers if server.process is not None]:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))

@@ -44,7 +44,7 @@ from acp_launch.errors import (
 )
 from acp_launch.plan.model import Origin
 from acp_launch.problem import Problem, errors, ours
-from acp_launch.process.child import GRACE_SECONDS, HASTY, attach
+from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, attach
 from acp_launch.process.pidfd import living
 from acp_launch.process.program import stop
 from acp_launch.profile.agents import started
@@ -310,7 +310,7 @@ async def with_agent(
                 failure = error
                 if isinstance(error, WaitExpired | AgentError | ProtocolError):
                     _explain(error, context, child)
-                    grace = HASTY if isinstance(error, WaitExpired) else grace
+                    grace = HASTY_GRACE_SECONDS if isinstance(error, WaitExpired) else grace
                 raise
             finally:
                 interrupts.stopping()

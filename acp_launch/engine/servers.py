@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
 CHECK_TIMEOUT = stretch(10.0)  # of a remote server; `checks.answers` gives up earlier
-SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
+SILENT_SECONDS = 3.0  # after which a live but silent process is accepted, as not every server answers a ping
 
 
 class LaunchServers:
@@ -174,7 +174,7 @@ class LaunchServers:
             return
         servers = self._inner.servers
         waits = {servers.up(plan): plan for plan in _ours(self._plan) if plan.required}
-        patience = min(SILENT, max((plan.timeouts.start for plan in waits.values()), default=0.0))
+        patience = min(SILENT_SECONDS, max((plan.timeouts.start for plan in waits.values()), default=0.0))
         deadline = asyncio.get_running_loop().time() + patience
         downloads = _Downloads(servers, self.waiting)
         while waits:

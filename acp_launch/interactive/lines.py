@@ -17,7 +17,7 @@ from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Moo
 from acp_launch.session.observer import Choice, Person
 
 STDIN = 0
-CHUNK = 65536  # bytes
+CHUNK_BYTES = 65536
 PROMPT = "> "
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 
@@ -116,7 +116,7 @@ class LineFront(TerminalQuestions):
 
     def _read(self) -> None:
         try:
-            data = os.read(STDIN, CHUNK)
+            data = os.read(STDIN, CHUNK_BYTES)
         except OSError:  # EIO: the terminal is gone
             data = b""
         if not data:

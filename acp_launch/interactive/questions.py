@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from acp_launch.console.ask.room import break_lines
-from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock, keys_of
+from acp_launch.console.ask.terminal import PAUSE_SECONDS, QUIET_SECONDS, StillClock, keys_of
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.observer import BACK, Choice, Tone
@@ -196,7 +196,7 @@ class ScreenQuestions:
         self._stop_waiting()
         if question.drawn is None or question.is_open:
             return
-        due = max(question.drawn + QUIET, self._typed + PAUSE)
+        due = max(question.drawn + QUIET_SECONDS, self._typed + PAUSE_SECONDS)
         self._timer = asyncio.get_running_loop().call_at(due, self._open, question)
 
     def _open(self, question: Question) -> None:

@@ -101,7 +101,7 @@ def _news(told: Notified) -> Iterator[Event]:
 # The connection to a server's process. Every wait has a deadline.
 
 Waiting = Callable[[str, float, float], None]
-FLOOD = 1024 * 1024  # bytes on stdout without a message among them
+FLOOD_BYTES = 1024 * 1024  # on stdout without a message among them
 
 
 class ServerListener(Protocol):
@@ -217,7 +217,7 @@ class McpConnection:
         """
         for event in self.client.receive(line):
             self._junk_bytes = self._junk_bytes + len(line) + 1 if isinstance(event, Junk) else 0
-            if self._junk_bytes > FLOOD:
+            if self._junk_bytes > FLOOD_BYTES:
                 raise RemoteProtocolError(
                     f"{self.label} wrote more than 1 MiB to stdout that is not JSON-RPC", fix=STDIO
                 )
@@ -411,7 +411,7 @@ def _size(base64: object) -> str:
 
 # Surveys: all that can be learned of a server without using it.
 
-PING = stretch(5.0)  # seconds; a server that needs longer for `{}` does not answer
+PING_TIMEOUT = stretch(5.0)  # a server that needs longer for `{}` does not answer
 ROOTS = 0.5  # seconds from the handshake to the first request for roots; server-everything asks after 0.35
 
 
@@ -471,7 +471,7 @@ async def survey(connection: McpConnection, server: ServerInfo, *, limit: float)
 async def _answers_ping(connection: McpConnection) -> bool:
     call = connection.client.call("ping", {})
     try:
-        await connection.ask(call, what="answer to ping", limit=PING, knob="")
+        await connection.ask(call, what="answer to ping", limit=PING_TIMEOUT, knob="")
     except (ServerRefused, WaitExpired):
         return False
     return True

@@ -21,7 +21,7 @@ from acp_launch.protocol.splice import at, replaced, with_id
 from acp_launch.regex import regex
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
-LARGEST = 1e300
+MAX_PROGRESS = 1e300
 CLIENT_INFO = {"name": "acp-launch", "version": __version__}
 HELLO: dict[str, Any] = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
 ROOTS: dict[str, Any] = {"roots": {"listChanged": True}}  # as a capability
@@ -131,7 +131,7 @@ def read_log_message(params: Raw) -> LogMessage:
 
 def _number(value: object) -> float:
     """Return a number that can be shown, or 0; a server may send one of 400 digits."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_PROGRESS < value < MAX_PROGRESS:
         return 0.0
     return float(value)
 

@@ -23,7 +23,7 @@ from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
 from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
-    DELETE,
+    DELETE_TIMEOUT,
     Credentials,
     Era,
     Failure,
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from acp_launch.plan.model import RemotePlan
 
-LEAVING = stretch(1.0)  # seconds for cancelled requests to close their connections
-WATCH = 5.0  # seconds between two looks at the clocks
+LEAVE_TIMEOUT = stretch(1.0)  # for cancelled requests to close their connections
+WATCH_SECONDS = 5.0  # between two looks at the clocks
 
 
 def _do_nothing(*arguments: object) -> None:
@@ -236,9 +236,9 @@ class Remote:
             task.cancel()
         self._line = None
         if ending:
-            await asyncio.wait(ending, timeout=LEAVING)
+            await asyncio.wait(ending, timeout=LEAVE_TIMEOUT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVING):
+            async with asyncio.timeout(LEAVE_TIMEOUT):
                 if self._client is not None:
                     await self._client.aclose()
         if self._program.credentials is not None:
@@ -246,7 +246,7 @@ class Remote:
 
     async def _stop(self, grace: float) -> StopOutcome:
         if not self.hurry.is_set() and self._connection.leave():
-            until = self._loop.time() + min(grace, DELETE)
+            until = self._loop.time() + min(grace, DELETE_TIMEOUT)
             while self._connection.is_leaving and (left := until - self._loop.time()) > 0 and not self.hurry.is_set():
                 waits = [*self._tasks.values(), asyncio.ensure_future(self.hurry.wait())]
                 await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
@@ -492,7 +492,7 @@ class Remote:
     def _tick(self) -> None:
         self._step(self._connection.tick)
         limits = self._program.limits
-        every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
+        every = max(0.01, min(WATCH_SECONDS, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
 
 

@@ -27,10 +27,10 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch
 
-ANSWER = 64 * 1024  # bytes of an answer
-CONNECT = stretch(10.0)  # seconds for name, connection and TLS
-YEAR = 365 * 86400.0  # seconds; a longer life of a token is not believed
-QUOTED = 160  # characters that are quoted of a server
+MAX_ANSWER_BYTES = 64 * 1024
+CONNECT_TIMEOUT = stretch(10.0)  # for name, connection and TLS
+MAX_LIFE_SECONDS = 365 * 86400.0  # a longer life of a token is not believed
+QUOTED_CHARS = 160  # of a server
 DEAD = ("invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token")  # the last one is GitHub's
 
 _TOKENS = ("access_token", "refresh_token", "id_token", "device_code", "registration_access_token", "client_secret")
@@ -179,7 +179,7 @@ async def fetch(
     the head of the answer is read, as the body of an event stream does not end.
 
     Raises:
-        Refused: there is no answer, or it is longer than `ANSWER`.
+        Refused: there is no answer, or it is longer than `MAX_ANSWER_BYTES`.
     """
     import httpx2
 
@@ -191,17 +191,17 @@ async def fetch(
     body = b""
     try:
         async with asyncio.timeout(limit), make_client(url) as client:
-            limits = {"connect": CONNECT, "read": None, "write": None, "pool": None}
+            limits = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
             extensions = {"timeout": limits, **judge_place(url, is_own=bool(own) and origin(own) == origin(url))}
             sending = client.stream(method, url, headers=wanted, content=content or None, extensions=extensions)
             async with sending as response:
                 chunks = response.aiter_bytes()
-                while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):
+                while wants_body and len(body) <= MAX_ANSWER_BYTES and (chunk := await anext(chunks, b"")):
                     body += chunk
     except (SetUp, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise _describe_failure(server, url, limit, error) from None
-    if len(body) > ANSWER:
-        raise Refused(f"{server} sent more than {ANSWER:,} bytes")
+    if len(body) > MAX_ANSWER_BYTES:
+        raise Refused(f"{server} sent more than {MAX_ANSWER_BYTES:,} bytes")
     return TokenAnswer(response.status_code, response.headers, _read(body))
 
 
@@ -209,7 +209,7 @@ def _describe_failure(server: str, url: str, limit: float, error: Exception) -> 
     """Describe a failure below HTTP; the address is not in the profile, so no fix may say to correct it there."""
     if isinstance(error, TimeoutError):
         return Refused(f"{server} did not answer within {limit:g} s", "try again")
-    why = error if isinstance(error, SetUp) else failure(error, url, connect=CONNECT)
+    why = error if isinstance(error, SetUp) else failure(error, url, connect=CONNECT_TIMEOUT)
     fix = why.fix.replace("check that it runs, and its `url`", "check the network, and try again")
     return Refused(f"{server} {why.how}", "try again, or ask its operator" if "`" in fix else fix or "try again")
 
@@ -253,7 +253,7 @@ def _seconds(said: object) -> float | None:
         said = int(said)
     if isinstance(said, bool) or not isinstance(said, int | float) or not said > 0:
         return None
-    return float(min(said, YEAR))
+    return float(min(said, MAX_LIFE_SECONDS))
 
 
 def _account(id_token: object) -> str:
@@ -296,4 +296,4 @@ def advice(code: str, why: str) -> str:
 
 def excerpt(said: object) -> str:
     """Quote what a server wrote, bounded and harmless; what looks like a credential is hidden. Empty if not a text."""
-    return printable(masked(redactor.text(said)))[:QUOTED] if isinstance(said, str) else ""
+    return printable(masked(redactor.text(said)))[:QUOTED_CHARS] if isinstance(said, str) else ""

@@ -41,11 +41,11 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.secret.value import Secret
 from acp_launch.waits import awaited, seconds, stretch
 
-LIMIT = stretch(15.0)  # seconds for one request
+REQUEST_TIMEOUT = stretch(15.0)
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
-LEAST_PAUSE = 1.0  # seconds between two requests for the tokens of a device
+MIN_PAUSE = 1.0  # seconds between two requests for the tokens of a device
 SLOWER = 5.0  # seconds that the pause grows by when the server asks for that
-LONGEST_CODE = 64  # characters that the user has to type
+MAX_CODE_CHARS = 64  # that the user has to type
 ASK = "do not log in again before the server's operator has explained that"
 
 ShowDevice = Callable[[str, str], None]  # the page, and the code to type there
@@ -160,7 +160,14 @@ class LoginFlow(Struct):
             method, body = "POST", jsonrpc.request(1, "initialize", HELLO)
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         work = fetch(
-            method, url, limit=LIMIT, headers=headers, content=body, server=self._server, own=url, wants_body=False
+            method,
+            url,
+            limit=REQUEST_TIMEOUT,
+            headers=headers,
+            content=body,
+            server=self._server,
+            own=url,
+            wants_body=False,
         )
         answer = await self._wait(work, f"answer of {shown_origin(url)}")
         return read_challenges(answer.headers.get("www-authenticate", "")) if answer.status == 401 else None
@@ -190,7 +197,7 @@ class LoginFlow(Struct):
         failed = 0
         for place in places:
             headers = {**self._own_headers(place), "MCP-Protocol-Version": VERSIONS[0]}
-            work = fetch("GET", place, limit=LIMIT, headers=headers, server=server, own=self.wanted.url)
+            work = fetch("GET", place, limit=REQUEST_TIMEOUT, headers=headers, server=server, own=self.wanted.url)
             answer = await self._wait(work, f"answer of {shown_origin(place)}")
             if answer.status == 200 and (found := read(answer.said)) is not None:
                 return found
@@ -270,10 +277,10 @@ class LoginFlow(Struct):
             **({"scope": " ".join(scopes)} if scopes else {}),
         }
         body = msgspec.json.encode(about)
-        work = fetch("POST", where, limit=LIMIT, headers={"Content-Type": "application/json"}, content=body)
+        work = fetch("POST", where, limit=REQUEST_TIMEOUT, headers={"Content-Type": "application/json"}, content=body)
         answer = await self._wait(work, f"registration at {shown_origin(where)}")
         said = _convert(answer, _Registration)
-        if said is None or not 0 < len(said.client_id) <= metadata.LONGEST_ADDRESS:
+        if said is None or not 0 < len(said.client_id) <= metadata.MAX_URL_CHARS:
             refused = refusal(where, answer, "no client id")
             raise Refused(refused.how, CALLBACK if refused.fix == CALLBACK else fix)
         taken: Any = said.method or about["token_endpoint_auth_method"]
@@ -312,7 +319,7 @@ class LoginFlow(Struct):
             "code_verifier": Secret(verifier),
             **named,
         }
-        work = ask(ours.client, ours.secret, form, limit=LIMIT)
+        work = ask(ours.client, ours.secret, form, limit=REQUEST_TIMEOUT)
         return await self._wait(work, f"token from {shown_origin(ours.client.token_endpoint)}")
 
     def _has_device(self, server: AuthorizationServer) -> bool:
@@ -325,10 +332,10 @@ class LoginFlow(Struct):
         """Let the user type a code on another machine, and ask for the tokens until that is done (RFC 8628)."""
         where = server.device_authorization_endpoint or ""
         form: dict[str, str | Secret] = {**named, **({"scope": " ".join(scopes)} if scopes else {})}
-        work = post(where, ours.client, ours.secret, form, LIMIT)
+        work = post(where, ours.client, ours.secret, form, REQUEST_TIMEOUT)
         answer = await self._wait(work, f"code from {shown_origin(where)}")
         page = _convert(answer, _Page)
-        if page is None or not (page.user_code.isprintable() and 0 < len(page.user_code) <= LONGEST_CODE):
+        if page is None or not (page.user_code.isprintable() and 0 < len(page.user_code) <= MAX_CODE_CHARS):
             raise refusal(where, answer, "no code for the user")
         address = page.verification_uri_complete or page.verification_uri
         metadata.check_address(
@@ -339,12 +346,12 @@ class LoginFlow(Struct):
         self.device(address, page.user_code)
         limit = min(self.patience, page.expires_in)
         form = {"grant_type": DEVICE, "device_code": Secret(page.device_code), **named}
-        pause = max(LEAST_PAUSE, page.interval)
+        pause = max(MIN_PAUSE, page.interval)
         try:
             async with asyncio.timeout(limit):
                 while True:
                     try:
-                        return await ask(ours.client, ours.secret, form, limit=LIMIT)
+                        return await ask(ours.client, ours.secret, form, limit=REQUEST_TIMEOUT)
                     except Refused as refused:
                         if refused.error in ("slow_down", ""):  # too often, or the connection is bad (section 3.5)
                             pause += SLOWER
@@ -364,7 +371,7 @@ class LoginFlow(Struct):
         """Do work that has its own limit, and tell the user if it takes long."""
         task = asyncio.create_task(work)
         try:
-            return await awaited(task, what=what, limit=2 * LIMIT, waiting=self.waiting)
+            return await awaited(task, what=what, limit=2 * REQUEST_TIMEOUT, waiting=self.waiting)
         finally:
             task.cancel()
             await asyncio.wait({task})

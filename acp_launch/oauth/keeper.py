@@ -38,15 +38,15 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
 from acp_launch.waits import stretch
 
-EARLY = 60.0  # seconds before its end that a token is renewed
-SHARE = 0.1  # of its life, if that is shorter
-ANSWER = stretch(15.0)  # seconds for the answer of the authorization server
-STORE = stretch(10.0)  # seconds for each access to the store, if the caller does not say
-SPARE = 5.0  # seconds that a holder of the lock may need besides; and that a token must last to be used meanwhile
-PARTING = stretch(5.0)  # seconds to wait for an answer at the end of a session
-REST = 10.0  # seconds without a further attempt after one that failed, if the server does not say
+EARLY_SECONDS = 60.0  # before its end that a token is renewed
+EARLY_SHARE = 0.1  # of its life, if that is shorter
+ANSWER_TIMEOUT = stretch(15.0)  # for the authorization server
+STORE_TIMEOUT = stretch(10.0)  # for each access, if the caller does not say
+SPARE_SECONDS = 5.0  # for a holder of the lock; so long must a token last to be used in that time
+END_TIMEOUT = stretch(5.0)  # to wait for an answer at the end of a session
+RETRY_SECONDS = 10.0  # after an attempt that failed, if the server does not say
 LONGEST_REST = 300.0
-NEW = 30.0  # seconds in which a renewed token that is refused is not renewed again
+NEW_SECONDS = 30.0  # in which a renewed token that is refused is not renewed again
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class TokenStore:
         command: str,
         grant: Grant | None = None,
         secret: ClientSecret | None = None,
-        limit: float = STORE,
+        limit: float = STORE_TIMEOUT,
         note: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -109,7 +109,7 @@ class TokenStore:
     async def leave(self) -> None:
         """Wait for an answer that is under way: what is not stored would be lost with this process."""
         if self._running is not None and self._is_asking:
-            await _wait_for(self._running, limit=PARTING)
+            await _wait_for(self._running, limit=END_TIMEOUT)
 
     @property
     def _is_resting(self) -> bool:
@@ -129,8 +129,8 @@ class TokenStore:
         """Whether the token is about to expire. If another clock wrote a time that is wrong, a refusal decides."""
         if grant.expires is None:
             return False
-        life = EARLY / SHARE if grant.issued is None else grant.expires - grant.issued
-        return self._clock() >= grant.expires - max(0.0, min(EARLY, SHARE * life))
+        life = EARLY_SECONDS / EARLY_SHARE if grant.issued is None else grant.expires - grant.issued
+        return self._clock() >= grant.expires - max(0.0, min(EARLY_SECONDS, EARLY_SHARE * life))
 
     # In a thread.
 
@@ -159,7 +159,7 @@ class TokenStore:
         grant = self._grant
         if grant is None or grant.access == refused:
             return False
-        return grant.expires is not None and self._clock() < grant.expires - SPARE
+        return grant.expires is not None and self._clock() < grant.expires - SPARE_SECONDS
 
     def _serves(self, grant: Grant, refused: Secret | None) -> bool:
         """Take what the store holds into use; return whether that will do."""
@@ -173,7 +173,7 @@ class TokenStore:
         stored = self._read_latest()
         if self._serves(stored, refused):
             return self._in_use
-        if stored.access == refused and stored.is_renewed and 0 <= self._clock() - (stored.issued or 0.0) < NEW:
+        if stored.access == refused and stored.is_renewed and 0 <= self._clock() - (stored.issued or 0.0) < NEW_SECONDS:
             how = "rejects the login, even with a fresh token"
             raise NoToken(how, f"check its `url`, or log in again: {self._command}")
         if self._failure is not None and self._is_resting:
@@ -213,7 +213,7 @@ class TokenStore:
         if stored.resource and stored.sends_resource:
             form["resource"] = stored.resource
         secret = stored.client_secret if self._secret is None else self._secret.reveal_to(stored.client)
-        return asyncio.run(ask(stored.client, secret, form, limit=ANSWER, clock=self._clock))
+        return asyncio.run(ask(stored.client, secret, form, limit=ANSWER_TIMEOUT, clock=self._clock))
 
     def _use_other(self, stored: Grant, refused: Refused) -> Secret:
         """Use what another process, one that did not take the lock, has stored meanwhile; else the login has ended."""
@@ -289,7 +289,7 @@ class TokenStore:
         return not error.is_final or grant.expires is None or self._clock() < grant.expires
 
     def _fail(self, error: NoToken, pause: float = 0.0) -> NoToken:
-        self._failure = _Failure(error, monotonic() + min(pause or REST, LONGEST_REST))
+        self._failure = _Failure(error, monotonic() + min(pause or RETRY_SECONDS, LONGEST_REST))
         return error
 
     def _end(self, grant: Grant, why: str) -> NoToken:
@@ -306,7 +306,7 @@ class TokenStore:
 
 def patience(limit: float) -> float:
     """Return the seconds that a holder of the lock may need: two reads, two writes of `limit` each, one request."""
-    return 4 * limit + ANSWER + SPARE
+    return 4 * limit + ANSWER_TIMEOUT + SPARE_SECONDS
 
 
 def _not_now(why: str, fix: str) -> NoToken:

@@ -20,10 +20,10 @@ from acp_launch.oauth.exchange import NO_RESOURCE
 from acp_launch.oauth.flow import Waiting
 from acp_launch.waits import awaited, stretch
 
-HEAD = 16 * 1024  # bytes of a request's head
-HEAD_TIME = stretch(10.0)  # seconds for a request's head, and for its page to be taken
-QUOTED = 200  # characters that a page quotes of an answer
-IDLE = 16  # connections whose request has not come; the oldest is closed for a further one
+MAX_HEAD_BYTES = 16 * 1024  # of a request
+HEAD_TIMEOUT = stretch(10.0)  # for a request's head, and for its page to be taken
+QUOTED_CHARS = 200  # of an answer, on a page
+MAX_IDLE = 16  # connections whose request has not come; the oldest is closed for a further one
 NUMBERS = {"127.0.0.1": ("127.0.0.1",), "localhost": ("127.0.0.1", "::1")}  # a browser tries either for localhost
 PATH = "/callback"
 Pasted = Callable[[str], Awaitable[str]]
@@ -121,10 +121,12 @@ class LoopbackListener:
         """Listen at each number of the host, at the same port: another user of this machine could listen at the other,
         and get what the browser brings."""
         first, *others = NUMBERS[self._host]
-        servers = [await asyncio.start_server(self._accept, first, port, limit=HEAD)]
+        servers = [await asyncio.start_server(self._accept, first, port, limit=MAX_HEAD_BYTES)]
         found = servers[0].sockets[0].getsockname()[1]
         try:
-            servers += [await asyncio.start_server(self._accept, other, found, limit=HEAD) for other in others]
+            servers += [
+                await asyncio.start_server(self._accept, other, found, limit=MAX_HEAD_BYTES) for other in others
+            ]
         except OSError as error:
             if error.errno == errno.EADDRINUSE:  # else this machine has no such number
                 servers[0].close()
@@ -144,7 +146,7 @@ class LoopbackListener:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._idle[writer] = None
-        if len(self._idle) > IDLE:
+        if len(self._idle) > MAX_IDLE:
             oldest = next(iter(self._idle))
             del self._idle[oldest]
             oldest.transport.abort()
@@ -153,7 +155,7 @@ class LoopbackListener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(HEAD_TIME):
+            async with asyncio.timeout(HEAD_TIMEOUT):
                 head = await reader.readuntil(b"\r\n\r\n")
                 self._idle.pop(writer, None)
                 writer.write(self._reply(head))
@@ -177,7 +179,7 @@ class LoopbackListener:
         if "error" not in said:
             text = "You can close this page. The terminal says whether you are logged in."
             return page("200 OK", "Return to your terminal", text)
-        quoted = printable(f"{said['error']}: {said.get('error_description', '')}")[:QUOTED]
+        quoted = printable(f"{said['error']}: {said.get('error_description', '')}")[:QUOTED_CHARS]
         return page("200 OK", "The login was refused", f"The server says: {quoted}. You can close this page.")
 
     def _take(self, address: str) -> Mapping[str, str] | None:

@@ -17,8 +17,8 @@ from acp_launch.oauth.grant import Method
 from acp_launch.profile.values import is_local
 from acp_launch.regex import regex
 
-LONGEST_ADDRESS = 2048  # characters
-EXCERPT = 200  # characters of what a server says
+MAX_URL_CHARS = 2048
+EXCERPT_CHARS = 200  # of what a server says
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
@@ -117,7 +117,7 @@ def read_resource(said: Mapping[str, Any], url: str, issuer: str = "") -> Resour
 
 def covers(resource: str, url: str) -> bool:
     """Whether the server at `url` belongs to a resource: the same origin, and a path below the resource's."""
-    if len(resource) > LONGEST_ADDRESS or _BAD.search(resource) or "#" in resource or "@" in resource:
+    if len(resource) > MAX_URL_CHARS or _BAD.search(resource) or "#" in resource or "@" in resource:
         return False
     if shown_origin(resource) != shown_origin(url):
         return False
@@ -194,7 +194,7 @@ def check_address(address: str, what: str, *, near: bool) -> str:
     """
     try:
         parts, scheme = urlsplit(address), origin(address)[0]
-        is_fit = len(address) <= LONGEST_ADDRESS and address.isascii()  # letters of others could imitate a host
+        is_fit = len(address) <= MAX_URL_CHARS and address.isascii()  # letters of others could imitate a host
         is_fit = is_fit and not (_BAD.search(address) or "@" in parts.netloc or parts.fragment)
     except ValueError:
         is_fit = False
@@ -218,4 +218,4 @@ def _at(url: str, path: str) -> str:
 
 def _excerpt(text: str) -> str:
     """Return the beginning of what a server wrote, made harmless."""
-    return printable(text[: 2 * EXCERPT])[:EXCERPT]
+    return printable(text[: 2 * EXCERPT_CHARS])[:EXCERPT_CHARS]

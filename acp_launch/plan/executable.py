@@ -179,7 +179,7 @@ def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
 # Programs that run files of their working directory: Python adds it to its path for `-m` and `-c`, and npx prefers a
 # project's package to the published one. These functions read a command line, also inside `env` and `sh -c`. They are
 # for programs that must work in a project that the user has not accepted; other programs do not start there (`reach`).
-LARGEST = 4 * 1024 * 1024  # bytes of a package.json
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 SETTINGS = (".npmrc", "bunfig.toml")  # choose where a package comes from and which program runs it
 PACKAGE = ("-p", "--package")
 _PYTHON = regex(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
@@ -276,7 +276,7 @@ def _in_its_place(name: str, cwd: Path) -> Iterator[Path]:
 def _is_named(name: str, file: Path) -> bool:
     """Whether a package.json claims `name`, as its own name or as a program; also if it cannot be read."""
     try:
-        found = read_bounded(file, LARGEST)
+        found = read_bounded(file, MAX_MANIFEST_BYTES)
     except (OSError, Unfit):
         return True
 

@@ -19,7 +19,7 @@ from acp_launch.private import MAX_LINKS, Unfit, read_bounded, real
 from acp_launch.registry.index import NAMING, RUNNERS, VALUED, Source, parse_package
 
 # ruff: noqa: PTH110, PTH112, PTH113, PTH114 - methods of Path raise in a directory that we may not enter
-LARGEST = 4 * 1024 * 1024  # bytes of a package.json
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 MODULES = "node_modules"
 SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")  # files that look for packages in the directories above them
 NPX_DIGITS = 16  # of the hash that names a directory of its cache
@@ -149,7 +149,7 @@ def _find_npx(runner: Runner, name: str, version: str, environ: Mapping[str, str
 
 def _read_package(file: Path) -> Mapping[str, object]:
     try:
-        found = read_bounded(file, LARGEST)
+        found = read_bounded(file, MAX_MANIFEST_BYTES)
         package = json.loads(found[0]) if found else None
     except (OSError, Unfit, ValueError, RecursionError):
         return {}

@@ -446,9 +446,9 @@ async def see_through(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], None
 
 
 GRACE_SECONDS = 2.0  # for each polite rung, as in the MCP SDK and acp-tck; codex with a stubborn server needs 7
-HASTY = 0.6  # the same for a child that does not react any more, and after a run has failed
-FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself after the process did
-LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
+HASTY_GRACE_SECONDS = 0.6  # for a child that does not react any more, and after a run has failed
+FOLLOW_SECONDS = stretch(0.25)  # for the rest of the tree to end by itself after the process did
+STATUS_TIMEOUT = stretch(1.0)  # until the wait status of a killed process must have arrived
 
 
 async def _climb(child: Child, grace: float) -> StopOutcome:
@@ -466,7 +466,7 @@ async def _climb(child: Child, grace: float) -> StopOutcome:
     survivors = await kill_tree(tree)
     # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
     child.spawned.mark_ended()
-    return StopOutcome(await child.wait_within(LAST_STATUS), tuple(rungs), tuple(survivors))
+    return StopOutcome(await child.wait_within(STATUS_TIMEOUT), tuple(rungs), tuple(survivors))
 
 
 async def _ask(child: Child, tree: Tree, grace: float) -> None:
@@ -481,7 +481,7 @@ async def _ask(child: Child, tree: Tree, grace: float) -> None:
 
 async def _all_follow(child: Child, tree: Tree) -> None:
     await child.wait()
-    await until_gone(tree.alive_for_sure(), within=FOLLOW)
+    await until_gone(tree.alive_for_sure(), within=FOLLOW_SECONDS)
 
 
 async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = None) -> None:

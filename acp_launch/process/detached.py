@@ -14,7 +14,7 @@ from acp_launch.process import prepare
 from acp_launch.waits import stretch
 
 BACKGROUND = '"$@" &'
-WITHIN = stretch(5.0)  # seconds; a shell takes milliseconds
+START_TIMEOUT = stretch(5.0)  # a shell takes milliseconds
 
 
 def start(argv: Sequence[str], env: Mapping[str, str]) -> str:
@@ -35,7 +35,7 @@ def start(argv: Sequence[str], env: Mapping[str, str]) -> str:
                 env=dict(env),
                 cwd="/",
                 start_new_session=True,
-                timeout=WITHIN,
+                timeout=START_TIMEOUT,
                 check=False,
             )
     except subprocess.TimeoutExpired:

@@ -25,7 +25,7 @@ from acp_launch.process.tree import Exit, Tree, from_wait_status, rounds, termin
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-LOOK_EVERY = 0.2  # seconds until we notice that it was suspended, which some platforms do not report
+POLL_SECONDS = 0.2  # until we notice that it was suspended, which some platforms do not report
 ROUNDS, ROUND = 20, 0.25  # of the last kill, and seconds for each; one is enough, in microseconds
 # Programs may leave behind: the alternate screen, a hidden cursor, mouse, focus and paste reports, and colours. If none
 # is on, this changes nothing: unlike 1049, 47 moves no cursor.
@@ -128,7 +128,7 @@ async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
     forget = on_exit(spawned, over.set)
     try:
         while True:
-            await first_of(over.wait(), within=LOOK_EVERY)
+            await first_of(over.wait(), within=POLL_SECONDS)
             if over.is_set():
                 break
             if prepare.IS_LINUX:

@@ -29,10 +29,10 @@ from acp_launch.process.table import Process
 from acp_launch.process.tree import descendants, end_all_now, send
 from acp_launch.waits import stretch
 
-KILL = stretch(2.5)  # seconds for the guards to kill everything; it takes milliseconds
-FAREWELL = stretch(2.0)  # seconds for a guard to end when asked; it takes less than one millisecond
-ANSWER = stretch(10.0)  # seconds for a guard to start a process; it takes less than one millisecond
-NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was stopped
+KILL_TIMEOUT = stretch(2.5)  # for the guards to kill everything; it takes milliseconds
+END_TIMEOUT = stretch(2.0)  # for a guard to end when asked; it takes less than one millisecond
+START_TIMEOUT = stretch(10.0)  # for a guard to start a process; it takes less than one millisecond
+NUDGE_SECONDS = 0.5  # after which a silent guard is continued, in case it was stopped
 GUARDS = 2
 _KILLED = (  # by how many are left
     ("both of its guards were killed", "two others guard this run now"),
@@ -132,7 +132,7 @@ class Guards:
         deadline = time.monotonic() + within
         with self._lock:
             while spawned.status is None and self.living and (left := deadline - time.monotonic()) > 0:
-                if not wait([post.line for post in self.living], min(left, NUDGE)):
+                if not wait([post.line for post in self.living], min(left, NUDGE_SECONDS)):
                     self.wake()
                 self.drain()
 
@@ -158,17 +158,17 @@ class Guards:
         return [post.process for post in self.living if post.process is not None]
 
     def dismiss(self) -> None:
-        """Let them end. A guard that has not ended within `FAREWELL` seconds is killed."""
+        """Let them end. A guard that has not ended within `END_TIMEOUT` is killed."""
         with self._lock:
             guards = self.known()
             self.drain()
             self.tell(("done",))
             for post in self.living:
                 self._close(post)
-            block_until_gone(guards, within=FAREWELL)
+            block_until_gone(guards, within=END_TIMEOUT)
             for guard in guards:
                 send(guard, signal.SIGKILL)
-            block_until_gone(guards, within=FAREWELL)
+            block_until_gone(guards, within=END_TIMEOUT)
             self._reap()
             spawn.inherit()
             if self.cgroup is not None:
@@ -187,7 +187,7 @@ class Guards:
         for post in self.posts:
             if post.process is None:
                 post.line.close()
-        block_until_gone([*guards, self._upper] if self._upper else guards, within=KILL)
+        block_until_gone([*guards, self._upper] if self._upper else guards, within=KILL_TIMEOUT)
         if not guards or any(not spawned.is_fostered for spawned in spawn.live()):
             end_all_now()
 
@@ -199,9 +199,9 @@ class Guards:
 
     def _await(self, post: GuardProcess, is_done: Callable[[], bool] | None = None) -> None:
         """Listen to a guard until `is_done`, or its pid is known, or it has died. One that takes too long is killed."""
-        deadline = time.monotonic() + ANSWER
+        deadline = time.monotonic() + START_TIMEOUT
         while not post.is_dead and not (is_done() if is_done else post.process):
-            if not post.line.wait(NUDGE):
+            if not post.line.wait(NUDGE_SECONDS):
                 self.wake()
             if time.monotonic() > deadline:
                 if post.process is None:
@@ -233,7 +233,7 @@ class Guards:
     def _bury(self, post: GuardProcess) -> None:
         """Ensure that a dying guard is dead, so that its children have come to the one above it, or to us."""
         self._close(post)
-        block_until_gone([post.process] if post.process else [], within=FAREWELL)
+        block_until_gone([post.process] if post.process else [], within=END_TIMEOUT)
         self._reap()
         spawn.inherit(is_all=not self.living)
 

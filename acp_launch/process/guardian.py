@@ -64,7 +64,7 @@ from acp_launch.process.tree import rounds, send
 from acp_launch.waits import stretch
 
 _LENGTH = 4  # bytes
-_CHUNK = 64 * 1024  # bytes
+_CHUNK_BYTES = 64 * 1024
 _MOST_DESCRIPTORS = 4  # with one value
 _DESCRIPTOR = 4  # bytes: a C int
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
@@ -147,7 +147,7 @@ class GuardLine:
             return False
         try:
             chunk, passed, _, _ = self._end.recvmsg(
-                _CHUNK, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * _DESCRIPTOR), _CLOSE_ON_EXEC
+                _CHUNK_BYTES, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * _DESCRIPTOR), _CLOSE_ON_EXEC
             )
         except (BlockingIOError, InterruptedError):
             return False
@@ -177,11 +177,11 @@ def wait(lines: Iterable[GuardLine], seconds: float) -> bool:
 # descendants of all these. With a control group (cgroup.py), everything in it too.
 
 
-POLITE = 1.0  # seconds after TERM
+POLITE_SECONDS = 1.0  # after TERM
 MIN_POLITE_SECONDS = 0.25  # after TERM for what the lower guard has not found in the time that it took
-BOUND = stretch(10.0)  # seconds for everything; only uninterruptible processes take as long
-ROUND = 0.25  # seconds for the processes of one round to die
-LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs about 20 µs for each process
+KILL_TIMEOUT = stretch(10.0)  # for everything; only uninterruptible processes take as long
+ROUND_SECONDS = 0.25  # for the processes of one round to die
+POLL_SECONDS = 0.1  # between two listings in the polite second; one costs about 20 µs for each process
 
 Identity = tuple[int, float]  # pid and time of start
 
@@ -278,10 +278,10 @@ class LaunchProcesses:
         return found
 
 
-def end(remains: LaunchProcesses, *, polite: float = POLITE) -> tuple[list[Process], list[Process]]:
+def end(remains: LaunchProcesses, *, polite: float = POLITE_SECONDS) -> tuple[list[Process], list[Process]]:
     """Ask everything to end (TERM), wait `polite` seconds, then STOP and KILL round by round until nothing is left.
 
-    Returns the processes that had to be ended, and those that survived `BOUND` seconds of it.
+    Returns the processes that had to be ended, and those that survived `KILL_TIMEOUT` of it.
     """
     began = time.monotonic()
     ended: dict[Process, None] = {}
@@ -290,15 +290,15 @@ def end(remains: LaunchProcesses, *, polite: float = POLITE) -> tuple[list[Proce
         ended[process] = None
     while (left := remains.alive()) and time.monotonic() < began + polite:
         ended.update(dict.fromkeys(left))
-        block_until_gone(left, within=max(0.0, min(LOOK_EVERY, began + polite - time.monotonic())))
+        block_until_gone(left, within=max(0.0, min(POLL_SECONDS, began + polite - time.monotonic())))
         remains.reap()
     if remains.cgroup:
         remains.cgroup.kill()  # at once, before a listing can miss one
     for killed in rounds(remains):
         ended.update(dict.fromkeys(killed))
-        if time.monotonic() > began + BOUND:
+        if time.monotonic() > began + KILL_TIMEOUT:
             return list(ended), remains.alive()
-        block_until_gone(killed, within=ROUND)
+        block_until_gone(killed, within=ROUND_SECONDS)
     return list(ended), []
 
 
@@ -509,7 +509,7 @@ class Guardian:
         recorded = None if self._record is None else read(self._record)
         known = recorded.known if recorded else ()  # what has come to the launcher, with a guard that died
         remains = LaunchProcesses(known, self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
-        polite = max(MIN_POLITE_SECONDS, POLITE - (time.monotonic() - began))
+        polite = max(MIN_POLITE_SECONDS, POLITE_SECONDS - (time.monotonic() - began))
         _, survivors = end(remains, polite=0 if self._is_hurried else polite)
         if survivors or (self._upper is not None and living([self._upper])):
             return  # the record stays, for `reap` or for the upper guard
@@ -521,7 +521,7 @@ class Guardian:
 
 def _let_finish(lower: Process) -> None:
     send(lower, signal.SIGCONT)
-    block_until_gone([lower], within=BOUND + 1)
+    block_until_gone([lower], within=KILL_TIMEOUT + 1)
     send(lower, signal.SIGKILL)
     block_until_gone([lower], within=1)
 

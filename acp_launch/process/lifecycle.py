@@ -54,7 +54,7 @@ OVERDUE = "did not answer within"  # begins the `exit` of a process that was kil
 FETCHING = "downloading"  # the `reason` while STARTING, if its package runner is still at that
 FETCHED = "downloaded"  # and after that
 DOWNLOADING = f"{FETCHING}: its package runner fetches it for the first time"
-DOWNLOAD = 600.0  # seconds a package runner may take
+DOWNLOAD_TIMEOUT = 600.0  # of a package runner
 
 
 class Change(Struct, frozen=True, kw_only=True, tag_field="type", tag="server", rename="camel"):
@@ -128,7 +128,7 @@ class Life(Struct, frozen=True, kw_only=True):
 
     restart: Restart | RemoteRestart
     start: float
-    download: float = DOWNLOAD
+    download: float = DOWNLOAD_TIMEOUT
     state: State = "declared"
     since: float = 0.0  # when it entered this state
     begun: float = 0.0  # when its latest process was started

@@ -14,7 +14,7 @@ from errno import EMFILE, ENFILE, ENOSYS, EPERM
 from acp_launch.process import prepare
 from acp_launch.process.table import Process
 
-LOOK_EVERY = 0.01  # seconds
+POLL_SECONDS = 0.01
 NO_PIDFD = -1
 
 
@@ -74,7 +74,7 @@ def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
     with open_all(processes) as (descriptors, unwatchable):
         _block(descriptors, deadline)
         while living(unwatchable) and time.monotonic() < deadline:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
 
 
 def _block(descriptors: list[int], deadline: float) -> None:

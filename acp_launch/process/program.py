@@ -213,7 +213,7 @@ _VERBS = {
 _INTERPRETERS = regex(r"node|nodejs|bun|sh|bash|env|(?:python|pypy)[0-9.]*")
 _BETWEEN = regex(r"[\s'\"();&|]+")
 AT_HAND = 2.0  # seconds in which a runner starts what it has downloaded before
-LOOK_EVERY = 1.0  # seconds
+POLL_SECONDS = 1.0
 _SCRIPT = b"npm_lifecycle_event="
 _RUN = (b"", b"npx")  # its value in a program that npx runs; any other is a script of an installation
 
@@ -240,7 +240,7 @@ class Download:
 
     def __enter__(self) -> Self:
         if self._pid is not None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -254,7 +254,7 @@ class Download:
 
     def _look(self) -> None:
         self._see()
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
+        self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
 
     def _see(self) -> None:
         now = time.monotonic()

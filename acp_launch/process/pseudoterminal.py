@@ -16,7 +16,7 @@ import termios
 import tty
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-CHUNK = 16 * 1024  # bytes
+CHUNK_BYTES = 16 * 1024
 
 
 def main(argv: list[str]) -> int:
@@ -76,7 +76,7 @@ def _copy(inner: int, resized: int) -> None:
 
 def _read(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, CHUNK)
+        return os.read(descriptor, CHUNK_BYTES)
     except OSError:  # EIO: the other end is closed
         return b""
 

@@ -33,8 +33,8 @@ from msgspec.structs import replace
 from acp_launch.errors import AgentError, Upgraded
 from acp_launch.process import lifecycle, node
 from acp_launch.process.child import GRACE_SECONDS, first_of
-from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
-from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
+from acp_launch.process.lifecycle import DOWNLOAD_TIMEOUT, OVERDUE, Change, Life, State
+from acp_launch.process.program import AT_HAND, POLL_SECONDS, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
 from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import RemoteRestart, Restart
@@ -106,7 +106,7 @@ class Supervisor:
         log: Callable[[bytes], None] | None = None,
         grace: float = GRACE_SECONDS,
         clock: Clock | None = None,
-        download: float = DOWNLOAD,
+        download: float = DOWNLOAD_TIMEOUT,
         begins_asleep: bool = False,
     ) -> None:
         self.child: Running | None = None  # the current process
@@ -372,7 +372,7 @@ class Supervisor:
         """Look at its package runner, and again until the server has answered."""
         self._see()
         if self._life.state == "starting":
-            self._looking.set(self._clock.time() + LOOK_EVERY)
+            self._looking.set(self._clock.time() + POLL_SECONDS)
 
     def _see(self) -> None:
         """Note whether its package runner is downloading, and tell of a change."""

@@ -2,7 +2,7 @@
 A command that the agent asked us to run (ACP v1 "terminals"): not a real terminal, but a program's output in order.
 
 Its stdin is /dev/null, stdout and stderr are one pipe. It may print without end: the stored output is bounded, reports
-come in steps, and more than `BURST` bytes a step are left in the pipe, so that the writer waits.
+come in steps, and more than `MAX_STEP_BYTES` a step are left in the pipe, so that the writer waits.
 
 The command is over when its process has ended (C-71), even if what it started lives on and prints, as a server behind
 `&` does; `end` ends all of that. The caller must ensure that `end` or `drop` is called.
@@ -59,13 +59,13 @@ class Scrollback:
         return text
 
 
-STEP = 0.05  # seconds between two reports: more often than a user can follow
-BURST = 1024 * 1024  # bytes read in one step
-SHOWN = 64 * 1024  # characters of one step that are reported: far more than a screen holds
-CHUNK = 64 * 1024  # bytes: the size of a pipe
-LEFTOVER = 1024 * 1024  # bytes read after its end: more than a pipe holds, less than a flood
-GRACE = 1.0  # seconds after TERM, for a command to clean up
-LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
+REPORT_SECONDS = 0.05  # between two reports: more often than a user can follow
+MAX_STEP_BYTES = 1024 * 1024  # read in one step
+MAX_STEP_CHARS = 64 * 1024  # that are reported of one step: far more than a screen holds
+CHUNK_BYTES = 64 * 1024  # the size of a pipe
+MAX_LEFTOVER_BYTES = 1024 * 1024  # read after its end: more than a pipe holds, less than a flood
+GRACE_SECONDS = 1.0  # after TERM, for a command to clean up
+STATUS_TIMEOUT = stretch(1.0)  # until the wait status of a killed process must have arrived
 
 
 class Terminal:
@@ -95,7 +95,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._scrollback = Scrollback(limit)
         self._fresh: list[str] = []  # not reported yet
-        self._room = BURST
+        self._room = MAX_STEP_BYTES
         self._is_listening = False
         self._step: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
@@ -119,10 +119,10 @@ class Terminal:
         return self.exit
 
     async def end(self) -> None:
-        """Send TERM to everything of it that lives, and after `GRACE` KILL. Its output can still be read.
+        """Send TERM to everything of it that lives, and after `GRACE_SECONDS` KILL. Its output can still be read.
 
-        Done once, however often this is called, and completed even if the caller is cancelled. At most `GRACE`,
-        `tree.BOUND` and `LAST_STATUS` seconds.
+        Done once, however often this is called, and completed even if the caller is cancelled. At most `GRACE_SECONDS`,
+        `tree.KILL_TIMEOUT` and `STATUS_TIMEOUT`.
         """
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
@@ -138,11 +138,11 @@ class Terminal:
         tree = Tree(self.spawned)
         if left := tree.alive_for_sure():
             terminate(left)
-            await first_of(watch.until_gone(left, within=GRACE), self.hurry.wait())
+            await first_of(watch.until_gone(left, within=GRACE_SECONDS), self.hurry.wait())
         await kill_tree(tree)
         self.spawned.mark_ended()
         try:
-            async with asyncio.timeout(LAST_STATUS):
+            async with asyncio.timeout(STATUS_TIMEOUT):
                 await self._over.wait()
         except TimeoutError:  # not even SIGKILL gets it out of the kernel
             self._finish(from_wait_status(STATUS_LOST))
@@ -175,19 +175,19 @@ class Terminal:
     def _readable(self) -> None:
         self._room -= self._take()
         if self._step is None:
-            self._step = self._loop.call_later(STEP, self._next_step)
+            self._step = self._loop.call_later(REPORT_SECONDS, self._next_step)
         if self._room <= 0:
             self._rest()
 
     def _next_step(self) -> None:
-        self._step, self._room = None, BURST
+        self._step, self._room = None, MAX_STEP_BYTES
         self._tell()
         self._listen()
 
     def _take(self) -> int:
         """Read and return the number of bytes; at the end of the pipe close it."""
         try:
-            chunk = os.read(self.spawned.stdout, CHUNK) if self.spawned.stdout >= 0 else b""
+            chunk = os.read(self.spawned.stdout, CHUNK_BYTES) if self.spawned.stdout >= 0 else b""
         except BlockingIOError:
             return 0
         if chunk:
@@ -199,7 +199,7 @@ class Terminal:
     def _take_leftover(self) -> None:
         """Read the command's own output, which is in the pipe by now. Other processes may continue to fill it."""
         taken = 0
-        while taken < LEFTOVER and (got := self._take()):
+        while taken < MAX_LEFTOVER_BYTES and (got := self._take()):
             taken += got
 
     def _print(self, text: str) -> None:
@@ -209,8 +209,8 @@ class Terminal:
     def _tell(self) -> None:
         text = "".join(self._fresh)
         self._fresh.clear()
-        if len(text) > SHOWN:
-            text = f"\n[... {len(text) - SHOWN:,} characters not shown ...]\n{text[-SHOWN:]}"
+        if len(text) > MAX_STEP_CHARS:
+            text = f"\n[... {len(text) - MAX_STEP_CHARS:,} characters not shown ...]\n{text[-MAX_STEP_CHARS:]}"
         if text:
             self._said(text)
 

@@ -256,10 +256,10 @@ def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
 # rounds until a listing is empty.
 
 
-BOUND = stretch(
+KILL_TIMEOUT = stretch(
     5.0
 )  # seconds for all rounds; SIGKILL itself takes microseconds, uninterruptible sleep may take for ever
-ROUND = 0.25  # seconds for the processes of one round to die
+ROUND_SECONDS = 0.25  # for the processes of one round to die
 _LISTINGS = 20  # a fork bomb may outrun a few STOP waves, not this many
 
 
@@ -309,29 +309,29 @@ async def kill_tree(tree: Tree) -> list[Process]:
     """Run the rounds in the event loop. Returns the survivors, from a listing at the very end."""
     from acp_launch.process.watch import until_gone
 
-    deadline = time.monotonic() + BOUND
+    deadline = time.monotonic() + KILL_TIMEOUT
     for killed in rounds(tree):
         if time.monotonic() > deadline:
             return tree.alive()
-        await until_gone(killed, within=ROUND)
+        await until_gone(killed, within=ROUND_SECONDS)
     return []
 
 
 def end_now(spawned: Spawned) -> list[Process]:
-    """Kill the whole tree, reap and close everything, without an event loop; at most `BOUND` seconds.
+    """Kill the whole tree, reap and close everything, without an event loop; at most `KILL_TIMEOUT`.
 
     Does nothing if it has ended already. It may run in any `finally`. Returns the survivors, if the kernel kept some.
     """
     if spawned.is_ended:
         return []
-    tree, deadline, survivors = Tree(spawned), time.monotonic() + BOUND, list[Process]()
+    tree, deadline, survivors = Tree(spawned), time.monotonic() + KILL_TIMEOUT, list[Process]()
     for killed in rounds(tree):
         if time.monotonic() > deadline:
             survivors = tree.alive()
             break
-        block_until_gone(killed, within=ROUND)
+        block_until_gone(killed, within=ROUND_SECONDS)
     if spawned.is_fostered and spawned.status is None and spawn.parent is not None and not survivors:
-        spawn.parent.await_word(spawned, within=BOUND)
+        spawn.parent.await_word(spawned, within=KILL_TIMEOUT)
     spawned.mark_ended()
     spawned.close_all()  # not sooner: a process that ends with its stdin would be gone before we listed its descendants
     return survivors

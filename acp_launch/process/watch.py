@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 
-from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, living, open_all, open_pid
+from acp_launch.process.pidfd import NO_PIDFD, POLL_SECONDS, living, open_all, open_pid
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
 
@@ -81,7 +81,7 @@ def _look_every_now_and_then(spawned: Spawned, call: Callable[[], None]) -> Call
         if spawned.poll() is not None:
             call()
         else:
-            loop.call_later(LOOK_EVERY, look)
+            loop.call_later(POLL_SECONDS, look)
 
     loop.call_soon(look)
     return wanted.clear
@@ -94,7 +94,7 @@ async def until_gone(processes: Iterable[Process], *, within: float) -> bool:
             async with asyncio.timeout(within):
                 await _all_readable(descriptors)
                 while living(unwatchable):  # noqa: ASYNC110 - nothing would set an event
-                    await asyncio.sleep(LOOK_EVERY)
+                    await asyncio.sleep(POLL_SECONDS)
         except TimeoutError:
             return False
         return True

@@ -18,7 +18,7 @@ from acp_launch.problem import Problem, about
 from acp_launch.profile.discover import HOLDER, LOCK, Found, shown
 
 VERSION = 1
-LARGEST = 4 * 1024 * 1024  # bytes
+MAX_LOCKFILE_BYTES = 4 * 1024 * 1024
 _HEAD = "# Written by acp-launch lock PROFILE; commit it. With --locked, what differs from it is refused.\n"
 
 
@@ -80,7 +80,7 @@ def write(found: Found, lock: Lock) -> Path:
 
 
 def _read(file: Path) -> _File | None:
-    found = read_bounded(file, LARGEST)
+    found = read_bounded(file, MAX_LOCKFILE_BYTES)
     if found is None:
         return None
     lines = found[0].splitlines(keepends=True)

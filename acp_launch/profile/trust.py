@@ -85,7 +85,7 @@ def _lines(path: str, value: Plain) -> Iterator[str]:
 
 
 VERSION = 1
-LARGEST = 8 * 1024 * 1024  # bytes of one acceptance; a profile's files hold less
+MAX_ACCEPTANCE_BYTES = 8 * 1024 * 1024  # a profile's files hold less
 FOREIGN = ("path", "project")  # origins of files that are untrusted
 
 
@@ -275,7 +275,7 @@ def _read(path: Path) -> Acceptance | None:
     try:
         with _explain_errors(path, "read the acceptance from"):
             try:
-                found = read_bounded(path, LARGEST)
+                found = read_bounded(path, MAX_ACCEPTANCE_BYTES)
             except NotADirectoryError:  # code that writes to the state directory reports it
                 return None
             is_ours = found is not None and not find_doubt(path.stat())

@@ -187,7 +187,7 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
 # Lines in a byte stream, independent of its chunks (ACP v1 "transports", stdio).
 
 
-LONG = 1024 * 1024  # bytes
+LONG_LINE_BYTES = 1024 * 1024
 _NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 
 
@@ -263,7 +263,7 @@ class LineFramer:
             self._long += b"".join([*self._parts, part])
             self._skipping = bytes(self._long[:ENDS]), bytes(self._long[-ENDS:]), self._held
             self._forget()
-        elif self._held > LONG:
+        elif self._held > LONG_LINE_BYTES:
             self._long += b"".join([*self._parts, part])
             self._parts = []
         elif part:

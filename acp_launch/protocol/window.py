@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from math import inf
 
-COUNT = 1000
-SIZE = 4 * 1024 * 1024  # bytes of lines
+MAX_LINES = 1000
+MAX_BYTES = 4 * 1024 * 1024  # of lines
 AGE = 600.0  # seconds
 PIECES = 4  # that are kept for readers at one place
 
@@ -24,7 +24,7 @@ class Window:
     What exceeds a limit leaves from the old end; so an event that is larger than the window takes all others with it.
     """
 
-    def __init__(self, *, count: int = COUNT, size: int = SIZE, age: float = AGE) -> None:
+    def __init__(self, *, count: int = MAX_LINES, size: int = MAX_BYTES, age: float = AGE) -> None:
         """`size` is in bytes, `age` in seconds."""
         self.newest = 0  # the id of the latest event; 0 before the first
         self.lost = 0  # the newest event that left by a limit

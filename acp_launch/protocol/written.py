@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from acp_launch.regex import regex
 
-PIECE = 1 << 20  # bytes
+PIECE_BYTES = 1 << 20
 # Control and formatting characters, separators of lines and paragraphs, halves of surrogate pairs (Unicode 15).
 _HIDDEN = regex(
     "[\r\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
@@ -75,15 +75,15 @@ def visible(text: str) -> str:
 
 def visible_bytes(data: bytes | memoryview) -> Sequence[bytes | memoryview]:
     """Do the same as `visible` for a JSON text of any length, in pieces; a clean piece is returned unchanged."""
-    if len(data) <= PIECE:
+    if len(data) <= PIECE_BYTES:
         return (_visible(data),)
     return [_visible(piece) for piece in _pieces(memoryview(data))]
 
 
 def _pieces(view: memoryview) -> Iterator[memoryview]:
-    while len(view) > PIECE:
-        end = PIECE
-        while end > PIECE - 4 and view[end] & 0xC0 == 0x80:  # do not split a character
+    while len(view) > PIECE_BYTES:
+        end = PIECE_BYTES
+        while end > PIECE_BYTES - 4 and view[end] & 0xC0 == 0x80:  # do not split a character
             end -= 1
         yield view[:end]
         view = view[end:]

@@ -14,7 +14,7 @@ from acp_launch.profile.values import is_in_the_clear, is_local, url_fault, user
 if TYPE_CHECKING:
     import httpx2
 
-CONNECT, SILENCE = 10.0, 30.0  # seconds for a connection, and for the next piece of an answer
+CONNECT_TIMEOUT, SILENCE_TIMEOUT = 10.0, 30.0  # for a connection, and for the next piece of an answer
 REDIRECTS = 5
 
 
@@ -58,7 +58,7 @@ def _client(address: str) -> "httpx2.Client":
     try:
         return httpx2.Client(
             headers={"Accept-Encoding": "identity"},
-            timeout=httpx2.Timeout(SILENCE, connect=CONNECT),
+            timeout=httpx2.Timeout(SILENCE_TIMEOUT, connect=CONNECT_TIMEOUT),
             trust_env=not is_local(address),
             follow_redirects=True,
             max_redirects=REDIRECTS,

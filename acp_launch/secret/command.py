@@ -17,7 +17,7 @@ from acp_launch.secret.detect import masked
 from acp_launch.secret.value import MAX_VALUE, PROGRAMS_AT_ONCE, Outcome, Secret, State, StoreFault
 
 PLACEHOLDER = "{name}"
-LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
+STDERR_LINES, MAX_LINE_CHARS = 3, 200  # of stderr in a reason
 
 
 class Captured(Protocol):
@@ -149,7 +149,7 @@ _STYLE = regex(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a creden
 
 def _last(err: Sequence[str]) -> str:
     """Return the end of stderr as part of a sentence, without control characters and secrets."""
-    text = " / ".join(line.strip()[:LINE_LENGTH] for line in _discreet(err))
+    text = " / ".join(line.strip()[:MAX_LINE_CHARS] for line in _discreet(err))
     shown = "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
     return f": {shown}" if shown else ""
 
@@ -159,7 +159,7 @@ def _discreet(err: Sequence[str]) -> list[str]:
     text = _STYLE.sub("", "\n".join(err))
     if "-----BEGIN" in text:
         text = masked(text)
-    return [masked(line) for line in [line for line in text.split("\n") if line.strip()][-LINES:]]
+    return [masked(line) for line in [line for line in text.split("\n") if line.strip()][-STDERR_LINES:]]
 
 
 def sentence(error: LaunchError) -> str:

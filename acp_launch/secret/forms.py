@@ -2,11 +2,11 @@
 Every form in which a value may appear: unchanged, or as programs write it into URLs, headers, JSON, shells, tracebacks.
 
 Not searched for: a form within a form beyond this list (base64 of base64, JSON within JSON within JSON), base64 wrapped
-into lines, other alphabets (hex, gzip), and anything under `SHORTEST` characters, which cannot be told from ordinary
+into lines, other alphabets (hex, gzip), and anything under `MIN_FORM_CHARS`, which cannot be told from ordinary
 text. At the end of a value in base64, up to four bits of its last character may stay visible.
 
-A value of more than `LARGE` characters is searched for by pieces: every `PIECE` characters as they are and inside JSON,
-its lines, and every `PIECE` characters of its base64 (the standard alphabet, on its own). So a whole copy in these
+A value of more than `LARGE` characters is searched for by pieces: every `PIECE_CHARS` as they are and inside JSON,
+its lines, and every `PIECE_CHARS` of its base64 (the standard alphabet, on its own). So a whole copy in these
 forms is hidden whole, and a partial copy shows less than one piece at either end. Its other forms are not searched for.
 """
 
@@ -18,10 +18,10 @@ from urllib.parse import quote, quote_plus
 
 from acp_launch.regex import regex
 
-SHORTEST = 6  # characters
+MIN_FORM_CHARS = 6
 SHORTEST_LINE = 8  # characters; a line of a longer value is assumed to be secret by itself
 LARGE = 4096  # characters; twenty forms of each such value would be slow to make and to search for
-PIECE = 1024  # characters, the most that is held back of a stream
+PIECE_CHARS = 1024  # the most that is held back of a stream
 COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves unescaped
 _PLAIN = regex("[A-Za-z0-9 _.,:;=@!?#$%*()|~^{}\\[\\]-]*")  # the same in every JSON
 _ARMOUR = regex("-----(BEGIN|END) [A-Z0-9 ]+-----")  # names the kind of a key, is not the key
@@ -35,11 +35,11 @@ _IN_DOUBLE_QUOTES = regex(r'([\\"$`])')
 
 def is_maskable(text: str) -> bool:
     """Whether the value has a form that can be hidden."""
-    return len(text.strip()) >= SHORTEST
+    return len(text.strip()) >= MIN_FORM_CHARS
 
 
 def forms(text: str) -> frozenset[str]:
-    """Return all forms, each at least `SHORTEST` characters long; none for a shorter text.
+    """Return all forms, each at least `MIN_FORM_CHARS` long; none for a shorter text.
 
     A value of several lines appears whole, with either kind of line end, and line by line.
     """
@@ -52,7 +52,7 @@ def forms(text: str) -> frozenset[str]:
     wholes = {text, text.strip(), text.replace("\n", "\r\n"), text.replace("\r\n", "\n")}
     found = {form for whole in wholes for form in (*_written(whole), *_base64(whole))}
     found |= {form for line in lines for form in _in_json(line)}
-    return frozenset(form for form in found if len(form) >= SHORTEST)
+    return frozenset(form for form in found if len(form) >= MIN_FORM_CHARS)
 
 
 def _of_large(text: str, lines: Iterable[str]) -> Iterator[str]:
@@ -64,9 +64,9 @@ def _of_large(text: str, lines: Iterable[str]) -> Iterator[str]:
 
 def _pieces(text: str) -> Iterator[str]:
     """Cut text into adjacent pieces; the last one overlaps the one before it."""
-    for at in range(0, len(text) - PIECE, PIECE):
-        yield text[at : at + PIECE]
-    yield text[-PIECE:]
+    for at in range(0, len(text) - PIECE_CHARS, PIECE_CHARS):
+        yield text[at : at + PIECE_CHARS]
+    yield text[-PIECE_CHARS:]
 
 
 def in_json(text: str) -> str:

@@ -39,7 +39,7 @@ def explained(path: Path, doing: str) -> Iterator[None]:
 
 
 MAX_TRIES = 3  # passphrases that are asked for, as sudo asks
-LEAST = 8  # characters of a new passphrase (NIST SP 800-63-3B, 5.1.1.2); scrypt only slows guessing down
+MIN_PASSPHRASE_CHARS = 8  # NIST SP 800-63-3B, 5.1.1.2; scrypt only slows guessing down
 LEAST_KEY, MOST_KEY = 32, 64 * 1024  # bytes of a key file; 32 is the length of the key
 
 
@@ -103,9 +103,9 @@ class Passphrase:
         raise StoreFault("locked", f"{self._path} needs a key file, and the settings name none", fix=fix)
 
     def _long_enough(self, material: bytes) -> bytes:
-        if len(material.decode(errors="replace")) >= LEAST:
+        if len(material.decode(errors="replace")) >= MIN_PASSPHRASE_CHARS:
             return material
-        reason = f"{self._name} is too short: a new sealed file needs {LEAST} characters or more"
+        reason = f"{self._name} is too short: a new sealed file needs {MIN_PASSPHRASE_CHARS} characters or more"
         raise StoreFault("denied", reason, fix="choose a longer one; several words are easy to remember")
 
     def _at_hand(self) -> bytes:
@@ -122,7 +122,7 @@ class Passphrase:
 
     def _chosen(self, said: str) -> bytes:
         said = said or f"{PASSPHRASE} or a key file (secrets.file.key_file) replaces this question.\n"
-        prompt = f"{said}New passphrase for {self._path} ({LEAST} characters or more): "
+        prompt = f"{said}New passphrase for {self._path} ({MIN_PASSPHRASE_CHARS} characters or more): "
         chosen = self._long_enough(self._answer(prompt))
         if chosen != self._entered("Repeat it: "):
             raise StoreFault("denied", "the two passphrases differ", fix="try again")

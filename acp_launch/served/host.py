@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
-SILENT = 64  # connections that have asked for nothing; the oldest is closed for a further one
+MAX_SILENT = 64  # connections that have asked for nothing; the oldest is closed for a further one
 PAST = 5  # sessions that are not open any more, whose latest turn is kept
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
@@ -317,7 +317,7 @@ class Host:
         self.fronts[front] = []
         self._silent[front] = None
         self.begin(front.run())
-        if len(self._silent) > SILENT:
+        if len(self._silent) > MAX_SILENT:
             oldest = next(iter(self._silent))
             del self._silent[oldest]
             oldest.close()

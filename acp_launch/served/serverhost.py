@@ -47,7 +47,7 @@ from acp_launch.waits import stretch, to_beat
 
 PROFILE = "shared servers"  # in the names of its logs; no profile is called so
 FIRST = stretch(10.0)  # seconds for the first launch to connect
-LOOK = 1.0  # seconds between two looks for processes that are not used any more
+POLL_SECONDS = 1.0  # for processes that are not used any more
 OVER = ("failed", "stopped")
 
 
@@ -266,7 +266,7 @@ class ServerHost:
     async def run(self) -> None:
         """Return once nothing is left; until then end what is not used any more."""
         while not self._is_over():
-            every = min([LOOK, *(process.idle / 4 for process in self._processes)])
+            every = min([POLL_SECONDS, *(process.idle / 4 for process in self._processes)])
             await asyncio.sleep(to_beat(self._now(), max(0.02, every)))
             for process in list(self._processes):
                 if process.users:

@@ -41,7 +41,7 @@ from acp_launch.session.events import AnyEvent, encode
 from acp_launch.waits import format_time
 
 WELCOME = b"+\n"
-CHUNK = 256 * 1024  # bytes a read
+CHUNK_BYTES = 256 * 1024  # of a read
 META = "acp-launch"  # the member of `_meta`
 
 EVENT, NEWS, ASK = f"{OURS}event", f"{OURS}news", f"{OURS}ask"
@@ -246,7 +246,7 @@ class SocketTransport:
 
     async def read(self) -> bytes:
         try:
-            return await self._loop.sock_recv(self._line, CHUNK)
+            return await self._loop.sock_recv(self._line, CHUNK_BYTES)
         except OSError:  # it was reset
             return b""
 

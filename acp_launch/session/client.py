@@ -369,11 +369,11 @@ class Client:
 KNOB = "silence"
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 # Seconds for an agent to end a cancelled turn; real ones need less than 0.2. Then the agent counts as hung.
-GRACE = stretch(3.0)
+GRACE_SECONDS = stretch(3.0)
 LATE_GRACE = stretch(1.0)  # when the run has used up its time, and no user waits for the end
 STUCK_GRACE = stretch(0.5)  # when our output is not read, so that the end cannot be shown
 MOST_HELD = 30.0  # seconds by which the grace grows in all, while a slow terminal keeps us from reading the agent
-LOOK_EVERY = 0.1  # seconds between two looks, while the grace runs, whether this process was itself held up
+POLL_SECONDS = 0.1  # whether this process was itself held up, while the grace runs
 
 
 class Turn:
@@ -406,7 +406,7 @@ class Turn:
         self._next_look: asyncio.TimerHandle | None = None
         self.is_running = False  # the prompt was sent and is not answered
 
-    def cancel(self, grace: float = GRACE) -> None:
+    def cancel(self, grace: float = GRACE_SECONDS) -> None:
         """Ask the agent to end the turn. It is over when the agent answers, or after the grace (C-62).
 
         Does nothing if the turn is over or already cancelled.
@@ -415,7 +415,7 @@ class Turn:
             self._grace = min(grace, STUCK_GRACE) if self._connection.held_back else grace
             self._client.cancel(self._session_id, self._grace)
             self._cancelled_at = asyncio.get_running_loop().time()
-            self._may_grow = MOST_HELD if self._grace == GRACE else 0.0  # the shorter ones are promised limits
+            self._may_grow = MOST_HELD if self._grace == GRACE_SECONDS else 0.0  # the shorter ones are promised limits
             self._patience.reschedule(self._cancelled_at + self._grace)
             self._look(0.0)
 
@@ -423,10 +423,10 @@ class Turn:
         """Look again soon. A look that comes `late` was held up, and so was the reading of the agent: a terminal that
         takes nothing blocks the whole process in a write.
         """
-        if late > LOOK_EVERY:
+        if late > POLL_SECONDS:
             self._extend(late)
         loop = asyncio.get_running_loop()
-        due = loop.time() + LOOK_EVERY
+        due = loop.time() + POLL_SECONDS
         self._next_look = loop.call_at(due, lambda: self._look(loop.time() - due))
 
     def _extend(self, seconds: float) -> None:

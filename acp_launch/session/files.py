@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # Some lines of a file. However large the file is, the memory used is bounded.
 
 
-CHUNK = 64 * 1024  # bytes
+CHUNK_BYTES = 64 * 1024
 FAR = 64  # times the limit are skipped in search of a line; a sparse file is endless otherwise
 
 
@@ -58,7 +58,7 @@ def lines(file: BinaryIO, first: int, count: int | None, most: int, shown: str) 
         Refusal: they are larger than `most` bytes.
     """
     found, line, passed = bytearray(), 1, 0
-    while (count is None or line < first + count) and (piece := file.readline(CHUNK)):
+    while (count is None or line < first + count) and (piece := file.readline(CHUNK_BYTES)):
         if line >= first:
             found += piece
         elif (passed := passed + len(piece)) > most * FAR:
@@ -228,8 +228,8 @@ async def run_in_thread(work: Callable[[], T], *, name: str, limit: float) -> T:
         return await asyncio.wrap_future(answer)
 
 
-LIMIT = 10 * 1024 * 1024  # bytes read or written at once; more than ten models in a row could hold
-AT_ONCE = 8  # requests at work on the disk; the others wait
+MAX_FILE_BYTES = 10 * 1024 * 1024  # read or written at once; more than ten models in a row could hold
+MAX_DISK_REQUESTS = 8  # at work; the others wait
 DISK = 30.0  # seconds for one of them: more than a sleeping disk needs, less than a lost network takes
 UINT32 = 2**32 - 1
 BOM = "\ufeff"
@@ -246,7 +246,7 @@ class Files:
         may_write: bool,
         allowed: Allowed,
         tell: Callable[[FileEvent], None],
-        limit: int = LIMIT,
+        limit: int = MAX_FILE_BYTES,
         place: "Place | None" = None,
     ) -> None:
         """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes,
@@ -255,7 +255,7 @@ class Files:
         self._may_write = may_write
         self._allowed = allowed
         self._tell = tell
-        self._disk = asyncio.Semaphore(AT_ONCE)
+        self._disk = asyncio.Semaphore(MAX_DISK_REQUESTS)
         self._turns = WeakValueDictionary[str, asyncio.Lock]()  # by file
 
     def services(self) -> Services:

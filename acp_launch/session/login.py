@@ -157,7 +157,7 @@ def _line(variable: Variable) -> str:
     return f"{variable.name}: {value}{label}"
 
 
-LIMIT = 300.0  # seconds for `authenticate`: time for a browser, a password and a telephone. Not a setting
+LOGIN_TIMEOUT = 300.0  # time for a browser, a password and a telephone. Not a setting
 
 InFront = Callable[[LocalProgram], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
 Done = Literal["done", "reconnect"]
@@ -293,7 +293,7 @@ async def prepare(method: AuthMethod, context: LoginContext) -> LocalProgram | N
 
 
 async def authenticate(connection: Connection, method: AuthMethod, context: LoginContext) -> None:
-    """Let the agent log in, for at most `LIMIT` seconds.
+    """Let the agent log in, for at most `LOGIN_TIMEOUT`.
 
     Raises:
         AuthRequired: it failed.
@@ -303,7 +303,7 @@ async def authenticate(connection: Connection, method: AuthMethod, context: Logi
     call = connection.conversation.authenticate(method.id)
     try:
         async with context.adviser.waiting(method) if context.adviser else nullcontext():
-            await connection.call(call, what=f'end of the login "{_one_line(method.name)}"', limit=LIMIT)
+            await connection.call(call, what=f'end of the login "{_one_line(method.name)}"', limit=LOGIN_TIMEOUT)
     except (AuthRequired, AgentRefused) as error:
         failure = _failure(method, error.message, context, error.detail if isinstance(error, AgentRefused) else ())
         failure.cause = error.reply

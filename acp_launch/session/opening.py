@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
 
 # Some agents send the history after their answer to session/load; silence ends it.
-QUIET = 0.5  # seconds
+QUIET_SECONDS = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may continue after the answer
 REFUSAL = stretch(0.5)  # seconds an agent has to refuse an unknown request; a few never do
 KNOB = "session"
@@ -146,11 +146,11 @@ async def _is_late(connection: Connection, client: Client) -> bool:
 
 
 async def _settle(connection: Connection) -> None:
-    """Return after `QUIET` seconds without a message from the agent."""
+    """Return after `QUIET_SECONDS` without a message from the agent."""
     loop = asyncio.get_running_loop()
     answered = loop.time()
     while (now := loop.time()) < answered + QUIET_AT_MOST:
-        left = max(connection.heard(), answered) + QUIET - now
+        left = max(connection.heard(), answered) + QUIET_SECONDS - now
         if left <= 0:
             return
         await asyncio.sleep(left)

@@ -75,7 +75,7 @@ def test_a_check_is_not_read_by_a_shell(check: Check) -> None:
 
 
 def test_the_end_of_a_long_output_is_kept(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "OUTPUT", 2**20)
+    monkeypatch.setattr(checking, "MAX_OUTPUT_BYTES", 2**20)
     result, text = check("sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' a; echo; echo 1 failed")
     assert result.exit_code == 0
     assert text.startswith("acp-launch: only the last 1 MiB follow\naaa")

@@ -292,7 +292,7 @@ async def test_an_account_has_room_for_its_jobs_on_all_workers(user: Dask, tmp_p
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """In an account without room an attempt gives its slot to others soon."""
-    monkeypatch.setattr(cluster, "ROOM", 0.2)
+    monkeypatch.setattr(cluster, "SLOT_SECONDS", 0.2)
 
 
 @dask
@@ -538,7 +538,7 @@ async def test_a_worker_that_cannot_carry_out_items_is_named(
 async def test_a_scheduler_that_does_not_answer_is_named(
     batch: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "ANSWER", 0.5)
+    monkeypatch.setattr(cluster, "ANSWER_TIMEOUT", 0.5)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(MachineError) as raised:

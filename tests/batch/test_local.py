@@ -104,7 +104,7 @@ async def test_an_attempt_that_takes_no_signal_is_killed(
     directory: BatchDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(starting, "COMMAND", (sys.executable, "-c", DEAF))
-    monkeypatch.setattr(local, "GRACE", 0.01)
+    monkeypatch.setattr(local, "GRACE_SECONDS", 0.01)
     async with LocalEngine(directory) as engine:
         task = asyncio.create_task(engine.submit("a", 1, None))
         await look_for(directory.log_of("a", 1), "deaf")

@@ -132,7 +132,7 @@ def test_the_names_of_secrets_in_a_patch_are_found(sender: Redactor, monkeypatch
         sender.register(Secret("a token of a login"))
         os.close(sink)
         told.read(source)
-    monkeypatch.setattr(masks, "BLOCK", 64)
+    monkeypatch.setattr(masks, "BLOCK_BYTES", 64)
     for padding in range(130):  # a form may lie across blocks
         text = b"+" * padding + VALUE.encode() + b"\n"
         assert told.find_secrets(io.BytesIO(text)) == ("tracker",)

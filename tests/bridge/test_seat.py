@@ -23,7 +23,7 @@ from acp_launch import private
 from acp_launch.bridge import seat as module
 from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import (
-    LONGEST_GREETING,
+    MAX_GREETING_BYTES,
     GreetingRefused,
     Seat,
     ShimConnection,
@@ -325,7 +325,7 @@ async def test_who_hangs_up_first_is_noted() -> None:
 
 @bounded
 async def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
-    async with hall(PATIENCE=BRIEF) as here:
+    async with hall(GREETING_TIMEOUT=BRIEF) as here:
         silent, stammering = here.connect(), here.say(here.greeting()[:-1])
         here.enter()
         assert (await here.shim()).name == "github"
@@ -337,7 +337,7 @@ async def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_othe
 @bounded
 async def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
     async with hall() as here:
-        client = here.say(b"x" * LONGEST_GREETING)
+        client = here.say(b"x" * MAX_GREETING_BYTES)
         assert await here.refusals.get() == "its first line is longer than 4096 bytes"
         assert await ended(client)
 
@@ -414,7 +414,7 @@ async def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> N
 
 @bounded
 async def test_a_directory_that_was_removed_is_not_an_error() -> None:
-    async with hall(LOOK=PATIENCE) as here:
+    async with hall(POLL_SECONDS=PATIENCE) as here:
         here.at.path.unlink()
         here.at.path.parent.rmdir()
 
@@ -532,7 +532,7 @@ def test_what_a_killed_launch_left_in_the_state_directory_is_taken_away_later(sh
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @bounded
 async def test_what_is_removed_of_its_path_is_made_again_and_a_shim_waits_for_it(runtime: Path, depth: int) -> None:
-    async with hall(LOOK=BRIEF) as here:
+    async with hall(POLL_SECONDS=BRIEF) as here:
         place = here.at.path.parent
         shutil.rmtree((place, *place.parents)[depth])
         process = await asyncio.create_subprocess_exec(

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.app import credentials as module
-from acp_launch.app.credentials import RECORD, LoginCredentials, ServerLogin, secret_of
+from acp_launch.app.credentials import RECORD_SECONDS, LoginCredentials, ServerLogin, secret_of
 from acp_launch.mcp.http.wire import Challenge, NoToken
 from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Login, Logins
@@ -95,7 +95,7 @@ def test_the_record_is_read_once_a_minute_at_most(clock: Clock, records: Records
     records.put(SECOND)
     assert [sent(credentials) for _ in range(5)] == ["one"] * 5
     assert records.reads == 0
-    clock.now += RECORD
+    clock.now += RECORD_SECONDS
     assert [sent(credentials) for _ in range(5)] == ["two"] * 5
     assert records.reads == 1
 
@@ -104,7 +104,7 @@ def test_a_server_without_a_login_costs_no_more(clock: Clock, records: Records) 
     records.drop(FIRST)
     credentials = made(records, None)
     assert [sent(credentials) for _ in range(5)] == [""] * 5
-    clock.now += RECORD
+    clock.now += RECORD_SECONDS
     assert [sent(credentials) for _ in range(5)] == [""] * 5
     assert records.reads == 1
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from msgspec import Struct
 
-from acp_launch.app.credentials import REST, PrintedHeaders, read_headers
+from acp_launch.app.credentials import RETRY_SECONDS, PrintedHeaders, read_headers
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
 from acp_launch.mcp.http.wire import Headers, NoToken
@@ -196,7 +196,7 @@ def test_those_that_are_refused_again_are_not_printed_anew_for_a_while() -> None
         how = "rejects the headers that mint has just printed"
         assert (raised.value.how, raised.value.is_final) == (how, True)
         assert mint.calls == 2
-        clock.now += REST
+        clock.now += RETRY_SECONDS
         assert token(await credentials.headers(second)) == "third-token"
 
     played(story)
@@ -225,13 +225,13 @@ def test_while_it_fails_the_present_headers_stay_in_use() -> None:
         for _ in range(3):
             assert token(await credentials.headers()) == "first-token"
         assert mint.calls == 2, "it rests after a failure"
-        clock.now += REST
+        clock.now += RETRY_SECONDS
         first = await credentials.headers()
         assert mint.calls == 3
         with pytest.raises(NoToken) as raised:
             await credentials.headers(first)
         assert raised.value.how == "has no headers from its command: mint exited with status 1: no network"
-        clock.now += REST
+        clock.now += RETRY_SECONDS
         mint.answers = [headers("second-token")]
         assert token(await credentials.headers(first)) == "second-token"
 

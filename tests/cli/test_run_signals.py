@@ -8,14 +8,14 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from acp_launch.session.client import GRACE
+from acp_launch.session.client import GRACE_SECONDS
 from acp_launch.waits import seconds
 from tests.cli.launcher import Launcher, Running, alive
 from tests.patience import PATIENCE
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
-CANCELLING = f"acp-launch: cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once\n"
+CANCELLING = f"acp-launch: cancelling the turn (timeout {seconds(GRACE_SECONDS)}); Ctrl-C stops at once\n"
 OUTLIVES_ITS_INPUT = """
 import signal
 from pathlib import Path
@@ -130,7 +130,7 @@ def test_an_agent_that_dies_of_a_cancel_was_cancelled(launch: Launcher) -> None:
         done = running.end()
     said = "cancelled; the agent exited with status 7 before it answered session/prompt"
     assert (done.code, done.err) == (130, f"acp-launch: {said}\n{launch.started()}")
-    assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, GRACE)
+    assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, GRACE_SECONDS)
 
 
 @SIGNALS

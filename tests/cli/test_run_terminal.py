@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.session.client import GRACE
+from acp_launch.session.client import GRACE_SECONDS
 from acp_launch.waits import seconds
 from tests.cli.terminal import Terminal, on_terminal
 
@@ -47,7 +47,7 @@ def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, e
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-    assert f"acp-launch: cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once" in terminal.text
+    assert f"acp-launch: cancelling the turn (timeout {seconds(GRACE_SECONDS)}); Ctrl-C stops at once" in terminal.text
     assert terminal.text.count("acp-launch: cancelled") == 1
     shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
     assert shown > hidden, "the cursor is visible again"

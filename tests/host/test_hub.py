@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.served.connections import UnknownMethod
-from acp_launch.served.host import PAST, SILENT, Host
+from acp_launch.served.host import MAX_SILENT, PAST, Host
 from tests.patience import PATIENCE
 from tests.turnedclock import run
 
@@ -21,7 +21,7 @@ def test_the_oldest_silent_connection_makes_room_and_one_that_has_asked_stays() 
         async with asyncio.TaskGroup() as tasks:
             launch = SimpleNamespace(context=SimpleNamespace(max_line=1000), plan=None)
             hub = Host(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
-            pairs = [socket.socketpair() for _ in range(SILENT + 2)]
+            pairs = [socket.socketpair() for _ in range(MAX_SILENT + 2)]
             for ours, its in pairs:
                 ours.setblocking(False)
                 its.settimeout(PATIENCE)
@@ -31,7 +31,7 @@ def test_the_oldest_silent_connection_makes_room_and_one_that_has_asked_stays() 
             for ours, _ in pairs[1:]:
                 hub.attach(ours)
             assert await asyncio.to_thread(pairs[1][1].recv, 1) == b""
-            assert len(hub.fronts) in (SILENT + 1, SILENT + 2)  # its end is noticed after ours
+            assert len(hub.fronts) in (MAX_SILENT + 1, MAX_SILENT + 2)  # its end is noticed after ours
             for _, its in pairs:
                 its.close()
 

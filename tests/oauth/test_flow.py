@@ -326,7 +326,7 @@ def test_a_server_without_https_is_asked_nothing() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("place", [f"mcp {PRM}/mcp", f"as {ASM}", "as /register", "as /token", "mcp /mcp"])
 def test_a_request_without_an_answer_has_a_limit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "LIMIT", 0.5)
+    monkeypatch.setattr(flow, "REQUEST_TIMEOUT", 0.5)
     with authority(answers={place: {"holds": True}}) as site:
         assert "did not answer within 0.5 s" in failed(site).how
 
@@ -488,7 +488,7 @@ def test_no_secret_is_in_a_failure_or_in_what_is_printed_of_a_login() -> None:
 
 def test_a_long_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.05)
-    monkeypatch.setattr(flow, "LIMIT", 0.5)
+    monkeypatch.setattr(flow, "REQUEST_TIMEOUT", 0.5)
     told: list[str] = []
     note: Callable[[str, float, float], None] = lambda what, word, limit: told.append(what)  # noqa: E731
     with authority(answers={"as /register": {"holds": True}}) as site:
@@ -525,7 +525,7 @@ def test_a_login_that_is_given_up_leaves_nothing_running(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "LEAST_PAUSE", 0.01)
+    monkeypatch.setattr(flow, "MIN_PAUSE", 0.01)
     monkeypatch.setattr(flow, "SLOWER", 0.01)
 
 

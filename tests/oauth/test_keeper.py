@@ -298,7 +298,7 @@ def test_a_login_that_has_ended_is_told_and_left_in_the_store(scene: Scene, monk
         "invalid_grant (this refresh token was used before)"
     )
     assert (error.fix, error.is_final) == (COMMAND, True)
-    monkeypatch.setattr(module, "REST", 0.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
     assert no_token(keeper, access(1)).how == error.how
     assert (scene.posts, scene.stored) == (1, before), "it is not asked for again"
     scene.put(number=7)
@@ -493,7 +493,7 @@ def test_a_state_directory_that_cannot_be_used_has_its_sentence(scene: Scene, tm
 @looped
 async def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the new refresh token would be lost."""
-    monkeypatch.setattr(module, "PARTING", PATIENCE)
+    monkeypatch.setattr(module, "END_TIMEOUT", PATIENCE)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
@@ -509,7 +509,7 @@ async def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene, monkeypatc
 
 
 def test_a_renewal_outlives_its_event_loop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PARTING", PATIENCE)
+    monkeypatch.setattr(module, "END_TIMEOUT", PATIENCE)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
@@ -529,7 +529,7 @@ def test_a_renewal_outlives_its_event_loop(scene: Scene, monkeypatch: pytest.Mon
 async def test_a_session_ends_though_the_authorization_server_does_not_answer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PARTING", 0.1)
+    monkeypatch.setattr(module, "END_TIMEOUT", 0.1)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()

@@ -11,7 +11,7 @@ import pytest
 
 from acp_launch.errors import AuthRequired, WaitExpired
 from acp_launch.oauth import listener
-from acp_launch.oauth.listener import HEAD, LoopbackListener
+from acp_launch.oauth.listener import MAX_HEAD_BYTES, LoopbackListener
 from tests.looped import looped
 from tests.patience import PATIENCE
 
@@ -153,7 +153,7 @@ def test_what_is_not_a_request_is_answered_as_such(data: bytes) -> None:
 
 def test_a_head_without_an_end_is_not_read_for_ever() -> None:
     async def story(login: Waiting) -> None:
-        assert await login.sent(b"GET /callback HTTP/1.1\r\nX: " + b"x" * (3 * HEAD) + b"\r\n\r\n") == b""
+        assert await login.sent(b"GET /callback HTTP/1.1\r\nX: " + b"x" * (3 * MAX_HEAD_BYTES) + b"\r\n\r\n") == b""
         assert not login.answer.done()
 
     run(story)
@@ -291,13 +291,13 @@ async def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_br
 @looped
 async def test_the_oldest_connection_that_asks_nothing_makes_room_for_the_newest() -> None:
     async with waiting() as login, asyncio.timeout(PATIENCE):
-        idle = [await asyncio.open_connection("127.0.0.1", login.port) for _ in range(listener.IDLE + 1)]
+        idle = [await asyncio.open_connection("127.0.0.1", login.port) for _ in range(listener.MAX_IDLE + 1)]
         with suppress(ConnectionResetError):
             assert await idle[0][0].read() == b""
         reader, writer = idle[-1]
         writer.write(f"GET /callback?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:{login.port}\r\n\r\n".encode())
         assert read(await reader.read())[0] == 200
-        assert [each.at_eof() for each, _ in idle[1:-1]] == [False] * (listener.IDLE - 1)
+        assert [each.at_eof() for each, _ in idle[1:-1]] == [False] * (listener.MAX_IDLE - 1)
         assert await login.answer
     for _, each in idle:
         each.close()

@@ -370,8 +370,8 @@ def test_a_guard_that_is_stopped_is_woken_when_it_is_to_start_something(guard: G
 def test_a_guard_that_does_not_answer_is_killed_and_the_other_one_starts_it(
     guard: Guard, alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard_module, "ANSWER", 0.1)
-    monkeypatch.setattr(guard_module, "NUDGE", 0.05)
+    monkeypatch.setattr(guard_module, "START_TIMEOUT", 0.1)
+    monkeypatch.setattr(guard_module, "NUDGE_SECONDS", 0.05)
     guard.start()
     lower, upper = processes(guard)
     assert guard.guards is not None

@@ -109,7 +109,7 @@ def test_what_cannot_be_executed_is_said(tmp_path: Path) -> None:
 
 def test_a_shell_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detached, "BACKGROUND", "exec sleep 1000")
-    monkeypatch.setattr(detached, "WITHIN", 0.2)
+    monkeypatch.setattr(detached, "START_TIMEOUT", 0.2)
     assert detached.start(["/bin/true"], {"PATH": os.environ["PATH"]}) == "it did not start in time"
 
 

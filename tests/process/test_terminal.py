@@ -105,14 +105,14 @@ async def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_not
         text, is_cut = watched.it.output()
         assert (len(text), is_cut) == (1000, True)
         steps = len(watched.told)
-    assert steps <= took / terminal.STEP + 1  # at most 20 a second
-    assert all(len(told) <= terminal.SHOWN + 100 for told in watched.told)
+    assert steps <= took / terminal.REPORT_SECONDS + 1  # at most 20 a second
+    assert all(len(told) <= terminal.MAX_STEP_CHARS + 100 for told in watched.told)
     assert watched.it.exit == Exit(None, signal.SIGTERM)
 
 
 @looped
 async def test_what_is_not_told_of_a_flood_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "SHOWN", 4)
+    monkeypatch.setattr(terminal, "MAX_STEP_CHARS", 4)
     async with running(sh("printf 123456789")) as watched:
         await watched.it.wait()
         assert watched.told == ["\n[... 5 characters not shown ...]\n6789"]
@@ -181,7 +181,7 @@ TREES = {
 @looped
 async def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(terminal, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
     argv, names = TREES[temper]
     command = f"{shlex.join(program(*argv))} < /dev/zero"  # a program that ends with its input does not end here
     async with running(sh(command), env=alive.env) as watched:
@@ -210,7 +210,7 @@ async def test_a_command_may_clean_up_before_it_is_killed() -> None:
 
 @looped
 async def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 10 * PATIENCE)
     async with running(program("deaf", "stubborn"), env=alive.env) as watched:
         await asyncio.to_thread(alive.hear, "stubborn")
         watched.it.hurry.set()
@@ -223,7 +223,7 @@ async def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.Monk
 async def test_ending_it_is_seen_through_although_its_caller_is_cancelled(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
     async with running(program("deaf", "stubborn"), env=alive.env) as watched:
         await asyncio.to_thread(alive.hear, "stubborn")
         ending = asyncio.create_task(watched.it.end())

@@ -38,7 +38,7 @@ def test_what_is_not_utf_8_and_what_only_divides_drives_no_terminal() -> None:
 
 @pytest.mark.parametrize("mark", ["a", "é", "中", "😀", "\u202e"])
 def test_a_long_text_goes_in_pieces_and_no_character_is_cut(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "PIECE", 10)
+    monkeypatch.setattr(written, "PIECE_BYTES", 10)
     for before in range(12):
         text = "x" * before + mark * 20
         pieces = list(visible_bytes(text.encode()))

@@ -100,5 +100,5 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     asked = json.loads(sys.stdin.readline())
-    exchange.SILENCE = asked.get("silence", exchange.SILENCE)
+    exchange.DISCOVER_TIMEOUT = asked.get("silence", exchange.DISCOVER_TIMEOUT)
     asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))

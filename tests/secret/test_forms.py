@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.forms import PIECE, SHORTEST, forms, is_maskable
+from acp_launch.secret.forms import MIN_FORM_CHARS, PIECE_CHARS, forms, is_maskable
 from tests.patience import PATIENCE
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
@@ -75,7 +75,8 @@ def test_a_value_is_found_in_what_programs_write() -> None:
 
 @settings(deadline=None)
 @given(
-    st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=SHORTEST), st.sampled_from(sorted(WRITERS))
+    st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=MIN_FORM_CHARS),
+    st.sampled_from(sorted(WRITERS)),
 )
 def test_any_value_is_found_in_what_programs_write(value: str, writer: str) -> None:
     assert "***" in hidden(WRITERS[writer](value), value)
@@ -120,7 +121,7 @@ def test_a_value_of_less_than_six_characters_has_none_and_spaces_do_not_count(va
 
 
 def test_no_form_is_shorter_than_a_value_must_be() -> None:
-    assert min(map(len, forms("123456"))) == SHORTEST
+    assert min(map(len, forms("123456"))) == MIN_FORM_CHARS
 
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIPux\nshort\nqu/te+long+enough==\n-----END PRIVATE KEY-----\n"
@@ -148,5 +149,5 @@ def test_a_value_of_six_characters_can_be_hidden() -> None:
 
 def test_a_large_value_has_a_bounded_number_of_forms_none_longer_than_a_piece() -> None:
     found = forms("".join(f"{number:05d}-Zq" for number in range(9_000)))
-    assert len(found) == -(-72_000 // PIECE) + -(-96_000 // PIECE)
-    assert max(map(len, found)) == PIECE
+    assert len(found) == -(-72_000 // PIECE_CHARS) + -(-96_000 // PIECE_CHARS)
+    assert max(map(len, found)) == PIECE_CHARS

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.forms import PIECE, forms
+from acp_launch.secret.forms import PIECE_CHARS, forms
 from acp_launch.secret.redact import MultiPattern, Redactor, joined
 from acp_launch.secret.value import Secret
 from tests.secret.canaries import SECRETS, TEXTS, held, knowing, texts
@@ -284,8 +284,8 @@ def test_a_large_value_is_hidden_whole_as_it_is_in_json_and_in_base64() -> None:
 @pytest.mark.parametrize(("begin", "end"), [(0, 5_000), (777, 9_999), (60_000, 63_000), (1, 71_999)])
 def test_a_part_of_a_large_value_shows_less_than_a_piece_at_either_end(begin: int, end: int) -> None:
     left, *_, right = knowing(LARGE).text(LARGE[begin:end]).split("***")
-    assert len(left) < PIECE
-    assert len(right) < PIECE
+    assert len(left) < PIECE_CHARS
+    assert len(right) < PIECE_CHARS
 
 
 def test_the_lines_of_a_large_value_are_hidden_one_by_one() -> None:
@@ -296,8 +296,8 @@ def test_the_lines_of_a_large_value_are_hidden_one_by_one() -> None:
 
 
 def test_what_is_held_of_a_large_value_is_less_than_a_piece() -> None:
-    assert held(knowing(LARGE), LARGE[: PIECE - 1]) == PIECE - 1
-    assert held(knowing(LARGE), LARGE[: PIECE + 9]) == 9
+    assert held(knowing(LARGE), LARGE[: PIECE_CHARS - 1]) == PIECE_CHARS - 1
+    assert held(knowing(LARGE), LARGE[: PIECE_CHARS + 9]) == 9
 
 
 def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> None:

@@ -189,7 +189,7 @@ async def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkey
     async with offering(BROWSER) as (connection, agent):
         beginning = asyncio.create_task(begin(connection, None, place()))
         await agent.hears("authenticate")
-        monkeypatch.setattr(login, "LIMIT", 0.01)
+        monkeypatch.setattr(login, "LOGIN_TIMEOUT", 0.01)
         with pytest.raises(WaitExpired) as silent:
             await begin(connection, None, place())
         assert silent.value.message == 'no end of the login "Browser" within 0.01 s'

@@ -10,7 +10,7 @@ from acp_launch.errors import SessionError, WaitExpired
 from acp_launch.profile.agents import Replay
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
-from acp_launch.session.client import GRACE, Client, Turn
+from acp_launch.session.client import GRACE_SECONDS, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import SessionEvent
 from acp_launch.session.observer import Answer, ToolQuestion, TurnEnd
@@ -274,7 +274,7 @@ async def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
         assert (await running).stop_reason == "cancelled"
 
 
-@pytest.mark.parametrize(("grace", "told"), [((), GRACE), ((1.0,), 1.0)])
+@pytest.mark.parametrize(("grace", "told"), [((), GRACE_SECONDS), ((1.0,), 1.0)])
 def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float, ...], told: float) -> None:
     """And no other deadline is named meanwhile, however long it has been silent."""
 

@@ -29,12 +29,12 @@ from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUP
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
 
-BACKLOG = 256  # connections that wait in the kernel
+MAX_BACKLOG = 256  # connections that wait in the kernel
 STRANGERS = 64  # connections that have not shown the token; the oldest is closed for a further one
 SESSIONS = 32  # of one server, as each may be a process; the one that was idle longest is ended for a further one
 HEAD = 32 * 1024  # bytes of a request's line and headers
 MORE = 64 * 1024  # bytes that a client may send before it has the answer to its last request
-SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is changed
+ID_SLACK_BYTES = 64 * 1024  # by which a message may grow on its way, as its id is changed
 SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
 Headers = Sequence[tuple[str, str]]
 OF_EVENTS = (("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no"))
@@ -212,7 +212,7 @@ async def http_server(
         port: int = listener.getsockname()[1]
         made = LoopbackServer(keys, seated, note, port=port, max_line=max_line, limits=limits or HttpLimits())
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=BACKLOG)
+        server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=MAX_BACKLOG)
         try:
             yield made
         finally:
@@ -236,7 +236,7 @@ class HttpConversation(LinkUser):
         for end_of_line in (self._line, its):
             end_of_line.setblocking(False)
         number = self._line.fileno()
-        self._link: Link | None = Link(number, number, self, max_line=server.max_line + SLACK)
+        self._link: Link | None = Link(number, number, self, max_line=server.max_line + ID_SLACK_BYTES)
         seated(ShimConnection(name, None, its))
 
     def send(self, line: bytes) -> None:

@@ -17,7 +17,7 @@ from acp_launch.console.stdout import cells, fit
 from acp_launch.session.observer import Tone
 
 FALLBACK = (80, 24)
-LEAST = 3  # rows, on the smallest screen: the question, the tool, the first argument
+MIN_ROWS = 3  # on the smallest screen: the question, the tool, the first argument
 TAB = 8
 INDENT = "      "
 BAR = "    | "  # before the further rows of a line
@@ -46,7 +46,7 @@ def lines_above(details: Sequence[Detail], columns: int, rows: int) -> Iterator[
     heading, *others = details
     yield ALL, "dim"
     yield from whole[len(heading.lines) :]
-    yield from _brief([heading, *sorted(others, key=lambda detail: detail.weight)], columns, max(rows, LEAST))
+    yield from _brief([heading, *sorted(others, key=lambda detail: detail.weight)], columns, max(rows, MIN_ROWS))
 
 
 def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:

@@ -106,10 +106,10 @@ STYLES: dict[Tone, str] = {
 WORDS = {"yes": "y", "no": "n"}
 END, ESCAPED = "\x04", "\x1b"  # Ctrl-D, Escape
 ERASE, ERASE_ALL = "\x7f\x08", "\x15"  # Backspace, Ctrl-U
-LONGEST_PASTE = 64 * 1024  # characters
-REST = 0.1  # seconds for the rest of a key that begins with Escape, also over a slow connection
-QUIET = 0.3  # seconds; no user reads and answers a question faster
-PAUSE = 1.0  # seconds without a key, after which the user is no longer typing
+MAX_PASTE_CHARS = 64 * 1024
+ESCAPE_TIMEOUT = 0.1  # for the rest of a key that begins with Escape, also over a slow connection
+QUIET_SECONDS = 0.3  # no user reads and answers a question faster
+PAUSE_SECONDS = 1.0  # without a key, after which the user is no longer typing
 BETWEEN = "  "  # between two answers
 KEY = "1;36"  # the style of a key
 
@@ -234,7 +234,7 @@ async def ask_for_paste(prompt: str) -> str | None:
                     return None
                 for key in keys:
                     text = text[:-1] if key in ERASE else "" if key == ERASE_ALL else text + key
-                if len(text) > LONGEST_PASTE:
+                if len(text) > MAX_PASTE_CHARS:
                     return text
     finally:
         put("\n")
@@ -310,7 +310,7 @@ async def ask_for_key(
     """
     tell(prompt, tone)
     forget_typed()
-    is_shown, due = False, _now() + QUIET
+    is_shown, due = False, _now() + QUIET_SECONDS
     while True:
         typed = await _before(due, read) if due > _now() else None
         if typed is None:
@@ -321,10 +321,10 @@ async def ask_for_key(
             if key is not None:
                 return key
             _explain_keys(typed, choices)
-        if typed in ("", END) or (typed == ESCAPED and await _before(_now() + REST, read) is None):
+        if typed in ("", END) or (typed == ESCAPED and await _before(_now() + ESCAPE_TIMEOUT, read) is None):
             return None
         if len(typed) > 1 or not is_shown:
-            due = _now() + PAUSE
+            due = _now() + PAUSE_SECONDS
 
 
 async def _before(due: float, read: Callable[[], Awaitable[str]]) -> str | None:

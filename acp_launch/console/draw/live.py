@@ -185,7 +185,7 @@ STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
 ASIDE = "aside"  # a message outside a turn
 PARTS: dict[str, Kind] = {MESSAGE: "words", THOUGHT: "work", PROMPT: "prompt", ASIDE: "aside"}
-LONGEST_PROMPT = 100_000  # characters of a prompt of the history
+MAX_PROMPT_CHARS = 100_000  # of the history
 
 Say = Callable[[str, str], None]
 
@@ -394,7 +394,7 @@ class PromptView:
         self._text = ""
 
     def add(self, text: str) -> None:
-        self._text = cut(self._text + text, LONGEST_PROMPT)
+        self._text = cut(self._text + text, MAX_PROMPT_CHARS)
 
     def take(self) -> list[RenderableType]:
         return []

@@ -24,7 +24,7 @@ from acp_launch.mark import COLUMNS, MARK
 
 PLAIN = {"\u276f": ">", "●": "*", "✻": "*", "✓": "+", "✗": "x", "–": "-", "·": "-", "…": "...", "⊟": "-"}
 NARROW = 40  # columns, below which nothing is cut and little is indented
-SHORTEST = 12  # columns of a name that is cut
+MIN_CUT_COLUMNS = 12  # of a name that is cut
 DONE, FAILED, CANCELLED, RUNNING, THOUGHT, PROMPT = "✓", "✗", "–", "●", "✻", "\u276f"
 UNFOLDED = "⊟"
 
@@ -111,7 +111,7 @@ class Deed:
             return
         room = options.max_width - cell_len(f"  {mark} {self._verb} ")
         after = Text().join(self._after)
-        name = middle(self._name, max(room - after.cell_len, min(room, max(SHORTEST, room // 2))), options)
+        name = middle(self._name, max(room - after.cell_len, min(room, max(MIN_CUT_COLUMNS, room // 2))), options)
         after.truncate(max(0, room - cell_len(name)), overflow="ellipsis")
         yield indent(self._line(mark, name, [after]))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.syntax import ANSISyntaxTheme
 
-LIMIT = 4096  # characters of one piece
+MAX_PIECE_CHARS = 4096
 ITEM = regex(r"\s*([-*+]|\d{1,9}[.)])(\s|$)")
 DELIMITER = regex(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")  # below the head of a table
 
@@ -94,9 +94,9 @@ class Growing:
             self._is_blank = False
         self._line.append(text)
         self._line_length += len(text)
-        while self._line_length > LIMIT:
+        while self._line_length > MAX_PIECE_CHARS:
             line = "".join(self._line)
-            cut = line.rfind(" ", LIMIT // 2, LIMIT) + 1 or LIMIT
+            cut = line.rfind(" ", MAX_PIECE_CHARS // 2, MAX_PIECE_CHARS) + 1 or MAX_PIECE_CHARS
             self._lines.append(line[:cut])
             self._line, self._line_length = [line[cut:]], len(line) - cut
             self._cut()
@@ -107,7 +107,7 @@ class Growing:
         self._read(line)
         self._lines.append(line)
         self._length += len(line)
-        if self._length > LIMIT:
+        if self._length > MAX_PIECE_CHARS:
             self._cut()
 
     def _read(self, line: str) -> None:
@@ -211,7 +211,7 @@ def _cut(spans: Sequence[Span], ends: Sequence[int], begin: int, end: int) -> It
 
 PLAIN, RULE = Style(), Style(dim=True)
 GAP = 2  # columns between two cells
-NARROWEST = 4  # of a column; if that does not fit, each row is a paragraph
+MIN_COLUMN = 4  # if that does not fit, each row is a paragraph
 
 
 class Cell(Struct, frozen=True):
@@ -241,7 +241,7 @@ def _widths(rows: Sequence[Row], width: int) -> list[int]:
     room = width - GAP * (len(natural) - 1)
     if sum(natural) <= room:
         return natural
-    if NARROWEST * len(natural) > room:
+    if MIN_COLUMN * len(natural) > room:
         return []
     limit = next(limit for limit in range(room, 0, -1) if sum(min(each, limit) for each in natural) <= room)
     return [min(each, limit) for each in natural]

@@ -171,7 +171,7 @@ ROUTINE = {"read", "search", "fetch", "think"}  # they change nothing: one dim l
 PLACES = 3  # locations that are shown
 TITLE = 300  # characters
 FOLDED = 4  # lines of a result
-LONG = 2_000  # characters of a line of a result
+MAX_RESULT_LINE_CHARS = 2_000
 RUNNING_CHANGE = 12  # lines of a change in a running call
 
 Terminals = Callable[[str], TerminalView | None]
@@ -258,7 +258,7 @@ class ToolView:
 
     def _name_parts(self) -> tuple[str, str, str]:
         """Return its verb, its name without that verb, and the path if the name is one."""
-        told = one_line(cut(title(self._call), LONG))
+        told = one_line(cut(title(self._call), MAX_RESULT_LINE_CHARS))
         if told.count("`") == 2 and told[0] == told[-1] == "`":  # as claude writes a command
             told = told[1:-1]
         verb, told = deed(self._call, told)
@@ -349,7 +349,7 @@ def _fold_lines(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
     if last and hidden > 0:
         yield Text(f"… {count(hidden, 'line')} above", "dim")
     for line in shown:
-        yield Text(prose(line[:LONG]), "dim", no_wrap=True, overflow="ellipsis")
+        yield Text(prose(line[:MAX_RESULT_LINE_CHARS]), "dim", no_wrap=True, overflow="ellipsis")
     if not last and hidden > 0:
         yield Text(f"… {count(hidden, 'more line')}", "dim")
 

@@ -21,7 +21,7 @@ from acp_launch.profile.values import is_local, is_loopback
 if TYPE_CHECKING:
     import httpx2
 
-KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
+KEEP_ALIVE_SECONDS = 4.0  # many servers close an unused connection after 5
 
 CERTIFICATE = (
     "check its `url` ({where}) and this machine's clock; if its authority is your own, name the file with its"
@@ -83,7 +83,7 @@ def make_client(url: str) -> "httpx2.AsyncClient":
     except (OSError, ssl.SSLError) as error:
         how = "could not be reached: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
         raise SetUp(how, f"correct that variable, or unset it ({error})") from None
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_ALIVE_SECONDS)
     uses_proxies = not is_local(url)  # a near one is reached without, whatever NO_PROXY says
     try:
         return httpx2.AsyncClient(

@@ -37,8 +37,8 @@ from acp_launch.mcp.http.stream import (
     one_line,
 )
 from acp_launch.mcp.http.wire import (
-    DELETE,
-    EXCERPT,
+    DELETE_TIMEOUT,
+    EXCERPT_CHARS,
     JITTER,
     Challenge,
     ConnectionPorts,
@@ -945,7 +945,7 @@ class RemoteConnection:
     def _end_session(self, session: str) -> None:
         version = self._session.version or VERSIONS[0]
         headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
-        self._ask(self._stream("delete", b"", headers, verb="DELETE", patience=DELETE))
+        self._ask(self._stream("delete", b"", headers, verb="DELETE", patience=DELETE_TIMEOUT))
 
     def stop(self, ended: Ended, *, also: RequestStream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
@@ -972,5 +972,5 @@ class RemoteConnection:
 
 
 def _too_few(challenge: Challenge) -> str:
-    scopes = " ".join(challenge.scopes)[:EXCERPT]
+    scopes = " ".join(challenge.scopes)[:EXCERPT_CHARS]
     return f"answered 403 Forbidden: it wants {f'the scopes {scopes}' if scopes else 'more scopes'}"

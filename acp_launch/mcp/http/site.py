@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from acp_launch.mcp.era import pinned_era
-from acp_launch.mcp.http.wire import EXCERPT, origin, printable, shown_origin
+from acp_launch.mcp.http.wire import EXCERPT_CHARS, origin, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import redactor
@@ -54,7 +54,7 @@ class Site:
     def quote(self, body: bytes) -> str:
         """Quote what a refusal said, for the end of a sentence."""
         said = self.show(body.decode(errors="replace"))
-        return "" if not said or said.startswith("<") else f": {said[:EXCERPT]}"
+        return "" if not said or said.startswith("<") else f": {said[:EXCERPT_CHARS]}"
 
     def join(self, base: str, address: str) -> tuple[str, bool]:
         """Return an address that the server names, and whether it is of the server's own origin."""
@@ -66,4 +66,4 @@ class Site:
 
     def name_of(self, url: str) -> str:
         """Name another server by its address."""
-        return self.show(shown_origin(url))[:EXCERPT]
+        return self.show(shown_origin(url))[:EXCERPT_CHARS]

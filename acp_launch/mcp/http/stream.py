@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, field
 
 from acp_launch.mcp.era import INITIALIZE
-from acp_launch.mcp.http.wire import LONGEST_PAUSE, NONE, Challenge, HttpRequest
+from acp_launch.mcp.http.wire import MAX_PAUSE, NONE, Challenge, HttpRequest
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import BOM, LineFramer, LineTooLong
 
@@ -162,7 +162,7 @@ class RequestStream(Struct):
                 self.resumed = 0
             self.last_event = event.id
         if event.retry is not None:
-            self.retry = min(event.retry, LONGEST_PAUSE)
+            self.retry = min(event.retry, MAX_PAUSE)
 
     def pause(self, now: float) -> float:
         """Count an attempt to have an event stream that has ended; return the seconds to wait before the next."""

@@ -18,10 +18,10 @@ from acp_launch.waits import stretch
 
 Era = Literal["", "modern", "legacy", "sse"]
 
-DELETE = stretch(2.0)  # seconds for the end of a session
-EXCERPT = 160  # characters that are quoted of a refusal
+DELETE_TIMEOUT = stretch(2.0)  # for the end of a session
+EXCERPT_CHARS = 160  # of a refusal
 JITTER = 0.25
-LONGEST_PAUSE = 3600.0  # seconds
+MAX_PAUSE = 3600.0
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -244,4 +244,4 @@ def ended_by(failure: Failure) -> Ended:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a server asks us to wait (RFC 9110 10.2.3)."""
     said = headers.get("retry-after", "").strip()
-    return min(float(said), LONGEST_PAUSE) if said.isdecimal() and len(said) < 10 else None
+    return min(float(said), MAX_PAUSE) if said.isdecimal() and len(said) < 10 else None

@@ -419,7 +419,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.
             await asyncio.Event().wait()  # the wait for it has an end
         return piece or ""
 
-    for name, seconds in (("QUIET", quiet), ("PAUSE", 0.01), ("REST", 0.01)):
+    for name, seconds in (("QUIET_SECONDS", quiet), ("PAUSE_SECONDS", 0.01), ("ESCAPE_TIMEOUT", 0.01)):
         monkeypatch.setattr(f"acp_launch.console.ask.terminal.{name}", seconds)
     choices = [Choice("y", "Yes"), Choice("2", "The same again"), Choice("n", "No")]
     answer = asyncio.run(ask_for_key("Well?", choices, read))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.console.draw.markdown import LIMIT, Growing
+from acp_launch.console.draw.markdown import MAX_PIECE_CHARS, Growing
 
 PIECES = st.lists(
     st.sampled_from(["a", "\n", "\n\n", "```", "```py\n", "~~~\n", "- x\n", "  ", "````\n", "| a | b |\n|---|---|\n"]),
@@ -56,7 +56,7 @@ def test_growing_piece_by_piece_finishes_the_same_text(pieces: list[str]) -> Non
 def test_no_piece_and_no_tail_is_longer_than_the_limit(text: str) -> None:
     done, rest = grown(*(text[at : at + 7] for at in range(0, len(text), 7)))
     assert len(done) >= 4
-    assert max(map(len, [*done, rest])) <= LIMIT + 100
+    assert max(map(len, [*done, rest])) <= MAX_PIECE_CHARS + 100
 
 
 def test_a_paragraph_is_cut_between_words() -> None:

@@ -35,7 +35,7 @@ def test_lines_are_counted_from_one_and_more_than_may_be_is_an_error(
 
 
 def test_long_lines_are_passed_over_in_pieces_and_given_whole() -> None:
-    long = b"x" * (3 * excerpt.CHUNK)
+    long = b"x" * (3 * excerpt.CHUNK_BYTES)
     data = long + b"\n" + long + b"\nend"
     assert lines(io.BytesIO(data), 2, 1, 1 << 20, "a.txt") == long + b"\n"
     assert lines(io.BytesIO(data), 3, None, 1 << 20, "a.txt") == b"end"

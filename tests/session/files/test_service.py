@@ -606,7 +606,7 @@ def test_a_question_about_one_file_holds_up_no_other(desk: Desk) -> None:
         async with asyncio.timeout(PATIENCE):
             slow = asyncio.create_task(_write(files, desk.root / "slow", "1"))
             again = asyncio.create_task(_write(files, desk.root / "slow", "2"))
-            for number in range(3 * service.AT_ONCE):
+            for number in range(3 * service.MAX_DISK_REQUESTS):
                 await _write(files, desk.root / f"quick{number}", "text")
             assert not (desk.root / "slow").exists()
             again.cancel()  # while it waits for its turn

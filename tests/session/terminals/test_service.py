@@ -219,7 +219,7 @@ async def test_an_unknown_terminal_is_an_error(id: object) -> None:
 
 def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(terminal, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
 
     async def story(desk: Desk) -> None:
         id = await desk.runs(*program("deaf", "stubborn"))
@@ -238,7 +238,7 @@ def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkey
 async def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
     async with at_work(alive.env) as desk:
         id = await desk.runs(*program("deaf", "stubborn"))
         await asyncio.to_thread(alive.hear, "stubborn")
@@ -333,7 +333,7 @@ TREES = {
 @looped
 async def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(terminal, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
     async with at_work(alive.env) as desk:
         for argv, _ in TREES.values():
             await desk.runs(*program(*argv))
@@ -348,7 +348,7 @@ async def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypat
 async def test_a_session_that_ends_in_a_hurry_gives_no_grace(
     way: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
+    monkeypatch.setattr(terminal, "GRACE_SECONDS", 10 * PATIENCE)
     async with at_work(alive.env) as desk:
         await desk.runs(*program("deaf", "stubborn"))
         await asyncio.to_thread(alive.hear, "stubborn")
