@@ -1,4 +1,4 @@
-"""An MCP server that does nothing but answer, for tests.benchmarks.seat; run with -I -S. `die` kills it."""
+"""An MCP server that does nothing but answer, for tests.benchmarks.servers; run with -I -S. `die` kills it."""
 
 import os
 import signal

@@ -1,22 +1,21 @@
 """
 What drawing costs: 100,000 updates through the renderer of a terminal, against `--output text` into a pipe.
 
-`python -m tests.benchmarks.render [PAIRS]`. Each side is a process of its own, its clock the CPU it used for the
-updates alone: no imports, no agent. Pairs run back to back, A B A B …; what is quoted is the median of their ratios.
-The terminal is as fast as can be (/dev/null), so what is measured is ours. The last row is a whole run, agent and all,
-on a pty against a pipe. Nothing here asserts.
+`python -m tests.benchmarks.render [PAIRS]`, measured as in tests.benchmarks.pairs. Each side is a process of its own,
+its clock the CPU it used for the updates alone: no imports, no agent. The terminal is as fast as can be (/dev/null),
+so what is measured is ours. The last row is a whole run, agent and all, on a pty against a pipe.
 """
 
 import asyncio
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Raw
@@ -25,7 +24,7 @@ from rich.console import Console
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import ResultEvent
-from tests.benchmarks.run import US, agent, profile
+from tests.benchmarks.pairs import HEAD, US, agent, compared, environment, profile, row, wanted
 
 COUNT = 100_000
 BATCH = 300  # updates that one read of a busy pipe holds
@@ -98,7 +97,7 @@ async def seconds(output: RunOutput, updates: list[Updated]) -> float:
     return time.process_time() - began
 
 
-def measured(side: str, work: str) -> float:
+def measured(work: str, side: str) -> float:
     command = [sys.executable, "-m", "tests.benchmarks.render", side, work]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
@@ -113,7 +112,7 @@ def read_all(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def whole_run(side: str, profile: str, env: Mapping[str, str]) -> float:
+def whole_run(profile: str, env: Mapping[str, str], side: str) -> float:
     """`acp-launch run`, its agent included, with its output on a pty or in a pipe."""
     ours, theirs = os.openpty() if side == "live" else os.pipe()
     reader = threading.Thread(target=read_all, args=(ours,))
@@ -130,30 +129,26 @@ def whole_run(side: str, profile: str, env: Mapping[str, str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def row(what: str, pairs: int, cpu: Callable[[str], float]) -> str:
-    both = [(cpu("live"), cpu("plain")) for _ in range(pairs)]
-    ratios = [drawn / piped for drawn, piped in both]
-    drawn, piped = (statistics.median(side) for side in zip(*both, strict=True))
-    ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
-    return f"| {what} | {ratio} | {drawn:.2f} s | {piped:.2f} s |"
-
-
 def main() -> None:
     if sys.argv[1:2] in (["live"], ["plain"]):
         output = live() if sys.argv[1] == "live" else plain()
         print(asyncio.run(seconds(output, list(WORK[sys.argv[2]]()))))
         return
-    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    print(f"| {COUNT:,} updates of | ratio of CPU, median (range) | on a terminal | into a pipe |")
-    print("|---|---|---|---|")
+    pairs = wanted(5)
+    print(HEAD)
+
+    def show(what: str, seconds: Callable[[str], float]) -> None:
+        both = compared(lambda: seconds("live"), lambda: seconds("plain"), pairs, warm=False)
+        print(row(f"{COUNT:,} updates of {what}, CPU", "into a pipe", "-", both), flush=True)
+
     for work in WORK:
-        print(row(work, pairs, lambda side, work=work: measured(side, work)), flush=True)  # type: ignore[misc]
+        show(work, partial(measured, work))
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
-        env = {**os.environ, "HOME": directory, "TERM": "xterm-256color"}
-        env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        env = environment(scratch) | {"TERM": "xterm-256color"}
+        del env["NO_COLOR"]
         flood = profile(scratch, agent(scratch), str(COUNT), "200")
-        print(row("200 B, the whole run", pairs, lambda side: whole_run(side, flood, env)))
+        show("200 B, the whole run", partial(whole_run, flood, env))
 
 
 if __name__ == "__main__":

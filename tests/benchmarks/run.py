@@ -1,148 +1,62 @@
 """
-The rows of docs/internals.md, as ratios against a floor measured in the same run: `python -m tests.benchmarks.run [N]`.
+One-shot verbs, lists, secrets and a batch, as ratios: `python -m tests.benchmarks.run [PAIRS]`, then the MCP servers.
 
-A B A B …: each pair runs back to back, and what is quoted is the median of the pairs' ratios. Machines are shared
-and noisy; nothing here is a test, and nothing here asserts.
+Each row is measured as in tests.benchmarks.pairs, against a floor in the same run.
 """
 
+import json
 import os
-import shutil
-import statistics
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).parent
-PYTHON = sys.executable
-SCRIPT = Path(PYTHON).parent / "acp-launch"  # what people type
-SLOWING = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # which nobody who has installed us is subject to
+from tests.benchmarks.pairs import (
+    BARE,
+    HEAD,
+    HERE,
+    PYTHON,
+    US,
+    Row,
+    Run,
+    agent,
+    compared,
+    cpu,
+    environment,
+    peak,
+    profile,
+    row,
+    run,
+    wall,
+    wanted,
+)
+
 SLOWLY = ["/bin/sh", "-c", 'sleep 0.3; exec "$0" "$@"']  # before a command that needs so long to start
-US = [str(SCRIPT)] if SCRIPT.exists() else [PYTHON, "-m", "acp_launch"]
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    wall: float
-    cpu: float
-    peak: float  # MiB, the largest single process
-
-
-def run(command: Sequence[str], env: Mapping[str, str]) -> Run:
-    """One process from start to end, as the kernel accounts for it (its children's CPU included)."""
-    began = time.perf_counter()
-    child = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env
-    )
-    assert child.stderr
-    words = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    wall = time.perf_counter() - began
-    child.returncode = os.waitstatus_to_exitcode(status)
-    child.stderr.close()
-    if child.returncode:
-        raise SystemExit(f"{command} ended with {child.returncode}: {words.decode(errors='replace')}")
-    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    what: str
-    against: str
-    budget: str
-    figure: Callable[[Run], float]
-    ours: Sequence[str]
-    floor: Sequence[str]
-    pairs: int
-    unit: str = "ms"
-
-
-def agent(scratch: Path) -> list[str]:
-    """The instant agent: compiled where there is a compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        return [PYTHON, "-I", "-S", str(HERE / "instant.py")]
-    binary = scratch / "instant"
-    subprocess.run([compiler, "-O2", "-o", str(binary), str(HERE / "instant.c")], check=True)
-    return [str(binary)]
-
-
-def profile(scratch: Path, instant: Sequence[str], *arguments: str) -> str:
-    """A 60-line profile that starts the instant agent."""
-    name = f"bench{'-'.join(arguments)}.yaml"
-    servers = "".join(
-        f"  server{number}:\n    command: {PYTHON}\n    args: [-V]\n    bridge: false\n"
-        f"    env:\n      NAME: value{number}\n"
-        for number in range(8)
-    )
-    agent_lines = f"  command: {instant[0]}\n  args: [{', '.join([*instant[1:], *(repr(a) for a in arguments)])}]\n"
-    head = "# A profile of a usual size\nversion: 1\ndescription: benchmark\nagent:\n"
-    (scratch / name).write_text(
-        f"{head}{agent_lines}  inherit_env: all\npermissions:\n  default: deny\nmcp_servers:\n{servers}"
-    )
-    return str(scratch / name)
+PLAIN = "python -I -c pass"  # BARE
+ITEMS, JOBS = 50, 2
 
 
 def rows(scratch: Path, pairs: int) -> list[Row]:
     instant = agent(scratch)
-    bare = [PYTHON, "-I", "-c", "pass"]
     raw = [PYTHON, str(HERE / "raw.py")]
     usual = profile(scratch, instant)
-    uncached = ["env", "ACP_LAUNCH_CACHE_DIR=/dev/null/none", *US]
+    validate = [*US, "validate", usual]
+    uncached = ["env", "ACP_LAUNCH_CACHE_DIR=/dev/null/none", *validate]
+    one_shot = [*US, "run", "--trust", usual, "hi"]
+    bare = [*US, "run", "--agent", " ".join(instant), "hi"]
+    late = [*raw, *SLOWLY, *instant]
     few = max(3, pairs // 4)
     return [
-        Row("--version, CPU", "python -I -c pass", "2x", cpu, [*US, "--version"], bare, pairs),
-        Row("--help, CPU", "python -I -c pass", "-", cpu, [*US, "--help"], bare, pairs),
-        Row(
-            "validate, 60 lines, first time, CPU",
-            "python -I -c pass",
-            "9x",
-            cpu,
-            [*uncached, "validate", usual],
-            bare,
-            pairs,
-        ),
-        Row(
-            "validate, 60 lines, checked before, CPU",
-            "python -I -c pass",
-            "5.5x",
-            cpu,
-            [*US, "validate", usual],
-            bare,
-            pairs,
-        ),
-        Row(
-            "run, one shot, wall",
-            "raw client",
-            "4.2x",
-            wall,
-            [*US, "run", "--trust", usual, "hi"],
-            [*raw, *instant],
-            pairs,
-        ),
-        Row(
-            "run --agent, wall",
-            "raw client",
-            "4.2x",
-            wall,
-            [*US, "run", "--agent", " ".join(instant), "hi"],
-            [*raw, *instant],
-            pairs,
-        ),
-        Row(
-            "run, an agent that needs 300 ms, wall",
-            "raw client",
-            "1.25x",
-            wall,
-            slow(usual),
-            [*raw, *SLOWLY, *instant],
-            few,
-        ),
+        Row("--version, CPU", PLAIN, "2x", cpu, [*US, "--version"], BARE, pairs),
+        Row("--help, CPU", PLAIN, "-", cpu, [*US, "--help"], BARE, pairs),
+        Row("validate, 60 lines, first time, CPU", PLAIN, "9x", cpu, uncached, BARE, pairs),
+        Row("validate, 60 lines, checked before, CPU", PLAIN, "5.5x", cpu, validate, BARE, pairs),
+        Row("run, one shot, wall", "raw client", "4.2x", wall, one_shot, [*raw, *instant], pairs),
+        Row("run --agent, wall", "raw client", "4.2x", wall, bare, [*raw, *instant], pairs),
+        Row("run, an agent that needs 300 ms, wall", "raw client", "1.25x", wall, slow(usual), late, few),
         *(
-            Row(f"TAB on {what}, CPU", "python -I -c pass", "10x", cpu, ["env", *pressed(typed), *US], bare, pairs)
+            Row(f"TAB on {what}, CPU", PLAIN, "10x", cpu, ["env", *pressed(typed), *US], BARE, pairs)
             for what, typed in (("a verb", "va"), ("an option", "run --no"), ("a profile", "run de"))
         ),
         *volume(scratch, instant, raw, few),
@@ -173,16 +87,8 @@ def volume(scratch: Path, instant: Sequence[str], raw: Sequence[str], pairs: int
     """Many updates, one long line, and secrets that are looked for in all of them."""
     many, long = profile(scratch, instant, "100000", "200"), profile(scratch, instant, "line", "48")
     for output, budget in (("json", "1.0x"), ("quiet", "1.0x"), ("text", "1.2x")):
-        ours = [*US, "run", "--trust", "-o", output, many, "hi"]
-        yield Row(
-            f"100,000 updates of 200 B, {output}, wall",
-            "raw client",
-            budget,
-            wall,
-            ours,
-            [*raw, *instant, "100000", "200"],
-            pairs,
-        )
+        ours, floor = [*US, "run", "--trust", "-o", output, many, "hi"], [*raw, *instant, "100000", "200"]
+        yield Row(f"100,000 updates of 200 B, {output}, wall", "raw client", budget, wall, ours, floor, pairs)
     secret = Path(many).with_name("secret.yaml")
     names = [f"BENCH{number}" for number in range(10)]
     lines = "".join(f"    NAME{name}: ${{secret:{name.lower()}}}\n" for name in names)
@@ -253,80 +159,56 @@ def ten_secrets(pairs: int, env: Mapping[str, str]) -> str:
         command = [PYTHON, "-m", "tests.benchmarks.secrets", side]
         return float(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
 
-    seconds("set"), seconds("ours"), seconds("floor")
-    both = [(seconds("ours"), seconds("floor")) for _ in range(pairs)]
-    ours, floor = zip(*both, strict=True)
-    return _row("ten secrets, wall", "one Secret Service session", "1.5x", ours, floor)
+    seconds("set")
+    both = compared(lambda: seconds("ours"), lambda: seconds("floor"), pairs)
+    return row("ten secrets, wall", "one Secret Service session", "1.5x", both)
 
 
-def to_prompt(pairs: int, env: Mapping[str, str], cwd: Path) -> str:
-    """A row: an interactive session, until it can be typed into, against a whole one-shot run."""
-    from tests.benchmarks import interactive  # which imports this module
+def batches(scratch: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Rows: a batch of instant items against `xargs` with the same runs, both two at once."""
+    command, *args = agent(scratch)
+    (scratch / "instant.yaml").write_text(f"version: 1\nagent: {{command: {command}, args: {json.dumps(args)}}}\n")
+    tasks = [{"id": f"t{each}", "prompt": "hi"} for each in range(ITEMS)]
+    batch = {"version": 1, "profiles": ["./instant.yaml"], "tasks": tasks, "limits": {"jobs": JOBS}}
+    (scratch / "batch.yaml").write_text(json.dumps(batch))
+    xargs = ["xargs", f"-P{JOBS}", "-I{}", *US, "run", "--trust", "--output", "json", "./instant.yaml", "hi"]
+    numbers = "\n".join(map(str, range(ITEMS))).encode()
+    engines = {"local": ("1.2x", ())} | ({"dask": ("1.5x", ("--engine", "dask"))} if find_spec("distributed") else {})
+    for engine, (budget, option) in engines.items():
+        words = [*US, "batch", "run", "batch.yaml", "--trust", *option, "--out"]
 
-    ours, floor = interactive.to_prompt(pairs, env, cwd)
-    return _row("run demo to the prompt, wall", "run demo hello", "1.5x", ours, floor)
+        def ours(words: Sequence[str] = words) -> Run:
+            out = tempfile.mkdtemp(dir=scratch)
+            return run([*words, f"{out}/batch"], env, ends=(0, 9), cwd=str(scratch))  # an instant item is empty
 
-
-def _row(what: str, against: str, budget: str, ours: Sequence[float], floor: Sequence[float]) -> str:
-    ratios = [one / other for one, other in zip(ours, floor, strict=True)]
-    ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
-    both = " | ".join(f"{statistics.median(side) * 1000:.0f} ms" for side in (ours, floor))
-    return f"| {what} | {against} | {budget} | {ratio} | {both} | - |"
-
-
-def wall(run: Run) -> float:
-    return run.wall
-
-
-def cpu(run: Run) -> float:
-    return run.cpu
-
-
-def peak(run: Run) -> float:
-    return run.peak
-
-
-def measured(row: Row, env: Mapping[str, str]) -> str:
-    run(row.ours, env), run(row.floor, env)  # warm caches, compiled modules
-    pairs = [(run(row.ours, env), run(row.floor, env)) for _ in range(row.pairs)]
-    ratios = [row.figure(ours) / row.figure(floor) for ours, floor in pairs]
-    scale = 1000 if row.unit == "ms" else 1
-    ours, floor = (
-        f"{statistics.median(row.figure(pair[side]) for pair in pairs) * scale:.0f} {row.unit}" for side in (0, 1)
-    )
-    most = max(pair[0].peak for pair in pairs)
-    ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
-    return f"| {row.what} | {row.against} | {row.budget} | {ratio} | {ours} | {floor} | {most:.0f} MiB |"
-
-
-def environment(scratch: Path) -> dict[str, str]:
-    """The environment of what is measured, with a home of its own."""
-    env = {name: value for name, value in os.environ.items() if name not in SLOWING}
-    env |= {"HOME": str(scratch), "NO_COLOR": "1"}
-    return env | {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        both = compared(ours, lambda: run(xargs, env, given=numbers, cwd=str(scratch)), 1, warm=False)
+        for what, figure in (("wall", wall), ("CPU", cpu)):
+            figures = [(figure(one), figure(floor)) for one, floor in both]
+            yield row(f"a batch of {ITEMS} by the {engine} engine, {what}", "xargs", budget, figures)
 
 
 def main() -> None:
-    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    pairs = wanted(15)
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         env = environment(scratch)
-        print("| what | against | budget | ratio, median (range) | ours | floor | our peak |")
-        print("|---|---|---|---|---|---|---|")
-        for row in rows(scratch, pairs):
-            print(measured(row, env), flush=True)
-        print(to_prompt(max(3, pairs // 4), env, scratch), flush=True)
+        print(HEAD)
+        for each in rows(scratch, pairs):
+            print(each.measured(env), flush=True)
+        for text in batches(scratch, env):
+            print(text, flush=True)
         # Imported late: what is loaded here counts as the peak of small children, until they become another program.
+        from tests.benchmarks.fronts import to_prompt
         from tests.secret.bus import missing_programs, session_bus
 
+        print(to_prompt(max(3, pairs // 4), env, scratch), flush=True)
         if missing := missing_programs():
             print(f"| ten secrets | | | not measured: {' and '.join(missing)} not installed | | | |")
         else:
             with session_bus() as desktop:
                 desktop.start_keyring()
-                print(ten_secrets(pairs, env | desktop.environ))
-        print("\nMCP, through the seat:", flush=True)
-        subprocess.run([PYTHON, "-m", "tests.benchmarks.seat"], env=env, cwd=HERE.parents[1], check=True)
+                print(ten_secrets(pairs, env | desktop.environ), flush=True)
+        subprocess.run([PYTHON, "-m", "tests.benchmarks.servers", str(max(3, pairs // 3))], env=env, check=True)
 
 
 if __name__ == "__main__":

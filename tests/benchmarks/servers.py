@@ -1,0 +1,285 @@
+"""
+MCP servers behind shim and seat, as ratios to the same calls without us: `python -m tests.benchmarks.servers [PAIRS]`.
+
+Measured as in tests.benchmarks.pairs. A program is compared with direct stdio, and with as many pipes and processes as
+a shim and we are; a remote server with the same POST by the same HTTP library. With `host JSON` this is the process
+that runs servers as a launch does, `{name: entry}` as tests.realservers.host takes them.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+from acp_launch.bridge import shim
+from acp_launch.bridge.offer import ShimCommand, entries
+from acp_launch.bridge.servers import ServerNeeds, running
+from tests.benchmarks.pairs import HEAD, HERE, PYTHON, compared, fact, row, run, wanted
+from tests.bridge.observing import Silent
+from tests.realservers.host import plan
+from tests.remote.children import tempered
+
+ECHO = [PYTHON, "-I", "-S", str(HERE / "echo.py")]
+HOPS = ["/bin/sh", "-c", 'cat | cat | "$@" | cat | cat', "sh", *ECHO]
+INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+CALL = {"name": "echo", "arguments": {"text": "x"}}
+CALLS, MANY, AT_ONCE = 300, 3000, 32
+LATE = {"do": "slow", "piece": 100, "pause": 0.05}  # an answer that takes a few hundred milliseconds
+Json = dict[str, Any]
+
+
+class Client:
+    """Speaks MCP with a process, as simply as can be: what is measured is what is between."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        began = time.perf_counter()
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, bufsize=0)
+        assert self.process.stdin and self.process.stdout
+        self._out, self._in = self.process.stdin, self.process.stdout.fileno()
+        self._rest = b""
+        self._id = 0
+        self.answered(self.ask("initialize", INITIALIZE))
+        self.ready = time.perf_counter() - began
+        self._out.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+
+    def ask(self, method: str, params: Json) -> int:
+        self._id += 1
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+        self._out.write(json.dumps(message).encode() + b"\n")
+        return self._id
+
+    def answered(self, id: int) -> bytes:
+        """The next line, which must be the answer to `id`."""
+        line = self.next_line()
+        assert f'"id":{id}'.encode() in line.replace(b" ", b""), line
+        return line
+
+    def next_line(self) -> bytes:
+        while b"\n" not in self._rest:
+            self._rest += os.read(self._in, 1 << 16)
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+    def call(self, tool: str = "echo") -> bytes:
+        return self.answered(self.ask("tools/call", {**CALL, "name": tool}))
+
+    def one_by_one(self) -> float:
+        """The median call, in seconds."""
+        took = []
+        for _ in range(CALLS):
+            began = time.perf_counter()
+            self.call()
+            took.append(time.perf_counter() - began)
+        return statistics.median(took)
+
+    def in_flight(self) -> float:
+        """Calls a second; answers may come in any order."""
+        began = time.perf_counter()
+        asked = {self.ask("tools/call", CALL) for _ in range(AT_ONCE)}
+        for number in range(MANY):
+            asked.remove(json.loads(self.next_line())["id"])
+            if number < MANY - AT_ONCE:
+                asked.add(self.ask("tools/call", CALL))
+        return MANY / (time.perf_counter() - began)
+
+    def close(self) -> None:
+        self._out.close()
+        self.process.wait(10)
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+class Direct:
+    """The same calls to a remote server without us: a session, and one POST for each call."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._id = url, 0
+        self._runner = asyncio.Runner()
+        self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
+        self._headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        answer = self._runner.run(self._post("initialize", INITIALIZE))
+        self._headers |= {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
+
+    async def _post(self, method: str, params: Json) -> httpx2.Response:
+        self._id += 1
+        body = json.dumps({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        answer = await self._client.post(self._url, content=body, headers=self._headers)
+        assert answer.status_code == 200, answer
+        return answer
+
+    async def _calls(self, number: int) -> list[float]:
+        took = []
+        for _ in range(number):
+            began = time.perf_counter()
+            await self._post("tools/call", CALL)
+            took.append(time.perf_counter() - began)
+        return took
+
+    def one_by_one(self) -> float:
+        return statistics.median(self._runner.run(self._calls(CALLS)))
+
+    def in_flight(self) -> float:
+        async def calls() -> float:
+            began = time.perf_counter()
+            await asyncio.gather(*(self._calls(MANY // AT_ONCE) for _ in range(AT_ONCE)))
+            return MANY // AT_ONCE * AT_ONCE / (time.perf_counter() - began)
+
+        return self._runner.run(calls())
+
+    def close(self) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+
+
+def program() -> Json:
+    return {"argv": ECHO, "env": {}, "cwd": str(HERE)}
+
+
+@contextmanager
+def seats(*servers: Json) -> Iterator[Json]:
+    """Servers of a host; gives what it tells: `entries`, `seconds` to all up, and `MiB` of its own; and its `pid`."""
+    asked = json.dumps({f"server{number}": server for number, server in enumerate(servers)})
+    argv = [PYTHON, "-m", "tests.benchmarks.servers", "host", asked]
+    host = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=HERE.parents[1])
+    assert host.stdin and host.stdout
+    try:
+        yield {**json.loads(host.stdout.readline()), "pid": host.pid}
+    finally:
+        host.stdin.close()
+        host.wait(20)
+        host.stdout.close()
+
+
+class Saying(Silent):
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+
+async def host(servers: Json) -> None:
+    """Lives until its stdin ends."""
+    plans = [plan(name, server) for name, server in servers.items()]
+    needs = ServerNeeds(secrets={}, directories=(HERE,), max_line=1 << 26, hurry=asyncio.Event())
+    began = time.perf_counter()
+    async with running(plans, needs, Saying()) as ours:
+        assert all(await asyncio.gather(*(ours.servers.up(each) for each in plans)))
+        took = time.perf_counter() - began
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        memory = psutil.Process().memory_full_info().uss / 2**20
+        print(json.dumps({"entries": entries(plans, {}, way), "seconds": took, "MiB": memory}), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+
+
+def through(entry: Json) -> Client:
+    return Client([entry["command"], *entry["args"]], {pair["name"]: pair["value"] for pair in entry["env"]})
+
+
+def programs(pairs: int) -> Iterator[str]:
+    with seats(program()) as host:
+        direct, hops, ours = Client(ECHO), Client(HOPS), through(host["entries"][0])
+        for what, floor, budgets in (("direct stdio", direct, ("3x", "0.65x")), ("through cats", hops, ("-", "-"))):
+            both = compared(ours.one_by_one, floor.one_by_one, pairs)
+            yield row("tools/call through the seat, p50", what, budgets[0], both, "µs")
+            both = compared(ours.in_flight, floor.in_flight, pairs)
+            yield row("the same, 32 in flight", what, budgets[1], both, "/s")
+        memory = psutil.Process(ours.process.pid).memory_full_info()
+        yield fact("a shim", "-", f"{memory.uss / 2**20:.1f} MiB of its own, {memory.pss / 2**20:.1f} PSS")
+        yield deaths(ours)
+        for client in (direct, hops, ours):
+            client.close()
+
+
+def deaths(client: Client) -> str:
+    began = time.perf_counter()
+    died = client.call("die")
+    error = (time.perf_counter() - began) * 1000
+    client.call()
+    good = (time.perf_counter() - began) * 1000
+    assert b'"error"' in died, died
+    own = Client(ECHO)
+    own.close()
+    told = f"{error:.1f} ms; next good call after {good:.0f} ms, 200 of them the profile's pause"
+    return fact("error to a call in flight", "100 ms", f"{told} (a start alone: {own.ready * 1000:.0f} ms)")
+
+
+def shim_cpu(pairs: int) -> str:
+    """A row: from exec to the end, refused: all that a shim costs but its traffic."""
+    bare = [PYTHON, "-I", "-S"]
+    both = compared(
+        lambda: run([*bare, str(shim.__file__), "/nowhere", "x"], os.environ, ends=range(256)).cpu,
+        lambda: run([*bare, "-c", "pass"], os.environ).cpu,
+        pairs,
+    )
+    return row("a shim, CPU from start to end", "python -I -S", "12 ms", both)
+
+
+def several() -> Iterator[str]:
+    for count in (1, 10, 50):
+        seconds, rss = plainly(count)
+        with seats(*[program()] * count) as host:
+            tree = psutil.Process(host["pid"]).children(recursive=True)
+            each = statistics.median(process.memory_info().rss for process in tree) / 2**20
+            yield row(f"{count} servers up", "plainly", "-", [(host["seconds"], seconds)], most=host["MiB"])
+            yield fact(f"{count} servers, memory of each", "-", f"{each:.1f} MiB, plainly {rss:.1f}")
+
+
+def plainly(count: int) -> tuple[float, float]:
+    """Seconds from the first start to the last answer of as many servers that nobody looks after, and MiB of each."""
+    began = time.perf_counter()
+    servers = [subprocess.Popen(ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(count)]
+    for server in servers:
+        assert server.stdin
+        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    for server in servers:
+        assert server.stdout
+        assert os.read(server.stdout.fileno(), 1 << 16)
+    seconds = time.perf_counter() - began
+    rss = statistics.median(psutil.Process(server.pid).memory_info().rss for server in servers) / 2**20
+    for server in servers:
+        server.communicate()
+    return seconds, rss
+
+
+def remotes(pairs: int) -> Iterator[str]:
+    for answers in ("json", "sse"):
+        with tempered(answers=answers) as server, seats({"url": server.url}) as host:
+            direct, ours = Direct(server.url), through(host["entries"][0])
+            both = compared(ours.one_by_one, direct.one_by_one, pairs)
+            yield row(f"tools/call over HTTP ({answers}), p50", "the HTTP client", "1.5x", both, "µs")
+            both = compared(ours.in_flight, direct.in_flight, pairs)
+            yield row("the same, 32 in flight", "the HTTP client", "0.7x", both, "/s")
+            direct.close()
+            ours.close()
+    with ExitStack() as stack:
+        slow = [{"url": stack.enter_context(tempered(faults=[LATE])).url} for _ in range(10)]
+        rounds = []
+        for _ in range(pairs):
+            with seats(*slow) as ten, seats(slow[0]) as one:
+                rounds.append((ten["seconds"], one["seconds"]))
+                each = (ten["MiB"] - one["MiB"]) / 9
+        yield row("ten slow remote servers up", "one", "1.3x", rounds)
+        yield fact("memory for each remote server", "1 MiB", f"{each:.2f} MiB")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["host"]:
+        asyncio.run(host(json.loads(sys.argv[2])))
+        return
+    pairs = wanted(5)
+    print(HEAD)
+    for rows in (programs(pairs), [shim_cpu(3 * pairs)], several(), remotes(pairs)):
+        for each in rows:
+            print(each, flush=True)
+
+
+if __name__ == "__main__":
+    main()
