@@ -208,22 +208,7 @@ def test_a_connection_that_is_only_half_open_costs_a_call_its_time_limit_and_no_
             assert_all_answered_once(recorder)
 
 
-def test_a_session_that_the_server_forgets_is_opened_again_and_no_call_is_lost(tmp_path: Path) -> None:
-    """M-28."""
-    with (
-        tempered() as server,
-        seated(server=remote(server.url, tmp_path)) as seats,
-        opened(seats, "json") as recorder,
-    ):
-        for number in range(20):
-            if number % 4 == 3:
-                server.do("forget")
-            assert is_added(done(recorder, "json", "add", a=number, b=1), number + 1)
-        assert server.state["sessions"] == 6
-        assert_all_answered_once(recorder)
-
-
-@pytest.mark.parametrize("kind", ["json", "events", "older", "modern"])
+@pytest.mark.parametrize("kind", ["json", "older"])
 def test_ten_megabytes_pass_in_both_directions(kind: str, tmp_path: Path) -> None:
     """M-4."""
     with (

@@ -9,7 +9,6 @@ from tests.realservers.recorder import Json, Recorder, Responder, result
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Server
 
-MANY = 10_000_000  # characters: a result of 10 MB
 CAPABILITIES: Json = {"roots": {}, "sampling": {}, "elicitation": {}}
 CALLS: list[tuple[str, Json]] = [
     ("add", {"a": 1, "b": 2}),

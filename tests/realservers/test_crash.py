@@ -4,11 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-from tests.realservers import sdk
 from tests.realservers.everything import CAPABILITIES, answers
 from tests.realservers.npm import EVERYTHING, needs_npm, server
 from tests.realservers.recorder import Json, Recorder
-from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, seated
 
 LOST = -32010  # bridge/conversation.py
@@ -57,39 +55,3 @@ def test_a_server_killed_in_mid_call_is_back_with_all_it_knew_and_its_lists_unch
         assert [recorder.request(method)["result"] for method in LISTS] == listed
         # By itself it announces each of the seven tools it adds after a handshake; there is no more than that.
         assert told(recorder, since) == ["notifications/tools/list_changed"] * 7
-
-
-def test_a_server_that_lost_a_tool_with_its_process_has_its_agent_told_so(tmp_path: Path) -> None:
-    with seated(server=sdk.server(tmp_path)) as seats, seats.open() as recorder:
-        recorder.initialize()
-        recorder.call("grow", {"name": "grown"})
-        recorder.request("tools/list")
-        recorder.request("resources/list")
-        recorder.request("logging/setLevel", {"level": "warning"})
-        recorder.request("resources/subscribe", {"uri": URI})
-        known = recorder.call("state")["result"]["structuredContent"]
-        since = len(recorder.lines)
-        assert recorder.call("die")["error"]["code"] == LOST
-        assert recorder.call("state")["result"]["structuredContent"] == known
-        assert recorder.call("grown")["result"]["isError"]
-        recorder.expect("notifications/tools/list_changed")
-        assert recorder.request("tools/list")["result"]["tools"]
-        assert told(recorder, since) == ["notifications/tools/list_changed"]
-
-
-def test_questions_of_a_server_that_died_are_taken_back(tmp_path: Path) -> None:
-    """The agent's late answer goes nowhere, and the next question has an id of its own."""
-    with seated(server=sdk.server(tmp_path)) as seats, seats.open(answers=sdk.answers()) as recorder:
-        recorder.withhold("elicitation/create")
-        recorder.initialize(capabilities=sdk.CAPABILITIES)
-        pid = seats.state("ready")["pid"]
-        id = recorder.start("tools/call", {"name": "greet", "arguments": {}})
-        question = recorder.expect("elicitation/create")
-        killed(seats, pid)
-        assert recorder.answer(id)["error"]["code"] == LOST
-        assert recorder.expect("notifications/cancelled")["params"]["requestId"] == question["id"]
-        recorder.withhold("")
-        assert recorder.call("greet")["result"]["structuredContent"] == {"result": "Hello Ada"}
-        assert recorder.expect("elicitation/create")["id"] != question["id"]
-        recorder.release()
-        assert recorder.call("add", {"a": 1, "b": 2})["result"]["structuredContent"] == {"result": 3}

@@ -1,17 +1,13 @@
 """@modelcontextprotocol/server-filesystem, directly and through the seat; its directories are arguments, or roots."""
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from tests.realservers import filesystem
 from tests.realservers.filesystem import BIG
 from tests.realservers.npm import FILESYSTEM, needs_npm, server
 from tests.realservers.recorder import Json, Recorder, Responder
-from tests.realservers.seated import Server, assert_same, directly, seated, steady
+from tests.realservers.seated import directly, seated, steady
 
 pytestmark = needs_npm
 LOOKS = 5000  # at a list that changes a moment later
@@ -30,16 +26,6 @@ def becomes_allowed(recorder: Recorder, places: list[Path]) -> None:
         if (found := allowed(recorder)) == [str(place) for place in places]:
             return
     raise AssertionError(f"{found} instead of {places}")
-
-
-@contextmanager
-def opened(files: Server, way: str, answers: Mapping[str, Responder]) -> Iterator[Recorder]:
-    if way == "direct":
-        with directly(files, answers) as recorder:
-            yield recorder
-        return
-    with seated(server=files) as seats, seats.open(answers=answers) as recorder:
-        yield recorder
 
 
 def test_every_tool_is_the_same_through_the_seat(tmp_path: Path) -> None:
@@ -64,17 +50,15 @@ def test_every_tool_is_the_same_through_the_seat(tmp_path: Path) -> None:
     assert direct[1].count(b'"inputSchema"') == len(called)
 
 
-@pytest.mark.parametrize("way", ["direct", "through the seat"])
-def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_follow_them(
-    way: str, tmp_path: Path
-) -> None:
+def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_follow_them(tmp_path: Path) -> None:
     """M-47, M-49."""
     places = [tmp_path / name for name in ("a b", "ä%")]
     for place in places:
         place.mkdir()
     roots: list[Json] = [{"uri": places[0].as_uri()}]
     files = server(FILESYSTEM, cwd=tmp_path)
-    with opened(files, way, {"roots/list": lambda params: {"result": {"roots": roots}}}) as recorder:
+    answers: dict[str, Responder] = {"roots/list": lambda params: {"result": {"roots": roots}}}
+    with seated(server=files) as seats, seats.open(answers=answers) as recorder:
         recorder.initialize(capabilities={"roots": {"listChanged": True}})
         recorder.expect("roots/list")
         becomes_allowed(recorder, places[:1])
@@ -82,12 +66,3 @@ def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_fol
         recorder.notify("notifications/roots/list_changed")
         recorder.expect("roots/list")
         becomes_allowed(recorder, places)
-
-
-def test_an_agent_without_roots_is_not_asked_for_them(tmp_path: Path) -> None:
-    def script(recorder: Recorder) -> None:
-        recorder.initialize()
-        recorder.call("list_allowed_directories")
-
-    messages = assert_same(server(FILESYSTEM, str(tmp_path), cwd=tmp_path), script)
-    assert [message["id"] for message in messages] == [1, 2]

@@ -149,27 +149,11 @@ def test_headers_that_are_refused_in_a_session_are_printed_anew_once(stage: Stag
     assert states == ["starting", "ready"], "it was not restarted"
 
 
-def test_a_command_that_fails_in_a_session_is_named_in_the_error_of_the_call(stage: Stage, mint: Mint) -> None:
-    with tempered(bearer="old-token-1") as server:
-        mint.gives("old-token-1")
-        mint.serves(server.url)
-        with stage.play(servers={"web": remote(server)}) as play:
-            assert play.agent.call("web", "add", a=1, b=2) == 3
-            mint.does("echo 'the vault is sealed' >&2; exit 4")
-            server.do("change", settings={"bearer": "another"})
-            failed = play.agent.refused("web", "add", a=1, b=2)
-            assert play.end().code == 0
-    how = "has no headers from its command: mint exited with status 4: the vault is sealed"
-    assert failed["message"].startswith(f'MCP server "web" {how}; run ')
-
-
 @pytest.mark.parametrize(
     ("script", "how"),
     [
         ("echo 'not signed in' >&2; exit 3", "exited with status 3: not signed in"),
-        ("echo TOKEN", "did not print a JSON object of strings; it must print one JSON object"),
-        ("head -c 1000000 /dev/zero", "printed more than 64 KiB; it must print one JSON object"),
-        ("sleep 1000 & sleep 1000", "did not answer within 1 s"),
+        ("echo TOKEN; sleep 1000 & sleep 1000", "did not answer within 1 s"),
     ],
 )
 def test_a_run_whose_command_fails_ends_before_anything_starts(
@@ -190,16 +174,6 @@ def test_a_run_whose_command_fails_ends_before_anything_starts(
     assert "nothing was started" in done.err
     mint.does("")
     blind(launch, done, token)
-
-
-def test_a_program_that_is_not_there_is_said_so(launch: Launcher, mint: Mint) -> None:
-    mint.program.unlink()
-    mint.serves("http://127.0.0.1:9")
-    launch.profile("polite", mcp_servers={"web": remote("http://127.0.0.1:9/mcp")})
-    done = launch("run", "p", "hi")
-    assert (done.code, done.heard) == (6, [])
-    assert "has no headers from its command: " in done.err
-    assert str(mint.program) in done.err
 
 
 def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint) -> None:

@@ -211,21 +211,6 @@ def test_a_token_that_has_expired_is_renewed_before_the_first_request_and_stored
     blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
 
 
-def test_a_token_that_is_refused_in_a_session_is_renewed_once_and_the_call_answered(stage: Stage) -> None:
-    with serving() as authority, tempered(bearer=access(1)) as server:
-        log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())
-        with stage.play(servers={"web": remote(server)}) as play:
-            assert play.agent.call("web", "add", a=1, b=2) == 3
-            server.do("change", settings={"bearer": access(2)})
-            started = [play.agent.start("web", "add", a=number, b=1) for number in range(5)]
-            assert len(started) == 5
-            assert all("result" in answer for answer in play.agent.awaits())
-            done = play.end()
-        assert done.code == 0, done.err
-        assert len(authority.posted) == 1, "however many calls were refused"
-    blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
-
-
 def test_a_login_that_cannot_be_renewed_fails_the_call_and_is_named(stage: Stage) -> None:
     with serving() as authority, tempered(bearer=access(1)) as server:
         log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())

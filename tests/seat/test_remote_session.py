@@ -177,17 +177,6 @@ def test_calls_of_an_optional_server_that_is_down_are_refused_without_its_addres
     assert states(done.events)[-1] == "failed"
 
 
-def test_of_a_hundred_calls_at_once_none_is_lost(stage: Stage) -> None:
-    with tempered() as server, stage.play(servers={"web": remote(server)}) as play:
-        for _ in range(2):
-            for number in range(100):
-                play.agent.start("web", "add", a=number, b=1)
-            answers = play.agent.awaits()
-            assert [answer["result"]["content"][0]["text"] for answer in answers] == [*map(str, range(1, 101))]
-        done = play.end()
-    assert done.code == 0, done.err
-
-
 def test_a_server_that_dies_in_a_call_is_back_with_the_agents_own_handshake(stage: Stage) -> None:
     silent = {"on": "tools/call", "do": "silent", "skip": 1}
     with (

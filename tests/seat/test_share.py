@@ -1,7 +1,5 @@
 """Sessions of an agent that share a server (M-39, docs/profiles.md "Shared servers")."""
 
-import pytest
-
 from tests.remote.children import tempered
 from tests.seat.stage import Agent, Stage
 from tests.seat.test_restart import AT_ONCE, states
@@ -39,26 +37,6 @@ def test_two_connections_have_one_process_and_each_gets_its_own(stage: Stage) ->
     assert states(done, "polite") == ["starting", "ready"]
 
 
-@pytest.mark.promise("share")
-def test_calls_of_two_sessions_are_answered_out_of_order_to_the_right_one(stage: Stage) -> None:
-    with stage.play(servers={"polite": stage.server("polite", share=True)}) as play:
-        agent = play.agent
-        agent.do("open", "polite", "second")
-        agent.tools("polite"), agent.tools("second")
-        agent.start("polite", "wait", path=stage.fifo("one"))
-        agent.start("second", "wait", path=stage.fifo("two"))
-        server = stage.roll.hear("polite")
-        server.says("waiting")
-        server.says("waiting")
-        stage.release("two", "for the second")
-        stage.release("one", "for the first")
-        assert [answer["result"]["content"][0]["text"] for answer in agent.awaits()] == [
-            "for the first",
-            "for the second",
-        ]
-        assert play.end().code == 0
-
-
 def test_a_crash_is_told_to_each_session_and_what_they_wanted_is_restored(stage: Stage) -> None:
     with stage.play(servers={"crasher": stage.server("crasher", share=True, restart=AT_ONCE)}) as play:
         agent = play.agent
@@ -71,19 +49,6 @@ def test_a_crash_is_told_to_each_session_and_what_they_wanted_is_restored(stage:
         assert agent.call("crasher", "touch", uri="test://two") == "touched"
         agent.expect("second", UPDATED)
         assert heard(agent, "crasher") == []
-        assert play.end().code == 0
-
-
-def test_a_session_that_ends_in_a_call_leaves_nothing_and_disturbs_no_other(stage: Stage) -> None:
-    with stage.play(servers={"polite": stage.server("polite", share=True)}) as play:
-        agent = play.agent
-        agent.do("open", "polite", "second")
-        agent.ask("polite", "resources/subscribe", uri="test://one")
-        agent.start("polite", "wait", path=stage.fifo("never"))
-        stage.roll.hear("polite").says("waiting")
-        agent.do("close", "polite")
-        assert agent.call("second", "state")["subscriptions"] == []
-        assert agent.call("second", "add", a=1, b=2) == 3
         assert play.end().code == 0
 
 

@@ -78,29 +78,6 @@ def test_two_launches_have_one_process_and_each_gets_its_own(stage: Stage) -> No
     assert len(stage.roll.heard("polite")) == 1
 
 
-def test_launches_hear_of_their_own_resources_and_calls_alone(stage: Stage) -> None:
-    with play(stage) as first, play(stage) as second:
-        one, two = first.agent, second.agent
-        for agent, uri, level in ((one, "test://one", "debug"), (two, "test://one-of-two", "error")):
-            agent.ask("polite", "resources/subscribe", uri=uri)
-            agent.ask("polite", "logging/setLevel", level=level)
-        assert two.call("polite", "state")["level"] == "debug"
-        for agent, uri in ((one, "test://one"), (two, "test://one-of-two")):
-            agent.call("polite", "touch", uri=uri)
-            agent.call("polite", "log", level="debug", text=f"of {uri}")
-            agent.call("polite", "log", level="error", text=f"worse, of {uri}")
-        heard = [[json.loads(line["line"])["params"] for line in agent.do("heard", "polite")] for agent in (one, two)]
-        assert heard == [
-            [
-                {"uri": "test://one"},
-                {"level": "debug", "data": "of test://one"},
-                {"level": "error", "data": "worse, of test://one"},
-            ],
-            [{"uri": "test://one-of-two"}, {"level": "error", "data": "worse, of test://one-of-two"}],
-        ]
-        assert (first.end().code, second.end().code) == (0, 0)
-
-
 def test_an_error_names_the_server_as_the_launch_calls_it(stage: Stage) -> None:
     """Also one for a call in flight, which another launch has crashed, and for good."""
     once: Json = {"restart": {**AT_ONCE, "max": 1}}
@@ -194,40 +171,10 @@ def test_a_launch_that_is_killed_in_a_call_leaves_the_process_to_the_others(stag
         assert second.end().code == 0
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"env": {"WORD": "b"}},
-        {"args": True},
-        {"cwd": "${project}/sub"},
-        {"restart": {"policy": "always"}},
-        {"timeouts": {"start": "29s"}},
-        {"roots": "session"},
-    ],
-    ids=str,
-)
-def test_what_differs_is_another_process(stage: Stage, other: dict[str, Any]) -> None:
-    (stage.launch.project / "sub").mkdir()
-    given = ["more"] if other.pop("args", False) else []
-    with play(stage, env={"WORD": "a"}) as first:
-        servers = {"polite": stage.server("polite", *given, share="user", idle=IDLE, **{"env": {"WORD": "a"}, **other})}
-        with stage.play(servers=servers, apart=True) as second:
-            assert first.agent.call("polite", "pid") != second.agent.call("polite", "pid")
-            assert (first.end().code, second.end().code) == (0, 0)
-
-
-def test_a_call_that_takes_too_long_ends_no_process_on_which_another_launch_has_a_call(stage: Stage) -> None:
-    limit: Json = {"timeouts": {"call": "300ms"}}
-    with play(stage) as first, stage.play(servers=shared(stage, **limit), apart=True) as second:
-        one, two = first.agent, second.agent
-        one.start("polite", "wait", path=stage.fifo("one"))
-        server = stage.roll.hear("polite")
-        server.says("waiting")
-        assert two.refused("polite", "wait", path=stage.fifo("two"))["code"] == -32011
-        stage.release("one", "done")
-        assert [answer["result"]["content"][0]["text"] for answer in one.awaits()] == ["done"]
-        assert one.call("polite", "pid") == two.call("polite", "pid") == server.pid
-        stage.release("two", "late")
+def test_what_differs_is_another_process(stage: Stage) -> None:
+    """What counts as a difference: tests/plan/test_shared.py."""
+    with play(stage, env={"WORD": "a"}) as first, play(stage, env={"WORD": "b"}) as second:
+        assert first.agent.call("polite", "pid") != second.agent.call("polite", "pid")
         assert (first.end().code, second.end().code) == (0, 0)
 
 
@@ -288,19 +235,6 @@ def test_roots_keep_launches_apart_only_where_the_profile_offers_them(stage: Sta
         asked = told.agent.call("polite", "ask", method="roots/list", id=1)
         assert [root["uri"] for root in asked["result"]["roots"]] == [stage.launch.project.as_uri()]
         assert told.end().code == 0
-
-
-def test_a_question_goes_to_the_launch_that_has_a_call_open(stage: Stage) -> None:
-    with play(stage, "polite", "sampling") as first, play(stage, "polite", "sampling") as second:
-        one, two = first.agent, second.agent
-        assert "result" in one.call("polite", "ask", method="sampling/createMessage", id="a")
-        two.start("polite", "wait", path=stage.fifo("one"))
-        stage.roll.hear("polite").says("waiting")
-        refused = one.call("polite", "ask", method="sampling/createMessage", id="b")
-        assert "launches share this server" in refused["error"]["message"]
-        stage.release("one", "done")
-        assert len(two.awaits()) == 1
-        assert (first.end().code, second.end().code) == (0, 0)
 
 
 def test_a_server_that_cannot_start_fails_each_launch_as_if_it_were_its_own(stage: Stage) -> None:
@@ -400,8 +334,7 @@ def test_a_launch_logs_the_process_that_it_has_got(stage: Stage) -> None:
     assert f"polite ready (pid {pid})" in shown
 
 
-@pytest.mark.parametrize("again", range(3))
-def test_a_host_that_ends_takes_no_launch(stage: Stage, again: int) -> None:
+def test_a_host_that_ends_takes_no_launch(stage: Stage) -> None:
     """The next call comes while its processes still end."""
     with play(stage, restart={"policy": "never"}) as first:
         first.agent.start("polite", "wait", path=stage.fifo("never"))

@@ -1,6 +1,5 @@
 """Servers that misbehave, through the seat: what the session sees of it, and that nobody else does."""
 
-import hashlib
 import json
 import signal
 
@@ -29,15 +28,6 @@ def test_banners_and_a_flood_of_stderr_are_no_part_of_the_conversation(stage: St
         done = play.end()
     notes = [event["text"] for event in done.events if event["type"] == "note"]
     assert notes == ["chatty writes lines to stdout that are not messages: 'Welcome to the chatty server!'"]
-
-
-def test_a_result_of_many_bytes_arrives_as_it_was(stage: Stage) -> None:
-    amount = 10_000_000
-    content = [{"type": "text", "text": "m" * amount}]
-    with stage.play(servers={"bigmouth": stage.server("bigmouth")}) as play:
-        answer = play.agent.do("call", "bigmouth", "talk", bytes=amount)
-    line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"content": content}}).encode()
-    assert answer == {"bytes": len(line), "sha256": hashlib.sha256(line).hexdigest()}
 
 
 def test_a_line_longer_than_the_cap_costs_only_its_server(stage: Stage) -> None:
@@ -103,14 +93,6 @@ def test_a_stopped_server_that_runs_into_the_time_out_of_a_call_is_replaced(stag
         assert agent.call("other", "add", a=1, b=2) == 3
         server.dies()
         assert stage.roll.hear("stopped").pid == agent.call("stopped", "pid")
-
-
-def test_a_stopped_server_is_ended_with_the_run(stage: Stage) -> None:
-    with stage.play(servers={"stopped": stage.server("stopped")}) as play:
-        play.agent.start("stopped", "stop")
-        stage.roll.hear("stopped").says("stopping")
-        assert play.end().code == 0
-    stage.roll.all_die()
 
 
 def test_a_server_that_answers_nothing_is_given_up_and_the_session_goes_on(stage: Stage) -> None:

@@ -55,7 +55,7 @@ def play(stage: Stage, installed: Installed, **servers: Json) -> Any:
     return stage.play(servers=servers, prefix=["sh", "-c", BECOMES, "sh"])
 
 
-@pytest.mark.parametrize("keys", [{}, {"share": "launch"}, {"roots": "session"}, {"start": "lazy"}], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"share": "launch"}], ids=str)
 def test_a_server_that_dies_after_it_is_started_again(stage: Stage, installed: Installed, keys: Json) -> None:
     with play(stage, installed, polite=stage.server("polite", restart=AT_ONCE, **keys)) as run:
         run.agent.start("polite", "wait", path=stage.fifo("never"))

@@ -6,7 +6,6 @@ they come, and, after its stdin has ended, `left`: whatever there still is that 
 """
 
 import asyncio
-import errno
 import json
 import os
 import sys
@@ -48,8 +47,6 @@ class Wished(Struct, kw_only=True):
 class Wish(Struct, kw_only=True):
     servers: list[Wished]
     max_line: int = 1 << 26
-    descriptors: int | None = None
-    is_disk_full: bool = False
 
 
 def plan(wished: Wished) -> StdioPlan:
@@ -73,15 +70,6 @@ def tell(**what: Any) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
-def log(server: str, *, is_disk_full: bool) -> Callable[[bytes], None]:
-    def take(chunk: bytes) -> None:
-        if is_disk_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        tell(stderr=[server, chunk.decode()])
-
-    return take
-
-
 def descriptors() -> set[str]:
     """What is open, but for this very listing."""
     found = set()
@@ -96,9 +84,6 @@ def descriptors() -> set[str]:
 class Telling(Silent):
     """Tells on stdout what it observes."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
-
     def changed(self, change: Change) -> None:
         tell(change=msgspec.structs.asdict(change))
 
@@ -106,7 +91,7 @@ class Telling(Silent):
         tell(note=text)
 
     def log(self, server: str) -> Callable[[bytes], None]:
-        return log(server, is_disk_full=self._wish.is_disk_full)
+        return lambda chunk: tell(stderr=[server, chunk.decode()])
 
     def log_end(self, server: str) -> None:
         tell(over=server)
@@ -129,7 +114,7 @@ async def until_stdin_ends() -> None:
 async def main(wish: Wish) -> None:
     prepare.prepare()
     before = descriptors()
-    async with running([plan(wished) for wished in wish.servers], needs(wish), Telling(wish)) as ours:
+    async with running([plan(wished) for wished in wish.servers], needs(wish), Telling()) as ours:
         tell(seat={"path": str(ours.seat.path), "token": ours.seat.token})
         await until_stdin_ends()
     left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -143,9 +128,4 @@ async def main(wish: Wish) -> None:
 
 
 if __name__ == "__main__":
-    wish = msgspec.json.decode(sys.argv[1], type=Wish)
-    if wish.descriptors is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wish.descriptors, wish.descriptors))
-    asyncio.run(main(wish))
+    asyncio.run(main(msgspec.json.decode(sys.argv[1], type=Wish)))

@@ -2,10 +2,10 @@
 The server of tests.soak, run with -I -S: one thread, which answers in order. What it does besides is asked of it.
 
 `initialize` and `ping` are answered; argv `crash` dies before it reads anything, `loud` complains of each line it
-reads, `mute` answers nothing besides, `eager` floods before it reads. Tools: `echo` {text}; `repeat` {size}; `die`;
+reads, `mute` answers nothing besides, `eager` floods before it reads. Tools: `echo` {text}; `die`;
 `hold` {path} reads nothing until that fifo was written; `flood` {bytes, size, stuck} sends that much in numbered
 notifications of that size, and complains once when for `stuck` ms (half a second) nobody takes any; `shut` {descriptor}
-closes its stdin or stdout and lives on; `fork` leaves a child that holds all pipes.
+closes its stdin or stdout and lives on.
 """
 
 import json
@@ -71,10 +71,6 @@ def echo(text: str = "") -> str:
     return text
 
 
-def repeat(size: int) -> str:
-    return "x" * size
-
-
 def die() -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return "unreachable"
@@ -111,22 +107,12 @@ def shut(descriptor: int) -> str:
         signal.pause()
 
 
-def fork() -> str:
-    if os.fork() == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        while True:
-            signal.pause()
-    return "forked"
-
-
 TOOLS: dict[str, Callable[..., str]] = {
     "echo": echo,
-    "repeat": repeat,
     "die": die,
     "hold": hold,
     "flood": flood,
     "shut": shut,
-    "fork": fork,
 }
 
 if __name__ == "__main__":

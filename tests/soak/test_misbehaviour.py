@@ -1,12 +1,7 @@
 """Ring 3. Servers and agents that go on while they should end, end while they should go on, or come in crowds."""
 
 import ast
-import os
-import signal
-import sys
 from pathlib import Path
-
-import pytest
 
 import acp_launch
 
@@ -38,17 +33,6 @@ def test_a_server_that_closes_its_input_and_lives_is_replaced_when_something_is_
         assert second == lost("rude", "no longer reads")
         assert agent.answer(first)["error"]["message"] == second
         assert agent.call("echo", text="back") == "back"
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: str(number.name))
-def test_a_server_whose_child_holds_its_pipes_is_missed_when_it_dies_itself(number: signal.Signals) -> None:
-    with hosting(Wished(name="rude")) as stage:
-        agent = stage.agent("rude").introduce()
-        assert agent.call("fork") == "forked"
-        os.kill(stage.process_of("rude"), number)
-        assert stage.becomes("rude", "resting")["exit"] == f"was killed by {number.name}"
-        assert agent.call("echo", text="back") == "back"
-        assert stage.children() == 1, "the child is gone too"
 
 
 def begun(stage: Stage) -> int:
@@ -86,25 +70,6 @@ def test_the_log_of_a_process_is_over_when_the_agent_has_left_it() -> None:
             assert [change["state"] for change in changes if change["server"] == name][-1] == "stopped"
 
 
-def test_a_hundred_connections_that_say_nothing_leave_nothing() -> None:
-    with hosting(Wished(name="echo")) as stage:
-        for _ in range(STORM):
-            stage.guest("echo").close()
-        assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
-
-
-def test_every_connection_of_a_crowd_is_a_conversation_with_a_process_of_its_own() -> None:
-    with hosting(Wished(name="echo")) as stage:
-        agents = [stage.guest("echo") for _ in range(STORM // 4)]
-        for agent in agents:
-            agent.introduce()
-        pids = {stage.process_of("echo")} | {stage.process_of(f"echo#{n}") for n in range(2, len(agents) + 1)}
-        assert len(pids) == len(agents)
-        for agent in agents:
-            agent.close()
-        assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
-
-
 def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
     good = [Wished(name=f"good{number}") for number in range(CROWD - 5)]
     bad = [Wished(name=f"bad{number}", args=["crash"], restarts=20) for number in range(3)]
@@ -125,26 +90,6 @@ def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
             assert [change["state"] for change in stage.changes(wished.name)] == ["starting", "ready"]
         for wished in bad:
             assert stage.once(wished.name, "failed")["reason"] == "it was started 3 times and never answered"
-
-
-def test_a_full_disk_for_the_logs_disturbs_nobody() -> None:
-    with hosting(Wished(name="rude", args=["loud"]), is_disk_full=True) as stage:
-        agent = stage.agent("rude").introduce()
-        for number in range(2000):
-            assert agent.call("echo", text=str(number)) == str(number)
-        assert stage.heard("stderr") == []
-
-
-def test_a_server_for_whom_there_is_no_descriptor_fails_and_says_so_and_the_others_go_on() -> None:
-    names = [f"echo{number}" for number in range(10)]
-    with hosting(*(Wished(name=name) for name in names), descriptors=40) as stage:
-        stage.until(lambda event: event.get("change", {}).get("state") == "failed")
-        failed = {change["server"]: change["reason"] for change in stage.heard("change") if change["state"] == "failed"}
-        assert set(failed.values()) == {
-            f"{sys.executable} could not be started: no file descriptors are left; raise the limit with `ulimit -n`"
-        }
-        good = next(name for name in names if stage.changes(name)[-1]["state"] == "starting")
-        assert stage.guest(good).introduce().call("echo", text="here") == "here"
 
 
 PACED = [PACKAGE / f"process/{name}.py" for name in ("flow", "lifecycle", "supervisor")]
