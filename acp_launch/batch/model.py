@@ -5,15 +5,16 @@ A profile's name in a batch is as it was written: a name, or a path from the dir
 """
 
 from collections.abc import Mapping, Sequence
+from sys import float_info
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-from acp_launch.profile.values import LISTED, TRUTH, Scalar
+from acp_launch.profile.values import LISTED, Scalar, Truth
 
 VERSION = 1
 SCHEMA = 1  # of batch.json and result.json
@@ -34,86 +35,68 @@ Outcome = Literal[
 UNCOUNTED = ("rate_limited", "cancelled")  # outcomes of attempts that do not use up `retry.attempts`
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _write_value(value: Any) -> str:
+def _write_value(value: Any) -> Any:
     """Write a value as text: a number as it was written."""
     if isinstance(value, bool):
         return str(value).lower()
-    return number_text(value) if isinstance(value, int | float) else str(value)
+    return number_text(value) if isinstance(value, int | float) else value
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.strip() != "" and "\0" not in value
-
-
-_TEXT = Scalar("text that is not empty and holds no NUL", "write it in quotes, or remove it", _is_text, {})
-_OPTIONAL = replace(_TEXT, accepts=lambda value: value is None or _is_text(value))
-_VALUE = Scalar(
-    "text, a number, true or false",
-    "write one value",
-    lambda value: isinstance(value, str | bool | int | float) and "\0" not in str(value),
-    {},
-    _write_value,
-)
-_NATURAL = Scalar(
-    "a whole number from 1 up",
-    "write a number such as 4",
-    lambda value: isinstance(value, int) and _is_number(value) and value >= 1,
-    {},
-    int,
-)
-_AMOUNT = Scalar(
-    "a positive amount",
-    "write a number such as 50",
-    lambda value: _is_number(value) and 0 < value < float("inf"),
-    {},
-    float,
-)
+_TEXT = Annotated[str, Meta(pattern=r"^(?=[^\0]*[^\0\s])[^\0]*\Z")]
+_NO_NUL = Annotated[str, Meta(pattern=r"^[^\0]*\Z")]
+_FROM_1 = Annotated[int, Meta(ge=1)]
+_POSITIVE = Annotated[float, Meta(gt=0, le=float_info.max)]
+_IS_TEXT = Scalar(_TEXT, "text that is not empty and holds no NUL", "write it in quotes, or remove it")
+Text = Annotated[_TEXT, _IS_TEXT]
+OptionalText = Annotated[_TEXT | None, replace(_IS_TEXT, kind=_TEXT | None)]
+Value = Annotated[
+    _NO_NUL,
+    Scalar(_NO_NUL | bool | int | float, "text, a number, true or false", "write one value", _write_value),
+]
+Natural = Annotated[_FROM_1, Scalar(_FROM_1, "a whole number from 1 up", "write a number such as 4")]
+Amount = Annotated[_POSITIVE, Scalar(_POSITIVE, "a positive amount", "write a number such as 50")]
 
 
 class BatchTask(Shape, frozen=True, kw_only=True):
     id: str
-    prompt: Annotated[str | None, _OPTIONAL] = None
-    repo: Annotated[str | None, _OPTIONAL] = None
-    ref: Annotated[str | None, _OPTIONAL] = None
-    vars: Mapping[str, Annotated[str, _VALUE]] = {}
+    prompt: OptionalText = None
+    repo: OptionalText = None
+    ref: OptionalText = None
+    vars: Mapping[str, Value] = {}
 
 
 class SetupCommand(Shape, frozen=True, kw_only=True):
-    command: tuple[Annotated[str, _TEXT], ...]
+    command: tuple[Text, ...]
     timeout: Duration = Duration(600)
 
 
 class Isolation(Shape, frozen=True, kw_only=True):
     kind: Literal["none", "worktree", "clone"] = "none"
-    ref: Annotated[str, _TEXT] = "HEAD"
-    copy: tuple[Annotated[str, _TEXT], ...] = ()  # paths of the checkout
+    ref: Text = "HEAD"
+    copy: tuple[Text, ...] = ()  # paths of the checkout
     setup: SetupCommand | None = None
     keep: Literal["failed", "always", "never"] = "failed"
-    unsafe: Annotated[bool, TRUTH] = False  # retries without isolation
+    unsafe: Truth = False  # retries without isolation
 
 
 class CheckCommand(Shape, frozen=True, kw_only=True):
-    command: tuple[Annotated[str, _TEXT], ...]
+    command: tuple[Text, ...]
     timeout: Duration = Duration(600)
-    outside: Annotated[bool, TRUTH] = False  # of the place of a confined agent
+    outside: Truth = False  # of the place of a confined agent
 
 
 class Account(Shape, frozen=True, kw_only=True):
     profiles: tuple[str, ...]
-    jobs: Annotated[int | None, _NATURAL] = None
+    jobs: Natural | None = None
     start_every: Duration | None = None
 
 
 class Limits(Shape, frozen=True, kw_only=True):
-    jobs: Annotated[int | None, _NATURAL] = None  # None: as many as processors
+    jobs: Natural | None = None  # None: as many as processors
     accounts: Mapping[str, Account] = {}
     timeout: Duration | None = None  # of one run
-    cost: Mapping[str, Annotated[float, _AMOUNT]] = {}  # by currency
-    failures: Annotated[int | None, _NATURAL] = None
+    cost: Mapping[str, Amount] = {}  # by currency
+    failures: Natural | None = None
 
 
 class Backoff(Shape, frozen=True, kw_only=True):
@@ -122,7 +105,7 @@ class Backoff(Shape, frozen=True, kw_only=True):
 
 
 class Retry(Shape, frozen=True, kw_only=True):
-    attempts: Annotated[int, _NATURAL] = 3
+    attempts: Natural = 3
     on: tuple[Literal["rate_limited", "agent_died", "timed_out", "failed", "empty", "limited", "unknown"], ...] = (
         "rate_limited",
         "agent_died",
@@ -134,12 +117,12 @@ class Retry(Shape, frozen=True, kw_only=True):
 
 class BatchFile(Shape, frozen=True, kw_only=True):
     version: int
-    profiles: Annotated[tuple[Annotated[str, _TEXT], ...], LISTED]
-    matrix: Mapping[str, tuple[Annotated[str, _VALUE], ...]] = {}
-    exclude: tuple[Mapping[str, Annotated[str, _VALUE]], ...] = ()
+    profiles: Annotated[tuple[Text, ...], LISTED]
+    matrix: Mapping[str, tuple[Value, ...]] = {}
+    exclude: tuple[Mapping[str, Value], ...] = ()
     tasks: str | tuple[BatchTask, ...]
-    prompt: Annotated[str | None, _OPTIONAL] = None
-    samples: Annotated[int, _NATURAL] = 1
+    prompt: OptionalText = None
+    samples: Natural = 1
     isolation: Isolation = Isolation()
     check: CheckCommand | None = None
     approve: Literal["all", "reads", "none"] | None = None

@@ -1,20 +1,18 @@
 """
 A `Shape`: what a mapping of a document may hold, as a frozen struct. Pure.
 
-The annotations are read in two ways. `build` makes the struct from plain values, or declines with ValueError; it
-needs no further import. pydantic derives its schema from the same annotations; it is imported only to say what is
-wrong with values that `build` declined. A type or an annotation of ours that accepts plain values has a `take` that
-raises ValueError. A type's `take` gets the value; an annotation's (`Annotated[int, COUNT]`) gets the value and a
-function that builds the annotated type.
+`build` makes the struct from plain values by msgspec, or declines with ValueError. pydantic derives its schema from
+the same annotations; it is imported only to say everything that is wrong with values that `build` declined. A type of
+ours has a `take`, which makes it of a plain value or raises ValueError. An annotation for values that have a shorter
+notation has an `unfold`, which makes them long.
 """
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import NODEFAULT, Struct, structs
+from msgspec import NODEFAULT, Struct, convert, structs
 
 from acp_launch.document.flow import command_words, words
 from acp_launch.document.nodes import Plain
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="Shape")
 
 
-class Shape(Struct, frozen=True, kw_only=True):
+class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of all shapes. The fields are the allowed keys; any other key is refused."""
 
     @classmethod
@@ -59,14 +57,30 @@ def build(shape: type[S], plain: Plain) -> S:
     Raises:
         ValueError: they do not fit. pydantic says what exactly is wrong.
     """
-    hints = hints_of(shape)
-    if type(plain) is not dict or not plain.keys() <= hints.keys():
-        _decline(plain)
-    values = {key: _build_hint(hints[key], value) for key, value in plain.items()}
-    try:
-        return shape(**values)
-    except TypeError as incomplete:
-        raise ValueError(plain) from incomplete
+    built: S = _convert(shape, plain)
+    return built
+
+
+def _convert(hint: Any, plain: Plain) -> Any:
+    return convert(_unfold(hint, plain), hint, dec_hook=lambda kind, value: kind.take(value))
+
+
+def _unfold(hint: Any, plain: Plain) -> Plain:
+    """Make the short notations in a value long, and numbers that know their notation plain."""
+    for note in getattr(hint, "__metadata__", ()):
+        if unfold := getattr(note, "unfold", None):
+            plain = unfold(plain)
+    kind, inner = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(plain, dict) and is_shape(hint):
+        hints = hints_of(hint)
+        return {key: _unfold(hints.get(key), value) for key, value in plain.items()}
+    if isinstance(plain, dict) and kind is Mapping:
+        return {key: _unfold(inner[1], value) for key, value in plain.items()}
+    if isinstance(plain, list) and kind is tuple:
+        return [_unfold(inner[0], value) for value in plain]
+    for member in () if kind in (Mapping, tuple) else inner:  # of a union; no value fits two
+        plain = _unfold(member, plain)
+    return float(plain) if isinstance(plain, float) else plain
 
 
 def validate(shape: type[S], plain: Plain, report: "Callable[[ErrorDetails], object]") -> S | None:
@@ -82,60 +96,6 @@ def validate(shape: type[S], plain: Plain, report: "Callable[[ErrorDetails], obj
         for error in invalid.errors(include_url=False):
             report(error)
         return None
-
-
-def _build_hint(hint: Any, plain: Plain) -> Any:
-    if not isinstance(hint, type):
-        return _BY_ORIGIN[typing.get_origin(hint)](typing.get_args(hint), plain)
-    if issubclass(hint, Shape):
-        return build(hint, plain)
-    if take := getattr(hint, "take", None):
-        return take(plain)
-    return plain if type(plain) is hint else _decline(plain)
-
-
-def _build_annotated(arguments: tuple[Any, ...], plain: Plain) -> Any:
-    hint, note = arguments
-    return note.take(plain, partial(_build_hint, hint))
-
-
-def _build_literal(choices: tuple[Any, ...], plain: Plain) -> Any:
-    return plain if any(plain == choice and type(plain) is type(choice) for choice in choices) else _decline(plain)
-
-
-def _build_tuple(arguments: tuple[Any, ...], plain: Plain) -> tuple[Any, ...]:
-    return tuple(_build_hint(arguments[0], item) for item in plain) if type(plain) is list else _decline(plain)
-
-
-def _build_mapping(arguments: tuple[Any, ...], plain: Plain) -> dict[str, Any]:
-    entries = plain.items() if type(plain) is dict else _decline(plain)
-    return {key: _build_hint(arguments[1], entry) for key, entry in entries}
-
-
-def _build_union(members: tuple[Any, ...], plain: Plain) -> Any:
-    """Build the first member that takes the value; no value fits two of them."""
-    if plain is None and NoneType in members:
-        return None
-    for member in members:
-        try:
-            return _build_hint(member, plain)
-        except ValueError:
-            continue
-    _decline(plain)
-
-
-def _decline(plain: Plain) -> NoReturn:
-    raise ValueError(plain)
-
-
-_BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
-    Annotated: _build_annotated,
-    Literal: _build_literal,
-    tuple: _build_tuple,
-    Mapping: _build_mapping,
-    typing.Union: _build_union,
-    UnionType: _build_union,
-}
 
 
 @cache
@@ -184,7 +144,7 @@ def _as_list(key: str, value: Plain) -> Iterator[list[str]]:
 def takes(hint: Any, plain: Plain) -> bool:
     """Whether a value of this type may be written so."""
     try:
-        _build_hint(hint, plain)
+        _convert(hint, plain)
     except ValueError:
         return False
     return True
@@ -200,7 +160,11 @@ def shape_at(shape: type[Shape], path: KeyPath) -> type[Shape]:
 
 def shapes_in(hint: Any) -> Iterator[type[Shape]]:
     """Yield the shapes that a type is made of."""
-    if isinstance(hint, type) and issubclass(hint, Shape):
+    if is_shape(hint):
         yield hint
-    for part in typing.get_args(hint):
+    for part in (*typing.get_args(hint), *(() if is_shape(hint) else getattr(hint, "__orig_bases__", ()))):
         yield from shapes_in(part)
+
+
+def is_shape(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Shape)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from acp_launch.plan.model import INHERITED, Value
-from acp_launch.profile.model import Inherit
+from acp_launch.profile.values import Inherit
 from acp_launch.regex import regex
 from acp_launch.secret.value import is_private
 

@@ -53,7 +53,7 @@ from acp_launch.profile.layers import (
     without_rules,
 )
 from acp_launch.profile.leaks import discreet, in_comments, leaks, literals
-from acp_launch.profile.model import HttpServer, Match, McpServer, Profile, SseServer, StdioServer
+from acp_launch.profile.model import SERVERS, Match, McpServer, Profile, StdioServer
 from acp_launch.profile.rules import ANSWERS, RULE_KINDS, broken, check_expansions, program_meant
 from acp_launch.regex import regex
 from acp_launch.secret.detect import masked
@@ -121,7 +121,6 @@ def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
 
 
 VERSION = 1
-SERVERS: Mapping[str, type[McpServer]] = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
 _S = TypeVar("_S", bound=Shape)
 _OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp", "https", "remote"), "http")
 

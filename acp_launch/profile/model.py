@@ -6,32 +6,38 @@ without mistakes is built without importing it. The string under a field is its 
 that has no effect yet is not here, so it is refused.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from msgspec import field
+from msgspec import convert, field
 
+from acp_launch.document.nodes import Plain
 from acp_launch.document.scalars import Duration
-from acp_launch.document.shape import Shape
+from acp_launch.document.shape import Shape, build
 from acp_launch.profile.values import (
     AGENT_INHERIT,
-    COUNT,
-    FACTOR,
-    FILES,
     INHERIT,
-    LIMIT,
     LISTED,
-    PORT,
-    REGISTERED,
-    SETTING,
-    SHARED,
     SWITCHED,
-    TRUTH,
-    UNATTENDED,
+    Count,
+    Factor,
+    Files,
     HeaderSpelling,
+    Inherit,
+    Limit,
+    Port,
+    Registered,
+    Setting,
+    Shared,
     Template,
+    Truth,
+    Unattended,
     variable_headers,
 )
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 UNATTENDED_WAIT = "wait 30m"
 Roots = Literal["agent", "session"]
@@ -40,9 +46,7 @@ Approval = Literal["ask", "allow", "deny"]
 Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
-Inherit = Literal["all", "minimal"] | Sequence[str]
 Start = Literal["eager", "lazy"]
-Share = Literal[False, "launch", "user"]  # `true` is read as `launch`
 Network = Literal["shared", "none"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
@@ -66,7 +70,7 @@ class Timeouts(Shape, frozen=True, kw_only=True):
 class Agent(Shape, frozen=True, kw_only=True):
     command: Template | None = None
     """The program to start: a name on PATH, an absolute path, or a path relative to the project."""
-    registry: Annotated[str | None, REGISTERED] = None
+    registry: Registered = None
     """Instead of `command`, an installed agent of the ACP registry: its id, or `ID@VERSION`. `args` come after those of
     the registry, and `env` goes over its."""
     args: tuple[Template, ...] = ()
@@ -95,7 +99,7 @@ class Session(Shape, frozen=True, kw_only=True):
     """The named session that `run` opens without `--session`."""
     mode: str | None = None
     """The mode that is set when it is open, by id; the agent must offer it."""
-    config: Mapping[str, Annotated[str | bool, SETTING]] = field(default_factory=dict)
+    config: Mapping[str, Setting] = field(default_factory=dict)
     """The agent's config options by id or category, set one after the other when the session is open."""
 
 
@@ -132,17 +136,17 @@ class Permissions(Shape, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     """What to answer about some calls; the first rule that matches decides, and `default` where none does. Those of
     profiles that this one extends stand behind its own, and what they deny stays denied."""
-    inherit: Annotated[bool, TRUTH] = True
+    inherit: Truth = True
     """`false`: the rules of profiles that this one extends do not apply."""
-    unattended: Annotated[str, UNATTENDED] = UNATTENDED_WAIT
+    unattended: Unattended = UNATTENDED_WAIT
     """What happens to a question in a host without a terminal: `wait 30m` waits that long for one, then denies;
     `allow-reads` allows to read and search, and denies the rest."""
 
 
 class Client(Shape, frozen=True, kw_only=True):
-    fs: Annotated[bool | Literal["read"], FILES] = False
+    fs: Files = False
     """Whether to read and write files for the agent in the session's directories; `read`: only read them."""
-    terminal: Annotated[bool, TRUTH] = False
+    terminal: Truth = False
     """Whether acp-launch runs commands for the agent."""
 
 
@@ -169,14 +173,14 @@ class Backoff(Shape, frozen=True, kw_only=True):
     """The pause before the first restart."""
     max: Duration = _LONGEST_PAUSE
     """The longest pause."""
-    factor: Annotated[float, FACTOR] = 2
+    factor: Factor = 2
     """How much longer each pause is than the one before it."""
 
 
 class Restart(Shape, frozen=True, kw_only=True):
     policy: RestartPolicy = "on-failure"
     """When a server that ended is started again: `always`, `on-failure` (not after exit status 0), or `never`."""
-    max: Annotated[int, COUNT] = 5
+    max: Count = 5
     """How many restarts in a row are tried before the server is given up."""
     backoff: Backoff = field(default_factory=Backoff)
     """The pauses between restarts."""
@@ -203,7 +207,7 @@ class Tools(Shape, frozen=True, kw_only=True):
 
 class Server(Shape, frozen=True, kw_only=True):
     # What servers of all kinds have.
-    required: Annotated[bool, TRUTH] = True
+    required: Truth = True
     """Whether a session needs it; `false` opens the session without it, with a notice."""
     tools: Tools = field(default_factory=Tools)
     """Which of its tools the agent may see and call."""
@@ -222,7 +226,7 @@ class Server(Shape, frozen=True, kw_only=True):
     idle: Duration | None = None
     """After how long without use it is stopped, until its next use. Default: never; with `share: user` 2m after the
     last launch has left it."""
-    share: Annotated[Share, SHARED] = False
+    share: Shared = False
     """Who uses one process of it, or one connection to it: all sessions of the agent (`launch`, or `true`), or all
     launches of yours with the same server (`user`)."""
 
@@ -248,7 +252,7 @@ class StdioServer(Server, frozen=True, kw_only=True):
     """Whether and when it is started again after it ended."""
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     """How long to wait for the server."""
-    bridge: Annotated[bool, TRUTH] = True
+    bridge: Truth = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
 
@@ -257,14 +261,14 @@ class RemoteBackoff(Shape, frozen=True, kw_only=True):
     """The pause before the first restart."""
     max: Duration = _LONGEST_REMOTE_PAUSE
     """The longest pause, unless the server asks for a longer one."""
-    factor: Annotated[float, FACTOR] = 2
+    factor: Factor = 2
     """How much longer each pause is than the one before it."""
 
 
 class RemoteRestart(Shape, frozen=True, kw_only=True):
     policy: RestartPolicy = "on-failure"
     """When a connection that was lost is made again: `always`, `on-failure`, or `never`."""
-    max: Annotated[int | None, LIMIT] = None
+    max: Limit = None
     """How many attempts in a row are made before the server is given up. Default: no limit once it has answered."""
     backoff: RemoteBackoff = field(default_factory=RemoteBackoff)
     """The pauses between attempts."""
@@ -294,7 +298,7 @@ class OAuth(Shape, frozen=True, kw_only=True):
     """The address of a client id metadata document, `https://`, for authorization servers that accept one."""
     callback: Literal["127.0.0.1", "localhost"] = "127.0.0.1"
     """The host in the redirect address of a login: `http://HOST:PORT/callback`."""
-    callback_port: Annotated[int | None, PORT] = None
+    callback_port: Port = None
     """The port of this machine at which a login is answered, if the client is registered with it. Default: any."""
     resource: bool = True
     """`false`: a login does not name the server in the parameter `resource`, for an authorization server that refuses
@@ -316,13 +320,13 @@ class RemoteServer(Server, frozen=True, kw_only=True):
     oauth: Annotated[OAuth | None, SWITCHED] = None
     """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping
     with details. Tokens are kept in your secret store."""
-    insecure: Annotated[bool, TRUTH] = False
+    insecure: Truth = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
     restart: RemoteRestart = field(default_factory=RemoteRestart)
     """Whether and when a lost connection is made again."""
     timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
     """How long to wait for the server."""
-    bridge: Annotated[bool, TRUTH] = True
+    bridge: Truth = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 
     @property
@@ -343,6 +347,26 @@ class SseServer(RemoteServer, frozen=True, kw_only=True):
 
 
 McpServer = StdioServer | HttpServer | SseServer
+SERVERS: Mapping[str, type[McpServer]] = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
+
+
+class Servers(dict[str, McpServer]):
+    """MCP servers by name. The `type` of each tells its shape, which msgspec does not take from a union."""
+
+    @classmethod
+    def take(cls, written: Plain) -> Self:
+        """Build the servers; raise ValueError if they do not fit."""
+        entries = convert(written, dict[str, Any])
+        return cls({name: build(SERVERS[_kind(server)], server) for name, server in entries.items()})
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        return handler(Mapping[str, McpServer])
+
+
+def _kind(server: Plain) -> str:
+    kind = server.get("type", "stdio") if isinstance(server, dict) else None
+    return kind if isinstance(kind, str) and kind in SERVERS else "stdio"
 
 
 class Profile(Shape, frozen=True, kw_only=True):
@@ -364,7 +388,7 @@ class Profile(Shape, frozen=True, kw_only=True):
     """What acp-launch does for the agent; nothing by default."""
     runtime: Runtime = field(default_factory=Runtime)
     """Where the agent runs. Default: here, as you."""
-    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    mcp_servers: Servers = field(default_factory=Servers)
     """The MCP servers the agent may use, by name."""
 
     @property

@@ -133,7 +133,7 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
         command = shapes[program]["properties"]["command"]
         (command if "type" in command else _text(command))["minLength"] = 1
         choices = shapes[program]["properties"]["inherit_env"]["anyOf"]
-        next(choice for choice in choices if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME
+        next(choice for choice in choices if choice.get("type") == "array")["items"]["pattern"] = rules.INHERITED_NAME
     shapes["Agent"]["oneOf"] = [{"required": ["command"]}, {"required": ["registry"]}]
     for remote in ("HttpServer", "SseServer"):
         for key in ("headers", "env"):
@@ -165,7 +165,7 @@ def _add_short(key: dict[str, Any], texts: Sequence[str]) -> None:
 
 def _text(key: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a key's schema that is about text."""
-    found: dict[str, Any] = next(part for part in key["anyOf"] if part["type"] == "string")
+    found: dict[str, Any] = next(part for part in key["anyOf"] if part.get("type") == "string")
     return found
 
 

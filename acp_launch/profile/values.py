@@ -1,19 +1,20 @@
 """
 Values of a profile: numbers, lists, templates, addresses, headers, session names. Pure.
 
-`Scalar`, `Listed`, `Switched` and `Template` are types and annotations of `model`; pydantic and `document.shape` ask
-them which values fit. The functions below check addresses, headers and names, once in the profile and again after
-references were filled in. pydantic is imported only when it asks for a schema.
+The types and annotations of `model` are at the top; `document.shape` says what is asked of them. The functions below
+check addresses, headers and names, once in the profile and again after references were filled in. pydantic is imported
+only when it asks for a schema.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Address
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from acp_launch.document.nodes import shorten
@@ -32,111 +33,93 @@ MAX_FACTOR = 100  # a larger number is most likely a mistake
 
 
 class Scalar(Struct, frozen=True):
-    """An annotation for one kind of value, as in `Annotated[int, COUNT]`.
+    """
+    The words for one kind of value, as in `Annotated[bool, Scalar(bool, "true or false", "write true or false")]`.
 
-    `accepts` decides, `schema` is the same for editors. `"5"` is text, and `1` is not a truth value. `read` says what a
-    value stands for.
+    msgspec decides whether a value is of the `kind`, whose schema is the same for editors. `"5"` is text, and `1` is
+    not a truth value. `unfold` says what a value stands for; it leaves others as they are.
     """
 
+    kind: Any
     expected: str
     fix: str
-    accepts: Callable[[Any], bool]
-    schema: Mapping[str, Any]
-    read: Callable[[Any], Any] = lambda value: value
+    unfold: Callable[[Any], Any] | None = None
 
-    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Return what the value stands for; raise Refused if it is not accepted."""
-        if self.accepts(value):
-            return self.read(value)
-        raise Refused(self.expected, value, self.fix)
+    def take(self, value: Any) -> Any:
+        """Return what the value stands for; raise Refused if it is not of the kind."""
+        try:
+            found = convert(float(value) if isinstance(value, float) else value, self.kind)
+        except ValidationError:
+            raise Refused(self.expected, value, self.fix) from None
+        return self.unfold(value) if self.unfold else found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(lambda value: self.take(value, handler))
+        return core_schema.no_info_plain_validator_function(self.take)
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
-        return dict(self.schema)
+        return msgspec.json.schema(self.kind)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-TRUTH = Scalar("true or false", "write true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
-COUNT = Scalar(
-    "a whole number from 0 up", "write a number such as 5, or 0 for none", _is_count, {"type": "integer", "minimum": 0}
-)
-LIMIT = Scalar(
-    "a whole number from 0 up, or null",
-    "write a number such as 5, 0 for none, or null for no limit",
-    lambda value: value is None or _is_count(value),
-    {"type": ["integer", "null"], "minimum": 0},
-)
-PORT = Scalar(
-    f"a port from {PORTS[0]} to {PORTS[1]}",
-    "write a number such as 8976, or remove it for any free port",
-    lambda value: value is None or (_is_count(value) and PORTS[0] <= value <= PORTS[1]),
-    {"type": ["integer", "null"], "minimum": PORTS[0], "maximum": PORTS[1]},
-)
-FACTOR = Scalar(
-    f"a number from 1 to {MAX_FACTOR}",
-    "write a number such as 2, or 1 for equal pauses",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MAX_FACTOR,
-    {"type": "number", "minimum": 1, "maximum": MAX_FACTOR},
-)
-SETTING = Scalar(
-    "text, true or false",
-    "write text, true or false",
-    lambda value: isinstance(value, str | bool),
-    {"type": ["string", "boolean"]},
-)
-INHERIT = Scalar(
-    "all, minimal or a list of names",
-    "write all, minimal, or names: [PATH, LC_*]",
-    lambda value: (
-        value in ("all", "minimal") or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+_WHOLE = Annotated[int, Meta(ge=0)]
+_PORT = Annotated[int, Meta(ge=PORTS[0], le=PORTS[1])]
+_FACTOR = Annotated[float, Meta(ge=1, le=MAX_FACTOR)]
+_UNATTENDED = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?:deny|allow-reads|wait (?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h))$",
+        examples=["wait 30m", "deny", "allow-reads"],
     ),
-    {"anyOf": [{"enum": ["all", "minimal"], "type": "string"}, {"items": {"type": "string"}, "type": "array"}]},
-)
-AGENT_INHERIT = replace(
-    INHERIT,
-    accepts=lambda value: value is None or INHERIT.accepts(value),
-    schema={"anyOf": [*INHERIT.schema["anyOf"], {"type": "null"}]},
-)
-FILES = Scalar(
-    "true, false or read",
-    "write true, false or read",
-    lambda value: isinstance(value, bool) or value == "read",
-    {"enum": [True, False, "read"]},
-)
-SHARED = Scalar(
-    "false, launch or user",
-    "write false, launch or user",
-    lambda value: isinstance(value, bool) or value in ("launch", "user"),
-    {"enum": [False, "launch", "user", True]},
-    lambda value: "launch" if value is True else value,
-)
-
-
-_UNATTENDED = r"deny|allow-reads|wait (?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)"
-UNATTENDED = Scalar(
-    "wait and a duration, deny or allow-reads",
-    "write wait 30m, deny or allow-reads",
-    lambda value: isinstance(value, str) and re.fullmatch(_UNATTENDED, value) is not None,
-    {"type": "string", "pattern": f"^(?:{_UNATTENDED})$", "examples": ["wait 30m", "deny", "allow-reads"]},
-)
+]
+Inherit = Literal["all", "minimal"] | Sequence[str]
+Share = Literal[False, "launch", "user"]
+Truth = Annotated[bool, Scalar(bool, "true or false", "write true or false")]
+Count = Annotated[_WHOLE, Scalar(_WHOLE, "a whole number from 0 up", "write a number such as 5, or 0 for none")]
+Limit = Annotated[
+    _WHOLE | None,
+    Scalar(
+        _WHOLE | None,
+        "a whole number from 0 up, or null",
+        "write a number such as 5, 0 for none, or null for no limit",
+    ),
+]
+Port = Annotated[
+    _PORT | None,
+    Scalar(
+        _PORT | None,
+        f"a port from {PORTS[0]} to {PORTS[1]}",
+        "write a number such as 8976, or remove it for any free port",
+    ),
+]
+Factor = Annotated[
+    _FACTOR, Scalar(_FACTOR, f"a number from 1 to {MAX_FACTOR}", "write a number such as 2, or 1 for equal pauses")
+]
+Setting = Annotated[str | bool, Scalar(str | bool, "text, true or false", "write text, true or false")]
+INHERIT = Scalar(Inherit, "all, minimal or a list of names", "write all, minimal, or names: [PATH, LC_*]")
+AGENT_INHERIT = replace(INHERIT, kind=Inherit | None)
+Files = Annotated[
+    bool | Literal["read"], Scalar(bool | Literal["read"], "true, false or read", "write true, false or read")
+]
+Shared = Annotated[
+    Share,
+    Scalar(
+        Literal[False, "launch", "user", True],
+        "false, launch or user",
+        "write false, launch or user",
+        lambda value: "launch" if value is True else value,
+    ),
+]
+Unattended = Annotated[
+    _UNATTENDED, Scalar(_UNATTENDED, "wait and a duration, deny or allow-reads", "write wait 30m, deny or allow-reads")
+]
 
 
 class _Shorthand:
-    """An annotation for values that have a shorter notation, which `unfold` makes long."""
+    """An annotation for values that have a shorter notation, which `unfold` makes long; it may raise ValueError."""
 
     def unfold(self, value: Any) -> Any:
         raise NotImplementedError
-
-    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Build the value; raise ValueError if it does not fit."""
-        return build(self.unfold(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
@@ -217,13 +200,11 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
 AGENT_ID = r"[a-z][a-z0-9-]{0,63}"  # in the registry
 AGENT_VERSION = r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}"  # also the name of a directory
 _REGISTERED = rf"{AGENT_ID}(?:@{AGENT_VERSION})?"
-_IS_REGISTERED = regex(_REGISTERED)
-REGISTERED = Scalar(
-    "an agent of the registry, as ID or ID@VERSION",
-    "write an id that acp-launch agents search lists",
-    lambda value: isinstance(value, str) and bool(_IS_REGISTERED.fullmatch(value)),
-    {"type": "string", "pattern": f"^{_REGISTERED}$"},
-)
+_AGENT = Annotated[str, Meta(pattern=f"^{_REGISTERED}$")] | None
+Registered = Annotated[
+    _AGENT,
+    Scalar(_AGENT, "an agent of the registry, as ID or ID@VERSION", "write an id that acp-launch agents search lists"),
+]
 MAX_SESSION_NAME = 200  # characters
 CONTROL = regex(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
 SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 "scope-token"

@@ -23,7 +23,7 @@ from pydantic_settings import (
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
 from acp_launch.document.nodes import SETTINGS, Plain, found, section, shorten
 from acp_launch.document.scalars import Duration
-from acp_launch.document.shape import Shape, hints_of, shape_at
+from acp_launch.document.shape import hints_of, is_shape, shape_at
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, about, likeliest
 from acp_launch.settings.address import Address, read
@@ -164,17 +164,13 @@ class Variables(EnvSettingsSource):
     """The variables as pydantic-settings reads them, which learns here that a `Shape` has keys."""
 
     def field_is_complex(self, field: FieldInfo) -> bool:
-        return _is_section(field.annotation) or super().field_is_complex(field)
+        return is_shape(field.annotation) or super().field_is_complex(field)
 
     def next_field(self, field: Any, key: str, case_sensitive: bool | None = None) -> FieldInfo | None:
-        if field is None or not _is_section(field.annotation):
+        if field is None or not is_shape(field.annotation):
             return super().next_field(field, key, case_sensitive)
         hint = hints_of(field.annotation).get(key)
         return None if hint is None else FieldInfo.from_annotation(hint)
-
-
-def _is_section(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Shape)
 
 
 class _Sources(BaseSettings):

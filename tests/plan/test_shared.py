@@ -21,7 +21,8 @@ from acp_launch.plan.shared import (
     sameness,
     shared_server,
 )
-from acp_launch.profile.model import USER_IDLE, Backoff, Inherit, Restart, ServerTimeouts
+from acp_launch.profile.model import USER_IDLE, Backoff, Restart, ServerTimeouts
+from acp_launch.profile.values import Inherit
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.value import Secret
 

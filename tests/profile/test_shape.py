@@ -1,4 +1,4 @@
-"""Ring 1. What `build` makes of a profile is what pydantic makes of it, by the same annotations: never more or less."""
+"""Ring 1. What msgspec makes of a profile is what pydantic makes of it, by the same annotations: never more or less."""
 
 from collections.abc import Iterator
 from copy import deepcopy

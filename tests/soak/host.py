@@ -23,7 +23,8 @@ from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
 from acp_launch.process.lifecycle import Change
-from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Share
+from acp_launch.profile.model import Backoff, Restart, ServerTimeouts
+from acp_launch.profile.values import Share
 from acp_launch.served.shared import share_server
 from acp_launch.settings.load import directory
 from tests.bridge.observing import Silent
