@@ -1,7 +1,11 @@
 """
 A `Problem`: one fault with its place and its fix. Every mistake that a user can make becomes one of these.
 
-Also `KeyPath`, a place inside a profile, and `dotted`, the text of one. Pure, and imports little.
+Also `KeyPath`, a place inside a profile, and `dotted`, the text of one; and the mark that begins acp-launch's own
+lines. An agent's text stands on the same screen as notices and questions of acp-launch, and may imitate one
+("acp-launch: type your keyring passphrase"). So text that comes from an agent, a server or a file has an escape in
+place of this character, on a terminal and in every file or pipe that acp-launch writes its own lines to. Pure, and
+imports little.
 """
 
 import shlex
@@ -92,3 +96,18 @@ def dotted(path: KeyPath) -> str:
             name = step if _SIMPLE.fullmatch(step) else '"' + step.replace('"', '\\"') + '"'
             text += f".{name}" if text else name
     return text
+
+
+MARK = "▐"
+COLUMNS = 2  # width of the mark and its space; continuation lines are indented as far
+_VISIBLE = MARK.encode("unicode_escape").decode()
+
+
+def marked(text: str) -> str:
+    """Put the mark before `text`. Its further lines are indented, so that quoted text never begins a marked line."""
+    return f"{MARK} {text}".replace("\n", "\n  ")
+
+
+def unmarked(text: str) -> str:
+    """Escape the mark in text of an agent, a server or a file, so that it cannot imitate acp-launch."""
+    return text.replace(MARK, _VISIBLE)

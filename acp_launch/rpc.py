@@ -23,7 +23,7 @@ from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolErr
 from acp_launch.process.child import WORD, Child, first_of
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Envelope, Fault, Junk, LineFramer, LineTooLong, Mishaps
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import stretch
 

@@ -27,7 +27,7 @@ from acp_launch.errors import UsageError
 from acp_launch.private import take_lock
 from acp_launch.process.program import Running
 from acp_launch.protocol.jsonrpc import LineFramer, decode
-from acp_launch.protocol.written import visible_bytes, written
+from acp_launch.protocol.splice import visible_bytes, written
 from acp_launch.rpc import Transport, transport
 from acp_launch.secret.redact import Redactor, redactor
 

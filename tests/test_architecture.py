@@ -43,7 +43,7 @@ ROWS = [
     {"descent"},  # the way to a file, which no link bends
     {"waits"},
     {"errors", "problem"},
-    {"mark", "regex"},  # our own lines; patterns
+    {"regex"},  # patterns
     {"__init__"},
 ]
 SAME = {
@@ -56,7 +56,6 @@ PURE = [
     "batch/model",
     "batch/outcome",
     "batch/schedule",
-    "mark",
     "regex",
     "problem",
     "document/[!c]*",
@@ -73,7 +72,7 @@ PURE = [
     "profile/layers",
     "profile/rules",
     "profile/yamledit",
-    "secret/reference",
+    "secret/value",
     "secret/forms",
     "protocol/*",
     "oauth/metadata",

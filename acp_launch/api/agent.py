@@ -32,16 +32,18 @@ from acp_launch.session.attachments import attach as attached_file
 from acp_launch.session.client import GRACE_SECONDS, Client, Turn
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.events import (
+    Answer,
     AnyEvent,
     FormQuestion,
     InitializedEvent,
+    Observer,
     PermissionQuestion,
     ResultEvent,
     SessionEvent,
+    ToolQuestion,
     WaitingEvent,
 )
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.observer import Answer, Observer, ToolQuestion
 from acp_launch.session.opening import Setting, Stay, configure, open_session
 from acp_launch.session.permission.policy import choose
 from acp_launch.session.state import Cost

@@ -102,8 +102,8 @@ def _work() -> int:
 
 
 def _launch(order: Order, line: ProgramLine) -> None:
-    from acp_launch.app.lookup import load_settings
     from acp_launch.app.planning import prepare_launch
+    from acp_launch.app.spec import load_settings
 
     prepare_launch()
     from acp_launch.app.start import launch_agent

@@ -28,9 +28,8 @@ from acp_launch.served.host import Host, HostNotices
 from acp_launch.served.hostsession import HostPolicy, Unattended
 from acp_launch.served.registry import HostNote
 from acp_launch.served.wire import Reloaded
-from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent
+from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, show_note
 from acp_launch.session.hold import hold
-from acp_launch.session.observer import show_note
 from acp_launch.session.store import Registry
 
 POLL_SECONDS = 1.0  # between two looks at the processes

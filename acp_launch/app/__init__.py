@@ -1,11 +1,11 @@
 """
 What assembles a launch, whichever front asks for it. Below `cli`, `batch` and the Python API, which all call it.
 
-    spec, lookup           what is launched; what a command names
+    spec                   what is launched; what a command names
     planning, consent      from a name to a plan; what the user is asked before anything starts
     stores, credentials    secrets, and logins to remote servers
     start, context         its processes; the context of sessions, once the agent starts
-    run, turn, screen      a run of its own: its prompt, its output
+    run, screen            a run of its own, its output
     attach, front          a run in a host: whether there is one; its prompt or terminal
     up, host_start, host_fronts, reload     a host: begun, until its agent starts, while it runs, changed
     serve, editor          a served profile, until its agent starts, and its sessions

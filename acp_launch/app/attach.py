@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.app.lookup import at_home, check_session_name, find_profile
 from acp_launch.app.screen import Screen
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, at_home, check_session_name, find_profile
 from acp_launch.app.up import start
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration

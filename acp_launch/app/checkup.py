@@ -22,12 +22,11 @@ from msgspec.structs import replace
 from acp_launch import leave
 from acp_launch.app.context import logging_in
 from acp_launch.app.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
-from acp_launch.app.lookup import at_home, load_settings
 from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import list_rows, loaded_profile, resolved_from
 from acp_launch.app.probe import StartedServer, meet_server
 from acp_launch.app.run import session_of
-from acp_launch.app.spec import PreparedPlan, settings_of
+from acp_launch.app.spec import PreparedPlan, at_home, load_settings, settings_of
 from acp_launch.app.start import server_logs, with_seat
 from acp_launch.app.stores import open_store, outcomes, say_waiting
 from acp_launch.bridge import offer

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import usable_profiles
 from acp_launch.app.sessions import session_label
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, usable_profiles
 from acp_launch.console import profiles, sessions
 from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell

@@ -22,7 +22,7 @@ from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.console.trust import heading, report
 from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import MachineError, NotTrusted, Stopped, UsageError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import Need
 from acp_launch.plan.resolve import Resolved
 from acp_launch.plan.written import keep_path

@@ -1,5 +1,10 @@
-"""The context of an agent's sessions: permission, logins, questions to the user. Imported once the agent starts."""
+"""
+The context of an agent's sessions: permission, logins, questions to the user; and the one prompt of a run.
 
+Imported once the agent starts.
+"""
+
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -8,16 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from acp_launch.app.screen import elicitor
+from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
-from acp_launch.app.start import login_program
+from acp_launch.app.start import Launched, login_program, open_env, server_logs, spawn_agent, stderr_log
+from acp_launch.console.ask.logins import LoginQuestions
+from acp_launch.console.ask.terminal import AgentStderr
+from acp_launch.engine.context import LaunchContext, offers
+from acp_launch.engine.run import RestartAgent, run_prompt
 from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.permission.remembered import rules_of, shelf_of
+from acp_launch.process.foreground import available, foreground
+from acp_launch.process.program import LocalProgram
+from acp_launch.session.events import Choice, show_note
+from acp_launch.session.login import LoginContext
+from acp_launch.session.permission.audit import Audit, keep, rules_of, shelf_of
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.app.spec import PreparedPlan
+    from acp_launch.app.start import ChosenSession, Launched
     from acp_launch.bridge.servers import ShareServer
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.engine.context import Elicit, LogIn
@@ -25,22 +41,10 @@ if TYPE_CHECKING:
     from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
+    from acp_launch.session.events import Ask, Holds, Person, Way
     from acp_launch.session.login import InFront, LoginContext
-    from acp_launch.session.observer import Ask, Holds, Person, Way
     from acp_launch.session.permission.gate import Decision
     from acp_launch.session.permission.policy import Approve, Remembered
-from acp_launch.app.start import Launched, open_env, server_logs, spawn_agent, stderr_log
-from acp_launch.console.ask.logins import LoginQuestions
-from acp_launch.console.ask.terminal import AgentStderr
-from acp_launch.engine.context import LaunchContext, offers
-from acp_launch.engine.run import RestartAgent
-from acp_launch.process.foreground import available, foreground
-from acp_launch.process.program import LocalProgram
-from acp_launch.session.login import LoginContext
-from acp_launch.session.observer import Choice
-from acp_launch.session.permission.audit import Audit
-from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.remembered import keep
 
 
 @contextmanager
@@ -239,3 +243,18 @@ class PermissionRecord:
 
     def close(self) -> None:
         self._audit.close()
+
+
+def run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
+    plan, (registry, name, record) = started.plan, chosen
+    screen.roots = (plan.cwd, *plan.additional_directories)
+    keeper = SessionKeeper(registry, plan, record, text)
+    prompt = spec.prompt(plan, name, record, text)
+    prompt = replace(
+        prompt,
+        request=replace(prompt.request, opened=keeper.opened),
+        over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
+        broken=lambda said: keeper.broken(text, said),
+    )
+    with run_context(spec, started, screen.person(), lambda text: show_note(screen.observer, text)) as context:
+        return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))

@@ -19,7 +19,7 @@ from acp_launch.private import real
 from acp_launch.problem import ours
 from acp_launch.profile.discover import find
 from acp_launch.profile.load import load
-from acp_launch.session.observer import show_note
+from acp_launch.session.events import show_note
 
 if TYPE_CHECKING:
     from acp_launch.process.flow import Lent

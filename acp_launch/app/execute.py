@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from acp_launch.errors import MachineError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.problem import Problem
 from acp_launch.process import prepare
 from acp_launch.secret.value import Secret

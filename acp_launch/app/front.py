@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import check_session_name
 from acp_launch.app.screen import Screen, elicitor, exit_code
-from acp_launch.app.spec import PreparedPlan, RunSpec
+from acp_launch.app.spec import PreparedPlan, RunSpec, check_session_name
 from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.run import open_and_prompt, run_once
@@ -21,7 +20,7 @@ from acp_launch.served.client import launch_in_host as launching
 from acp_launch.served.wire import Entrance
 from acp_launch.session.connection import Budget
 from acp_launch.session.hold import fresh_name, is_fresh
-from acp_launch.session.permission.remembered import rules_of
+from acp_launch.session.permission.audit import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from acp_launch.errors import AuthRequired
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
+    from acp_launch.session.events import Person, TurnEnd
     from acp_launch.session.login import InFront
-    from acp_launch.session.observer import Person, TurnEnd
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 

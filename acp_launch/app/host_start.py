@@ -4,9 +4,8 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import launch_agent
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours

@@ -5,8 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.app.context import run_context
-from acp_launch.app.lookup import check_session_name
-from acp_launch.app.spec import RunSpec, settings_of
+from acp_launch.app.spec import RunSpec, check_session_name, settings_of
 from acp_launch.app.start import login_program
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
@@ -21,8 +20,8 @@ from acp_launch.process.foreground import foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.discover import here
 from acp_launch.session.attachments import blocks
+from acp_launch.session.events import show_note
 from acp_launch.session.hold import hold, is_fresh
-from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.app.start import agent_log, agent_process, both, guard, server_logs, with_workdir
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices

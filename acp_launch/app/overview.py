@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.app.lookup import load_settings, usable_profiles
+from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.console import stdout
 from acp_launch.console.profiles import description
 from acp_launch.console.sessions import choice_row, tilde

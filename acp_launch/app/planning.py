@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import at_home, check_session_name, find_profile, load_settings
 from acp_launch.app.questions import has_terminal
-from acp_launch.app.spec import PreparedPlan
+from acp_launch.app.spec import PreparedPlan, at_home, check_session_name, find_profile, load_settings
 from acp_launch.console import problems as screen
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, unfit, unmet

@@ -32,8 +32,8 @@ from acp_launch.secret.value import Secret, Store, StoreFault
 from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of
 from acp_launch.served.registry import digest as digest_of_file
 from acp_launch.served.wire import Reloaded
+from acp_launch.session.events import show_note
 from acp_launch.session.files import run_in_thread
-from acp_launch.session.observer import show_note
 
 if TYPE_CHECKING:
     from acp_launch.engine.run import Launch

@@ -38,7 +38,7 @@ def run_launch(
             import asyncio  # while the agent starts
 
             if read_prompt is not None:
-                from acp_launch.app.turn import run_turn
+                from acp_launch.app.context import run_turn
 
                 return run_turn(spec, started, chosen, text, screen)
             from acp_launch.app.interactive_run import run_interactive

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from acp_launch.console.stream.redacted import RunOutput
     from acp_launch.engine.context import Elicit
     from acp_launch.session.elicitation import Elicitation
-    from acp_launch.session.observer import Person, TurnEnd
+    from acp_launch.session.events import Person, TurnEnd
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 FLUSH_TIMEOUT = stretch(0.5)  # for a reader to take the end of our output after a signal or a time-out

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.app.lookup import find_profile, usable_profiles
+from acp_launch.app.spec import find_profile, usable_profiles
 from acp_launch.console.ask.room import screen
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.console.stdout import fit
 from acp_launch.errors import UsageError
-from acp_launch.mark import COLUMNS
 from acp_launch.plan.model import Need, needs
-from acp_launch.problem import ours
+from acp_launch.problem import COLUMNS, ours
 from acp_launch.profile.load import inspect_all, load, shown
 from acp_launch.secret.detect import sightings
 from acp_launch.secret.forms import MIN_FORM_CHARS, is_maskable
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.reference import NAME
-from acp_launch.secret.value import MAX_VALUE, Secret, is_login, size, variable
+from acp_launch.secret.value import MAX_VALUE, NAME, Secret, is_login, size, variable
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import load_settings, silence
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
-from acp_launch.app.spec import PreparedPlan, RunSpec
+from acp_launch.app.spec import PreparedPlan, RunSpec, load_settings, silence
 from acp_launch.app.start import guard, launch_agent
 from acp_launch.console.problems import show_error
 from acp_launch.errors import LaunchError, NotTrusted, UsageError

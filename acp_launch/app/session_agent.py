@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from acp_launch.served.client import Attached
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection
-    from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.events import TurnEnd
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 

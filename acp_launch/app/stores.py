@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from acp_launch.console.secrets import choices
 from acp_launch.console.stderr import tell
 from acp_launch.errors import SecretError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.problem import did_you_mean
 from acp_launch.process.spawn import hide

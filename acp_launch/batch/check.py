@@ -25,7 +25,7 @@ from acp_launch.document.yaml import Document, parse
 from acp_launch.errors import UsageError
 from acp_launch.problem import KeyPath, Problem, count, did_you_mean, dotted
 from acp_launch.profile.check import NO_VERSION, VERSION, version
-from acp_launch.protocol.written import replace_halves
+from acp_launch.protocol.splice import replace_halves
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:

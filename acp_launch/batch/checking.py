@@ -15,13 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.app.start import record_and_guard
 from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
-from acp_launch.plan.environment import inherited
-from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.executable import CannotRun, find, inherited
 from acp_launch.plan.place import enclose, shows
 from acp_launch.private import real
 from acp_launch.process.child import first_of

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import ready, resolve_trusted, resolved_from
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell
@@ -41,7 +41,7 @@ from acp_launch.profile.leaks import in_comments
 from acp_launch.profile.load import Loaded, load
 from acp_launch.profile.trust import Claim, TrustState, digest_content
 from acp_launch.profile.values import templates
-from acp_launch.secret.reference import VariableReference, parse, place
+from acp_launch.secret.value import VariableReference, parse, place
 from acp_launch.settings.model import Settings
 from acp_launch.waits import format_time
 

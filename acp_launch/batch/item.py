@@ -26,9 +26,8 @@ from msgspec.structs import replace
 
 from acp_launch import __version__, leave
 from acp_launch.app.exits import end_in_code
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.screen import Screen
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, load_settings
 from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier

@@ -21,7 +21,7 @@ from acp_launch.batch.store import EVENTS, RESULT, BatchDirectory
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless_line
 from acp_launch.problem import count
-from acp_launch.protocol.written import visible
+from acp_launch.protocol.splice import visible
 from acp_launch.waits import format_time, seconds
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.engine import Engine, EngineGone
 from acp_launch.batch.figures import write_amount
 from acp_launch.batch.local import LocalEngine

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.questions import require_agreement
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.model import Item
 from acp_launch.batch.store import BatchDirectory, explain_faults, open_batch
 from acp_launch.batch.trust import require_directory

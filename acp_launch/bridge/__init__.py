@@ -11,7 +11,6 @@ for the processes, or `exchange` for the protocol.
 - `servers`: the servers of a launch, with a relay for each conversation.
 - `relay`: one conversation at work: the agent's link and the exchange.
 - `process`: the server's processes in a conversation, one after another, with their link.
-- `link`: one side of a conversation at work: lines in and out.
 - `multiplexer`: the agent's connections to a shared server, in one conversation with it.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.

@@ -33,7 +33,6 @@ from msgspec import UNSET, Raw, Struct, field
 
 from acp_launch.bridge.conversation import GIVEN_UP
 from acp_launch.bridge.ledger import NumberedRequest, NumberedRequests
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import (
     CANCELLED,
@@ -51,11 +50,11 @@ from acp_launch.mcp.era import (
     is_stateless,
 )
 from acp_launch.mcp.message import cancelled_id
+from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
-from acp_launch.protocol.splice import replaced, with_id
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import replaced, with_id, written
 from acp_launch.waits import stretch
 
 STAND_IN = f"acp-launch-{os.urandom(8).hex()}".encode()  # the server's name in errors, until each launch gets its own

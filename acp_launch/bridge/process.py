@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver, lost
 from acp_launch.bridge.exchange import Exchange
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.mcp.adapter import EraAdapter
 from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
 from acp_launch.process.code import changed_code
+from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.process.lifecycle import DOWNLOAD_TIMEOUT, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor

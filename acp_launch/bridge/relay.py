@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, Lost, ServerObserver
 from acp_launch.bridge.elevation import Elevation
 from acp_launch.bridge.exchange import Exchange
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.plan.model import ServerPlan
+from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.process.program import Lines, Program
 from acp_launch.profile.keys import server_keys
 from acp_launch.profile.model import Tools

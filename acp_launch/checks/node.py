@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from acp_launch.checks.check import Check, ok, warning
 from acp_launch.errors import LaunchError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.process.capture import capture
 from acp_launch.process.node import parse_version, satisfies
 from acp_launch.profile.agents import AGENTS

@@ -1,7 +1,7 @@
 """
 The command line: arguments in, an exit code out. `main.run` is the entry point; open `main` first, then `app`.
 
-Each module but the first three holds the verbs of one noun. They parse, call another package, mostly `app`, and show the
+Each module but these four holds the verbs of one noun. They parse, call another package, mostly `app`, and show the
 result.
 
 - `main`: runs a command line; messages for words of other tools.

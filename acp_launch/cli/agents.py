@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.app.lookup import load_settings, usable_profiles
 from acp_launch.app.questions import require_agreement
+from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.app.stores import saying_waiting
 from acp_launch.cli.verb import Argument, Group, Json, Option, Yes
 from acp_launch.console import agents, stdout

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.app.up import end
 from acp_launch.cli.verb import Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say, tell

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from acp_launch.app.correct import edit_text
-from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Group, Option, ProfileName
 from acp_launch.console import problems
 from acp_launch.console.interop import note, show_change, warn

@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import load_settings, usable_profiles
 from acp_launch.app.newprofile import ProfileFiles, named_agent
+from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.app.stores import Vault
 from acp_launch.cli.verb import Argument, Option, Yes
 from acp_launch.console import interop

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from msgspec import Struct
 
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
 from acp_launch.app.questions import agrees
+from acp_launch.app.spec import load_settings
 from acp_launch.cli import profiles
 from acp_launch.cli.edit import server_entry
 from acp_launch.cli.importing import (

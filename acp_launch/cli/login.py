@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.context import login_context
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.operation import verb_processes, with_agent
 from acp_launch.app.planning import agent_plan
+from acp_launch.app.spec import load_settings
 from acp_launch.app.start import spawn_agent
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console import stdout

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from acp_launch import leave
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.sessions import hosted_sessions
+from acp_launch.app.spec import load_settings
 from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
 from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label

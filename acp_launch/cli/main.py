@@ -134,7 +134,7 @@ def _explain_foreign(arguments: Sequence[str]) -> None:
         return
     if fix := VERBS_MEANT.get(name):
         raise UsageError(f'there is no verb "{name}"', fix=fix)
-    from acp_launch.app.lookup import find_profile
+    from acp_launch.app.spec import find_profile
 
     try:
         find_profile(name)

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import loaded_profile
+from acp_launch.app.spec import load_settings
 from acp_launch.cli.verb import Argument, Directory, Group, Json, Option, ProfileName, TraceFile, Trust, read_duration
 from acp_launch.console import servers
 from acp_launch.console.stderr import DIM, tell

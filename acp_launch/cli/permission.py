@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from acp_launch.app.lookup import find_profile, load_settings
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
+from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Approve, Argument, Group, Json, OnlyProfile, Option, ProfileName
 from acp_launch.console import permissions, stdout
 from acp_launch.console.permissions import about
@@ -18,9 +18,8 @@ from acp_launch.console.stdout import answer
 from acp_launch.errors import UsageError
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.profile.discover import SUFFIXES, here, project_of
-from acp_launch.session.permission.audit import entries, files
+from acp_launch.session.permission.audit import AnswerStore, entries, files, load, rules_of
 from acp_launch.session.permission.policy import consider, judge
-from acp_launch.session.permission.remembered import AnswerStore, load, rules_of
 
 app = Group("Permissions of agents: test, list, forget, log.")
 
@@ -59,7 +58,7 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
 @app.verb()
 def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
-    from acp_launch.session.permission.remembered import forget
+    from acp_launch.session.permission.audit import forget
 
     if everything == bool(numbers):
         raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")

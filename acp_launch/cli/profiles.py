@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
-from acp_launch.app.lookup import find_profile, load_settings
+from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console import profiles, stdout
 from acp_launch.console.profiles import as_yaml

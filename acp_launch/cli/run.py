@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch import leave
 from acp_launch.app.attach import run_in_host
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.screen import Screen
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, load_settings
 from acp_launch.cli.verb import (
     Approve,
     Argument,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.app import execute, secretvalue
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.secretvalue import VARIABLE, check_name, uses
+from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import Vault, outcomes
 from acp_launch.cli.verb import Argument, Group, Json, Option
 from acp_launch.console import secrets

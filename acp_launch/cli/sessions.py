@@ -13,9 +13,9 @@ import typer
 from msgspec import convert, json
 from msgspec.structs import asdict, replace
 
-from acp_launch.app.lookup import check_session_name, load_settings
 from acp_launch.app.questions import agrees
 from acp_launch.app.sessions import hosted_sessions, list_sessions, refuse_to_choose, session_label
+from acp_launch.app.spec import check_session_name, load_settings
 from acp_launch.cli.verb import Argument, Group, Json, OnlyProfile, Option, Output, TraceFile, Trust, Yes, read_duration
 from acp_launch.console import sessions, stdout
 from acp_launch.console.stderr import say, tell

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from acp_launch.app.consent import show_claim
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import list_rows, loaded_profile, require_plan, resolved_from
 from acp_launch.app.questions import agrees
+from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import run_at_home
 from acp_launch.cli.verb import Argument, Json, Option, Yes
 from acp_launch.console import stdout

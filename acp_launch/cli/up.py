@@ -6,8 +6,7 @@ It is read without typer, whose memory the host would keep.
 
 from typing import TYPE_CHECKING, Annotated
 
-from acp_launch.app.lookup import find_profile, load_settings
-from acp_launch.app.spec import RunSpec
+from acp_launch.app.spec import RunSpec, find_profile, load_settings
 from acp_launch.app.up import be_host, end, start
 from acp_launch.cli.verb import Argument, Locked, Option, TraceFile, Trust, read_keep
 from acp_launch.console.stderr import YELLOW, harmless, say, tell

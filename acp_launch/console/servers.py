@@ -16,15 +16,14 @@ from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, harmless_line, put, say, share, tell
 from acp_launch.console.stdout import columns
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.mark import unmarked
 from acp_launch.mcp.arguments import types_of
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
 from acp_launch.plan.model import INHERITED, Value
-from acp_launch.problem import count
+from acp_launch.problem import count, unmarked
 from acp_launch.process.lifecycle import DOWNLOADING
 from acp_launch.profile.model import McpServer, StdioServer
-from acp_launch.protocol.written import visible
+from acp_launch.protocol.splice import visible
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MASK

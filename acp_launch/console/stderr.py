@@ -1,7 +1,7 @@
 """
 The stderr of acp-launch: everything but the answer, one line per message, coloured only on a terminal (NO_COLOR).
 
-Where an agent or a server may write to the same place, our lines begin with our mark (`acp_launch.mark`).
+Where an agent or a server may write to the same place, our lines begin with our mark (`acp_launch.problem`).
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 import sys
 from contextlib import suppress
 
-from acp_launch.mark import MARK, marked, unmarked
+from acp_launch.problem import MARK, marked, unmarked
 
 DIM, RED, GREEN, YELLOW = "2", "31", "32", "33"
 QUOTE, QUOTED = "00", "02"  # plain and dim, for text of agents and servers: it gets no mark

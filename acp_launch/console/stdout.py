@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from acp_launch.console.stderr import harmless, is_marking, say, wants_colours
-from acp_launch.mark import MARK, unmarked
-from acp_launch.protocol.written import visible
+from acp_launch.problem import MARK, unmarked
+from acp_launch.protocol.splice import visible
 
 
 def put(text: str) -> None:

@@ -39,7 +39,7 @@ from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, 
 from acp_launch.profile.values import templates
 from acp_launch.regex import regex
 from acp_launch.registry.installed import of_program
-from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
+from acp_launch.secret.value import EnvironmentReference, SecretReference, parse
 
 # The actions of a profile as it is written. References are not resolved, since their values may change. Programs and
 # directories that this machine lacks are shown too. Credentials are masked.

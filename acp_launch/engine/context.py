@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from acp_launch.errors import AuthRequired
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer, Serve, Services, show_note
+from acp_launch.session.events import Observer, Serve, Services, show_note
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer

@@ -54,9 +54,8 @@ from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
-from acp_launch.session.events import SessionEvent
+from acp_launch.session.events import Observer, Said, Services, SessionEvent, TurnEnd, show_note
 from acp_launch.session.login import Advice, point_to_trace, refer_to_log
-from acp_launch.session.observer import Observer, Said, Services, TurnEnd, show_note
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
-from acp_launch.session.events import ServersEvent, WaitingEvent
-from acp_launch.session.observer import Observer, show_note
+from acp_launch.session.events import Observer, ServersEvent, WaitingEvent, show_note
 from acp_launch.waits import FIRST_WORD, awaited, next_word, seconds, stretch
 
 if TYPE_CHECKING:

@@ -66,9 +66,9 @@ from acp_launch.interactive.screen import (
     redirect_streams,
     vt100_output,
 )
-from acp_launch.mark import marked
+from acp_launch.problem import marked
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import BACK, Person
+from acp_launch.session.events import BACK, Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from acp_launch import leave
 from acp_launch.errors import UsageError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.private import Unfit, create, read_bounded
 from acp_launch.process.foreground import foreground

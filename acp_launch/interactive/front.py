@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
-from acp_launch.session.observer import Person
+from acp_launch.session.events import Person
 
 if TYPE_CHECKING:
     from acp_launch.console.draw.region import Canvas

@@ -34,9 +34,8 @@ from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import cells, fit
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
-from acp_launch.mark import COLUMNS, MARK, marked
-from acp_launch.problem import count
-from acp_launch.session.observer import Choice
+from acp_launch.problem import COLUMNS, MARK, count, marked
+from acp_launch.session.events import Choice
 
 # The characters that draw the lower part of the screen.
 

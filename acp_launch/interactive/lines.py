@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from acp_launch.console.ask.terminal import StillClock, TerminalQuestions
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
-from acp_launch.session.observer import Choice, Person
+from acp_launch.session.events import Choice, Person
 
 STDIN = 0
 CHUNK_BYTES = 65536

@@ -53,7 +53,7 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import describe
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Choice, Observer, Person, TurnEnd, show_note
+from acp_launch.session.events import Choice, Observer, Person, TurnEnd, show_note
 from acp_launch.session.opening import Setting
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch

@@ -23,8 +23,8 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
+from acp_launch.session.events import Said, TurnEnd
 from acp_launch.session.hold import fresh_name, is_fresh
-from acp_launch.session.observer import Said, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
 from acp_launch.session.permission.policy import Policy

@@ -33,8 +33,7 @@ from acp_launch.secret.detect import (
     noun,
     sightings,
 )
-from acp_launch.secret.reference import BadReference, SecretReference, parse
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import BadReference, Secret, SecretReference, parse
 
 # An import treats more texts as credentials than a check of a profile: every variable and header whose name says
 # password, token, key or secret. The user is asked, so one too many does no harm.

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.document.nodes import as_written
-from acp_launch.protocol.written import visible
+from acp_launch.protocol.splice import visible
 from acp_launch.regex import regex
 
 MAX_DEPTH = 64  # our formats need 7

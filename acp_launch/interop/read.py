@@ -35,8 +35,7 @@ from acp_launch.interop.tools import (
 from acp_launch.profile.values import header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import issued
-from acp_launch.secret.reference import NAME
-from acp_launch.secret.value import is_private
+from acp_launch.secret.value import NAME, is_private
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]

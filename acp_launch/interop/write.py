@@ -25,11 +25,10 @@ from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.profile.keys import server_keys
 from acp_launch.profile.leaks import slug
 from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
-from acp_launch.protocol.written import visible
+from acp_launch.protocol.splice import visible
 from acp_launch.regex import regex
-from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference
-from acp_launch.secret.reference import parse as parse_references
-from acp_launch.secret.value import PREFIX, variable
+from acp_launch.secret.value import PREFIX, EnvironmentReference, Part, SecretReference, VariableReference, variable
+from acp_launch.secret.value import parse as parse_references
 
 _SPECIAL = {  # text that a tool would take for one of its references; see `read` for the dialects
     "none": regex("(?!)"),

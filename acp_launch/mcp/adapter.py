@@ -19,7 +19,7 @@ from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping, text
 from acp_launch.protocol.jsonrpc import Envelope, key
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 
 OURS = "acp-launch/"  # prefix of the ids of the adapter's own requests; the exchange has another
 NEWER = ("resultType", "ttlMs", "cacheScope")  # members of a result that a strict agent may refuse

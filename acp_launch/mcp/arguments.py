@@ -18,7 +18,7 @@ from acp_launch.errors import UsageError
 from acp_launch.mcp.message import Tool
 from acp_launch.problem import likeliest
 from acp_launch.protocol.acp import mapping, sequence
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 
 NESTED = 8  # levels of anyOf and $ref followed to find the type of an argument
 KINDS = {bool: "boolean", int: "integer", str: "string", type(None): "null", list: "array", dict: "object"}

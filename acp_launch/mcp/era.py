@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from acp_launch.mcp.message import VERSIONS
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 from acp_launch.regex import regex
 
 HANDSHAKE = VERSIONS  # newest first

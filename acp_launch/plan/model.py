@@ -28,8 +28,16 @@ from acp_launch.profile.model import (
     Timeouts,
 )
 from acp_launch.profile.values import HeaderSpelling, header_fault, templates, variable_headers
-from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse, place
-from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, variable
+from acp_launch.secret.value import (
+    MAX_VALUE,
+    EnvironmentReference,
+    Outcome,
+    Secret,
+    SecretReference,
+    parse,
+    place,
+    variable,
+)
 
 if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded

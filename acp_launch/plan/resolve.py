@@ -23,14 +23,16 @@ from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import UsageError
-from acp_launch.plan.environment import environment, list_compared, search_path
 from acp_launch.plan.executable import (
     CannotRun,
     distinct,
+    environment,
     find,
     is_of_session,
     kept_out,
+    list_compared,
     names_project,
+    search_path,
     speaks_for,
     taken_over,
     usable,
@@ -86,7 +88,7 @@ from acp_launch.profile.values import (
     user_fault,
     variable_headers,
 )
-from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse, place
+from acp_launch.secret.value import EnvironmentReference, Part, SecretReference, VariableReference, parse, place
 
 
 class Substitution(Struct):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from acp_launch import leave
 from acp_launch.errors import StateError
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.process.pidfd import NO_PIDFD, open_pid
 from acp_launch.regex import regex

@@ -20,8 +20,7 @@ from acp_launch.problem import KeyPath, Severity
 from acp_launch.profile.values import USER_FIX, free_name, host, user_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
-from acp_launch.secret.reference import misspelt
-from acp_launch.secret.value import MASK
+from acp_launch.secret.value import MASK, misspelt
 
 MAX_NAME_CHARS = 100  # of a name that is made from other text
 

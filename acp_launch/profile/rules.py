@@ -40,8 +40,17 @@ from acp_launch.profile.values import (
 )
 from acp_launch.regex import regex
 from acp_launch.secret.detect import masked, noun
-from acp_launch.secret.reference import BadReference, Part, SecretReference, VariableReference, parse, place
-from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
+from acp_launch.secret.value import (
+    PASSPHRASE,
+    PREFIX,
+    BadReference,
+    Part,
+    SecretReference,
+    VariableReference,
+    is_private,
+    parse,
+    place,
+)
 
 # Permission rules. A rule that does less than its author thinks is worse than a missing rule, so a rule is reported
 # before the launch if it matches everything, nothing, or a kind that agents also use for other decisions.

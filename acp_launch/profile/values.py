@@ -21,7 +21,7 @@ from acp_launch.document.nodes import shorten
 from acp_launch.document.scalars import Refused
 from acp_launch.problem import KeyPath
 from acp_launch.regex import regex
-from acp_launch.secret.reference import PATTERN, parse
+from acp_launch.secret.value import PATTERN, parse
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler

@@ -6,7 +6,6 @@ an ACP connection, and uses the others.
 conversation   an ACP conversation from the client's side: what may be sent, what was received
 acp            ACP values: capabilities, login methods, updates, offers, names
 jsonrpc        JSON-RPC messages, lines, ids, the pairing of requests with answers, reports of failures; also for MCP
-splice         positions in a JSON text, and edits of a message that keep the rest
-written        JSON encoding of any text, and invisible characters as escapes
+splice         JSON as text: positions, edits of a message that keep the rest, invisible characters as escapes
 window         the events that a reader may have missed, within bounds
 """

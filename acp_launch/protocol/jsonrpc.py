@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_launch.protocol import splice
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

@@ -1,12 +1,11 @@
 """
 Secrets: how they are referenced, where they are stored, and how they stay out of every output.
 
-In comes text of a profile with `${…}` references (`reference`), or a name to set. Out come `Secret` values for a
+In comes text of a profile with `${…}` references (`value`), or a name to set. Out come `Secret` values for a
 child's environment (`lookup`) and redacted text and bytes for every output (`redact`). Open `value` first, then
 `lookup`.
 
-    value           `Secret`, and the interface of every store: `Store`, `Outcome`, `StoreFault`
-    reference       the `${…}` grammar
+    value           the `${…}` grammar; `Secret`, and the interface of every store: `Store`, `Outcome`, `StoreFault`
     stores          `STORES`: a row for each store that the user can choose
     lookup          reads all secrets of a launch in one pass; the index of stored names
     keyring         the store `keyring`: its choice, and the backends of the keyring library

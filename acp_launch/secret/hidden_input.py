@@ -17,7 +17,7 @@ from typing import TextIO
 
 from acp_launch import leave
 from acp_launch.errors import UsageError
-from acp_launch.mark import marked
+from acp_launch.problem import marked
 from acp_launch.secret.value import size
 
 PIPE = "pipe it in: acp-launch secret set NAME < FILE"

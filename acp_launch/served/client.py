@@ -45,8 +45,7 @@ from acp_launch.served.wire import (
 )
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
-from acp_launch.session.events import SessionEvent, decode
-from acp_launch.session.observer import Ask, Observer, ToolQuestion, TurnEnd
+from acp_launch.session.events import Ask, Observer, SessionEvent, ToolQuestion, TurnEnd, decode
 from acp_launch.waits import stretch
 
 T = TypeVar("T")

@@ -40,9 +40,8 @@ from acp_launch.served import handshake
 from acp_launch.served.editorsession import OPENING, EditorSession, SessionPlan
 from acp_launch.served.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.session.connection import AgentMessage, Connection
-from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent
+from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent, show_note
 from acp_launch.session.login import LOGIN_TIMEOUT as LOGIN
-from acp_launch.session.observer import show_note
 from acp_launch.waits import FIRST_WORD, seconds, to_beat
 
 BEAT_SECONDS = 1.0  # between two checks for requests that the agent has not answered

@@ -29,15 +29,14 @@ from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 from acp_launch.secret.value import Secret
 from acp_launch.served.entries import plan_servers
 from acp_launch.served.lines import EditorRequest
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import SessionEvent
+from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, editor_answer, show_note
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.observer import Answer, ToolQuestion, editor_answer, show_note
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.plan.environment import environment
-from acp_launch.plan.executable import find
+from acp_launch.plan.executable import environment, find
 from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.profile.values import free_name, url_fault
 from acp_launch.protocol import acp

@@ -9,7 +9,7 @@ from typing import Any
 from acp_launch import __version__
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol import acp, splice
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 
 META = "acp-launch"  # our member of `_meta`
 CAPABILITIES = ("params", "clientCapabilities")

@@ -58,8 +58,7 @@ from acp_launch.served.wire import (
 )
 from acp_launch.session.client import Client
 from acp_launch.session.connection import AgentMessage, Connection
-from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact
-from acp_launch.session.observer import show_note
+from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact, show_note
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.store import SessionKeeper, continued
 

@@ -33,6 +33,7 @@ from acp_launch.served.wire import ASK, TAKEN, Entrance, FrontNews, Reloaded, Se
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import (
+    Answer,
     AnyEvent,
     FileEvent,
     NoteEvent,
@@ -41,9 +42,11 @@ from acp_launch.session.events import (
     ServersEvent,
     SessionEvent,
     TerminalEvent,
+    ToolQuestion,
     UnaskedEvent,
+    editor_answer,
+    show_note,
 )
-from acp_launch.session.observer import Answer, ToolQuestion, editor_answer, show_note
 from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose, is_choice

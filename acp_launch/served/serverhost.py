@@ -22,7 +22,6 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.multiplexer import STAND_IN, STATELESS
 from acp_launch.bridge.relay import Relay
 from acp_launch.bridge.seat import ShimConnection
@@ -31,6 +30,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.mcp.era import INITIALIZE, PING
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
 from acp_launch.plan.shared import SharedServer, differences, from_plain, sameness
+from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, written
 from acp_launch.process.workdir import workdirs

@@ -23,12 +23,12 @@ import msgspec
 from msgspec import Struct
 
 import acp_launch
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.errors import AgentError, StateError, Upgraded
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.shared import SharedServer, as_plain, shared_server
 from acp_launch.problem import ours
 from acp_launch.process import detached, prepare
+from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.logs import LogFile
 from acp_launch.process.program import may_fetch

@@ -7,8 +7,8 @@ In comes a started agent's transport and the plan. Out come prompts, answers to 
     connection    the ACP connection: calls with deadlines, and the handshake
     opening       opens a session (new, load or resume) and sets its options
     client        answers the agent's requests, and runs prompt turns
-    events        what a session says: one value, and one line of JSON, for each fact
-    observer      the interfaces of what shows a session, asks the user, and serves the agent
+    events        what a session says: one value, and one line of JSON, for each fact; the interfaces of what shows it,
+                  asks the user, and serves the agent
     state         what the agent has said about the session so far; its tool calls
     options       the options of a session, and the value a user means
     login         logs in to the agent, and says how the user can

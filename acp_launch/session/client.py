@@ -27,8 +27,18 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, AgentMessage, Connection
-from acp_launch.session.events import CancelledEvent, PermissionEvent, ResultEvent, SessionEvent, UnaskedEvent
-from acp_launch.session.observer import Observer, Refusal, Said, Services, TurnEnd
+from acp_launch.session.events import (
+    CancelledEvent,
+    Observer,
+    PermissionEvent,
+    Refusal,
+    ResultEvent,
+    Said,
+    Services,
+    SessionEvent,
+    TurnEnd,
+    UnaskedEvent,
+)
 from acp_launch.session.permission.gate import Decision
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch

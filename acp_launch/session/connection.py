@@ -38,8 +38,7 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import Answered, Call
 from acp_launch.rpc import Pump, Transport, details
-from acp_launch.session.events import InitializedEvent, WaitingEvent
-from acp_launch.session.observer import Observer, show_note
+from acp_launch.session.events import InitializedEvent, Observer, WaitingEvent, show_note
 from acp_launch.waits import awaited
 
 # How to make a wait for the agent longer, and the time limit of a whole run.

@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.protocol.written import written
+from acp_launch.protocol.splice import written
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import Services, invalid
+from acp_launch.session.events import Services, invalid
 
 Action = Literal["accept", "decline", "cancel"]
 Kind = Literal["text", "number", "integer", "boolean", "choice", "choices"]

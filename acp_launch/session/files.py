@@ -27,8 +27,7 @@ from acp_launch.plan.place import can_write, shows
 from acp_launch.private import replace_in
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.events import FileEvent
-from acp_launch.session.observer import Refusal, Services, invalid, missing
+from acp_launch.session.events import FileEvent, Refusal, Services, invalid, missing
 from acp_launch.session.safepath import (
     Denied,
     PinnedPath,

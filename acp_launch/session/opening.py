@@ -28,8 +28,7 @@ from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import SessionEvent
-from acp_launch.session.observer import show_note
+from acp_launch.session.events import SessionEvent, show_note
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
 from acp_launch.session.state import SessionState
 from acp_launch.waits import stretch

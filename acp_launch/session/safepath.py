@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_launch.descent import FILE, NO_LINK, descend
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.observer import Refusal, invalid
+from acp_launch.session.events import Refusal, invalid
 from acp_launch.session.permission.globs import Links
 from acp_launch.settings.load import grounds, lies_in
 

@@ -32,8 +32,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Negotiated
-    from acp_launch.session.events import SessionEvent
-    from acp_launch.session.observer import Said
+    from acp_launch.session.events import Said, SessionEvent
 
 # Every failure of the session store in words: which file, what is wrong, and what to do about it.
 

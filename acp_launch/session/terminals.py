@@ -23,9 +23,8 @@ from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
-from acp_launch.session.events import TerminalEvent
+from acp_launch.session.events import Refusal, Services, TerminalEvent, invalid, missing
 from acp_launch.session.files import Allowed, whole_number
-from acp_launch.session.observer import Refusal, Services, invalid, missing
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import Place

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item, Limits, Outcome, Record, Retry
 from acp_launch.batch.store import BATCH, BatchDirectory, encode, open_batch
 from acp_launch.batch.trust import keep_directory

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import resolved_from
+from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import open_store
 from acp_launch.batch import freeze as freezing
 from acp_launch.batch.freeze import freeze, plan_batch, read_claim

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import loaded_profile
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.figures import explain
 from acp_launch.batch.model import (
     CheckCommand,

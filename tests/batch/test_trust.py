@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_launch.app.lookup import load_settings
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.figures import summarize
 from acp_launch.batch.freeze import read_claim
 from acp_launch.batch.model import FrozenProfile, Isolation, Item

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.looped import looped
 from tests.patience import PATIENCE

@@ -11,8 +11,7 @@ from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RemotePlan, S
 from acp_launch.profile.model import McpTransport, Timeouts
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.conversation import Conversation
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, SecretReference
 from tests.oracle import check_client_message
 
 HERE = Origin("p.yaml", 3, 4)

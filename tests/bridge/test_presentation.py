@@ -18,8 +18,7 @@ from acp_launch.plan.model import INHERITED, Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Tools
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, SecretReference
 from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, line, tell
 
 ORIGIN = Origin("test")

@@ -13,8 +13,7 @@ from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Login, Logins
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import LoginPlan, Origin, RemotePlan, Value
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, SecretReference
 from tests.clock import Clock
 
 URL = "https://mcp.example.com/mcp"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.permission.audit import Audit
+from acp_launch.session.permission.audit import AnswerStore, Audit, keep
 from acp_launch.session.permission.policy import remember
-from acp_launch.session.permission.remembered import AnswerStore, keep
 from acp_launch.session.permission.subject import subject
 from tests.cli.launcher import DEMO, Launcher
 

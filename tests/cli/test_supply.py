@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.app.secretvalue import ask_value
-from acp_launch.mark import marked
 from acp_launch.plan.model import Need, Origin
+from acp_launch.problem import marked
 from tests.cli.launcher import AGENTS, Launcher
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.cli.test_secrets import (

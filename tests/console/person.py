@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.session.observer import Choice, Tone
+from acp_launch.session.events import Choice, Tone
 
 
 class Scripted:

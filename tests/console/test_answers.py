@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acp_launch.console.ask.permission import AnswerChoice, answers, label
-from acp_launch.session.observer import Answer, Choice
+from acp_launch.session.events import Answer, Choice
 from acp_launch.session.permission.policy import holds
 
 WHERE = "acp-launch permission list p"

@@ -29,9 +29,11 @@ from acp_launch.interactive.output import session_output
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.session.elicitation import Field, Form, Link
-from acp_launch.session.events import FileEvent, ResultEvent, TerminalEvent
-from acp_launch.session.observer import (
+from acp_launch.session.events import (
     Choice,
+    FileEvent,
+    ResultEvent,
+    TerminalEvent,
     ToolQuestion,
 )
 from tests.console.updates import answered, cancelled, chunk, note, opened, standing, unasked, update, waiting

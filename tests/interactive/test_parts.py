@@ -38,7 +38,7 @@ from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Choice
+from acp_launch.session.events import Choice
 from tests.clock import Clock
 
 

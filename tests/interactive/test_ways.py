@@ -4,7 +4,7 @@ import asyncio
 
 from acp_launch.interactive.layout import question_rows, room
 from acp_launch.interactive.questions import Question
-from acp_launch.session.observer import Choice
+from acp_launch.session.events import Choice
 
 THREE = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Deny"))
 

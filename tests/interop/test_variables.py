@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from acp_launch.interop.read import Untranslatable, translate
 from acp_launch.interop.tools import Dialect
-from acp_launch.secret.reference import parse
+from acp_launch.secret.value import parse
 
 
 @pytest.mark.parametrize(

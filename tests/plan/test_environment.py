@@ -1,6 +1,6 @@
 """What a child inherits (ours, docs/profiles.md `inherit_env`)."""
 
-from acp_launch.plan.environment import environment, inherited, search_path
+from acp_launch.plan.executable import environment, inherited, search_path
 from acp_launch.plan.model import INHERITED, Origin, Value
 
 SHELL = {

@@ -14,8 +14,7 @@ from acp_launch.plan.resolve import Resolved, adhoc, resolve, split_command
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.profile.model import Restart, ServerTimeouts, Tools
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, SecretReference
 from tests.patience import PATIENCE
 
 

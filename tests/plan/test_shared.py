@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from acp_launch.document.scalars import Duration
-from acp_launch.plan.environment import environment, list_compared
+from acp_launch.plan.executable import environment, list_compared
 from acp_launch.plan.model import INHERITED, Origin, StdioPlan, Value
 from acp_launch.plan.shared import (
     SharedServer,
@@ -23,8 +23,7 @@ from acp_launch.plan.shared import (
 )
 from acp_launch.profile.model import USER_IDLE, Backoff, Restart, ServerTimeouts
 from acp_launch.profile.values import Inherit
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, SecretReference
 
 FILE = Origin("demo.yaml", 4, 3)
 TOKEN = "canary-of-a-shared-server"

@@ -7,8 +7,8 @@ import pytest
 
 from acp_launch.document.yaml import parse
 from acp_launch.profile.leaks import in_comments, leaks, literals
-from acp_launch.secret.reference import SecretReference
-from acp_launch.secret.reference import parse as references
+from acp_launch.secret.value import SecretReference
+from acp_launch.secret.value import parse as references
 
 TOKEN = "ghp_" + "a1B2" * 9
 OTHER = "glpat-" + "a1B2" * 5

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol import written
-from acp_launch.protocol.written import visible, visible_bytes
+from acp_launch.protocol import splice
+from acp_launch.protocol.splice import visible, visible_bytes
 
 HIDING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -38,7 +38,7 @@ def test_what_is_not_utf_8_and_what_only_divides_drives_no_terminal() -> None:
 
 @pytest.mark.parametrize("mark", ["a", "é", "中", "😀", "\u202e"])
 def test_a_long_text_goes_in_pieces_and_no_character_is_cut(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "PIECE_BYTES", 10)
+    monkeypatch.setattr(splice, "PIECE_BYTES", 10)
     for before in range(12):
         text = "x" * before + mark * 20
         pieces = list(visible_bytes(text.encode()))

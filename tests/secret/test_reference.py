@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.secret.reference import (
+from acp_launch.secret.value import (
     PATTERN,
     VARIABLES,
     BadReference,

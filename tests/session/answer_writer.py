@@ -8,8 +8,8 @@ It says `ready`, waits for a line, then keeps the same few answers in each round
 import sys
 from pathlib import Path
 
+from acp_launch.session.permission.audit import AnswerStore, keep
 from acp_launch.session.permission.policy import Remembered
-from acp_launch.session.permission.remembered import AnswerStore, keep
 
 ANSWERS = 20
 

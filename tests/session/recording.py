@@ -14,6 +14,7 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.events import (
     AnyEvent,
+    Ask,
     CancelledEvent,
     FileEvent,
     InitializedEvent,
@@ -26,7 +27,6 @@ from acp_launch.session.events import (
     UnaskedEvent,
     WaitingEvent,
 )
-from acp_launch.session.observer import Ask
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy
 from tests.oracle import Dialogue

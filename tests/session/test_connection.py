@@ -23,7 +23,7 @@ from acp_launch.protocol.conversation import Updated
 from acp_launch.session import connection as module
 from acp_launch.session.client import Client
 from acp_launch.session.connection import ACP_MODE, negotiate
-from acp_launch.session.observer import ToolQuestion
+from acp_launch.session.events import ToolQuestion
 from acp_launch.session.opening import Stay, end_session, list_sessions, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy

@@ -11,7 +11,7 @@ from acp_launch.profile.model import Match
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection, negotiate
-from acp_launch.session.observer import Answer, Ask, Services, ToolQuestion, missing
+from acp_launch.session.events import Answer, Ask, Services, ToolQuestion, missing
 from acp_launch.session.opening import Stay, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy

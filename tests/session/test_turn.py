@@ -12,8 +12,7 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
 from acp_launch.session.client import GRACE_SECONDS, Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import SessionEvent
-from acp_launch.session.observer import Answer, ToolQuestion, TurnEnd
+from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from tests.looped import looped
 from tests.session.recording import Agent, negotiated, question, update

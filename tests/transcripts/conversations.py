@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import acp_launch
-from acp_launch.app.lookup import load_settings
 from acp_launch.app.planning import loaded_profile
+from acp_launch.app.spec import load_settings
 from acp_launch.batch.model import FrozenProfile, Item
 from acp_launch.batch.store import ANSWER, EVENTS
 from acp_launch.profile.trust import digest_content

@@ -23,9 +23,9 @@ from msgspec import UNSET
 
 from acp_launch.bridge.http.gate import EVENTS, JSON, Head, RequestGate, RequestRefused, ServerKey, check_type
 from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
-from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
+from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
 

@@ -7,7 +7,7 @@ from acp_launch.console.stderr import harmless_line
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation import FORMATS, LEAVE_OUT, Field, Filled, Form, Value, check, typed, whole
-from acp_launch.session.observer import BACK, Choice, Person
+from acp_launch.session.events import BACK, Choice, Person
 
 # A field of a form as text: its prompt, the valid answers, and the spelling of a value.
 

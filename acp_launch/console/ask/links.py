@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from acp_launch.console.draw.outside import quote, quote_line
 from acp_launch.console.stderr import harmless
-from acp_launch.plan.environment import inherited
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.process import detached
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation import Action, Link
-from acp_launch.session.observer import Choice, Person, Tone
+from acp_launch.session.events import Choice, Person, Tone
 
 # The address of a page as the user must see it before visiting: whole, and without misleading parts.
 

@@ -10,8 +10,8 @@ from acp_launch.console.stdout import columns
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.secret.redact import redactor
+from acp_launch.session.events import Choice, Person
 from acp_launch.session.login import secret_name
-from acp_launch.session.observer import Choice, Person
 
 KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # one per method
 NONE = Choice("n", "None of these")

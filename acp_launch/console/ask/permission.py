@@ -15,7 +15,7 @@ from acp_launch.console.stdout import fit
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import Answer, Ask, Choice, Person, Tone, ToolQuestion
+from acp_launch.session.events import Answer, Ask, Choice, Person, Tone, ToolQuestion
 from acp_launch.session.permission.policy import choose, distinct, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, CONTENT, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.state import server, title, tool

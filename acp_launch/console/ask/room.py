@@ -14,7 +14,7 @@ from itertools import islice
 from msgspec import Struct
 
 from acp_launch.console.stdout import cells, fit
-from acp_launch.session.observer import Tone
+from acp_launch.session.events import Tone
 
 FALLBACK = (80, 24)
 MIN_ROWS = 3  # on the smallest screen: the question, the tool, the first argument

@@ -15,8 +15,8 @@ from acp_launch import leave
 from acp_launch.console.ask.room import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.console.stdout import cells
-from acp_launch.mark import COLUMNS, MARK
-from acp_launch.session.observer import Choice, Tone
+from acp_launch.problem import COLUMNS, MARK
+from acp_launch.session.events import Choice, Tone
 
 # The terminal's modes: its echo, and restoring it at exit.
 

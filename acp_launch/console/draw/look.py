@@ -20,7 +20,7 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw.outside import inline, prose
-from acp_launch.mark import COLUMNS, MARK
+from acp_launch.problem import COLUMNS, MARK
 
 PLAIN = {"\u276f": ">", "●": "*", "✻": "*", "✓": "+", "✗": "x", "–": "-", "·": "-", "…": "...", "⊟": "-"}
 NARROW = 40  # columns, below which nothing is cut and little is indented

@@ -11,10 +11,10 @@ even those are shown, because a name that looks like another may be a trick.
 from typing import Any
 
 from acp_launch.console.stderr import harmless, harmless_line, is_harmless
-from acp_launch.mark import MARK
+from acp_launch.problem import MARK
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import Person
+from acp_launch.session.events import Person
 
 MAX_QUESTION_CHARS = 4000  # of one text in a question
 MAX_NAME_CHARS = 200  # of a name in it

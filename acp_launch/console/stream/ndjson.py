@@ -16,7 +16,7 @@ from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.console.stream.text import SAME_MESSAGE, Notices
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.protocol.written import visible_bytes
+from acp_launch.protocol.splice import visible_bytes
 from acp_launch.session.events import (
     AnyEvent,
     OutsideEvent,

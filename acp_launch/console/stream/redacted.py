@@ -22,8 +22,7 @@ from acp_launch.protocol import acp, splice
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
 from acp_launch.secret.value import MASK
-from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, WaitingEvent, redact
-from acp_launch.session.observer import Observer
+from acp_launch.session.events import AnyEvent, NoteEvent, Observer, ServersEvent, WaitingEvent, redact
 
 # Secrets that are cut over several chunks of a message.
 #

@@ -19,13 +19,14 @@ from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmle
 from acp_launch.console.stdout import plain
 from acp_launch.console.stream.outlet import JoinedText, Outlet
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.mark import unmarked
-from acp_launch.problem import count
+from acp_launch.problem import count, unmarked
 from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.session.events import (
+    DENIED,
+    USER,
     AnyEvent,
     CancelledEvent,
     ErrorEvent,
@@ -40,7 +41,6 @@ from acp_launch.session.events import (
     UnaskedEvent,
     WaitingEvent,
 )
-from acp_launch.session.observer import DENIED, USER
 from acp_launch.session.permission.policy import READS, chosen_name
 from acp_launch.session.permission.subject import subject
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title

@@ -7,6 +7,5 @@ In comes a tool call, from the agent or from our own services; out comes a `Deci
     gate         asks the policy, then the user, and records the answer; tells calls that ran although they should not
     subject      what a tool call is about: files, commands, addresses
     globs        how the globs of a rule match
-    remembered   the answers stored for a profile
-    audit        the permission log
+    audit        the permission log, and the answers stored for a profile
 """

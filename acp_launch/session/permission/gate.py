@@ -3,7 +3,7 @@ The gate for tool calls of the agent, and for files and commands that we serve t
 
 The policy answers at once if it can, else the user; if the user cannot be asked, the answer is no. Every answer is
 recorded (`audit`). An answer for this session lives here, as long as this launch: a session that is continued later
-asks again, as its agent does. A permanent answer is stored for the profile (`remembered`).
+asks again, as its agent does. A permanent answer is stored for the profile (`audit`).
 """
 
 import time
@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion, Way
+from acp_launch.session.events import DENIED, USER, Ask, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import (
     Policy,

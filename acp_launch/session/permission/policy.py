@@ -32,7 +32,7 @@ from acp_launch.profile.model import Approval
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session import safepath
-from acp_launch.session.observer import Holds
+from acp_launch.session.events import Holds
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
 from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, input_digest, subject
 

@@ -11,7 +11,7 @@ from acp_launch.console.ask import forms
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.draw import outside
 from acp_launch.session.elicitation import Field, FieldOption, Filled, Form
-from acp_launch.session.observer import BACK
+from acp_launch.session.events import BACK
 from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing

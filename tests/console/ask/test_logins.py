@@ -15,7 +15,7 @@ from acp_launch.console.ask.logins import LoginQuestions, as_json, command_line,
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod, read
-from acp_launch.session.observer import Choice, Tone
+from acp_launch.session.events import Choice, Tone
 from tests.secret.canaries import knowing
 
 HOSTILE = "\x1b]0;owned\x07Log\nin"

@@ -11,7 +11,7 @@ from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import answers, ask_for_key
 from acp_launch.interactive.layout import question_rows, room
 from acp_launch.interactive.questions import REDIRECT, Question
-from acp_launch.session.observer import Answer, Choice, ToolQuestion
+from acp_launch.session.events import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
 

@@ -32,7 +32,7 @@ from acp_launch.interactive.front import (
     Word,
 )
 from acp_launch.interactive.session import choose_front
-from acp_launch.session.observer import BACK, Choice
+from acp_launch.session.events import BACK, Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
 VOCABULARY = Vocabulary(

@@ -21,7 +21,7 @@ from acp_launch.session.elicitation import (
     typed,
     whole,
 )
-from acp_launch.session.observer import Refusal
+from acp_launch.session.events import Refusal
 from tests.oracle import check_agent_message, check_client_message
 
 

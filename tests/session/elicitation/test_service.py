@@ -8,7 +8,7 @@ import pytest
 
 from acp_launch.session import elicitation as service
 from acp_launch.session.elicitation import REMEMBERED, Action, Elicitation, Filled, Form, Link
-from acp_launch.session.observer import Refusal
+from acp_launch.session.events import Refusal
 from tests.looped import looped
 from tests.oracle import check_client_message
 from tests.patience import PATIENCE

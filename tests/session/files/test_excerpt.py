@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_launch.session import files as excerpt
+from acp_launch.session.events import Refusal
 from acp_launch.session.files import lines, size
-from acp_launch.session.observer import Refusal
 
 CONTENT = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", "é".encode(), b"\x0c", b""])).map(b"".join)
 

@@ -20,9 +20,8 @@ import pytest
 from acp_launch.plan.model import Mount, Place
 from acp_launch.plan.place import arrange
 from acp_launch.session import files as service
-from acp_launch.session.events import FileEvent
+from acp_launch.session.events import FileEvent, Refusal
 from acp_launch.session.files import BOM, Files, SessionFiles, fit_ends, run_in_thread
-from acp_launch.session.observer import Refusal
 from tests.patience import PATIENCE
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"

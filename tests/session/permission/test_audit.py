@@ -13,7 +13,7 @@ import pytest
 
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
-from acp_launch.session.observer import Way
+from acp_launch.session.events import Way
 from acp_launch.session.permission import audit as module
 from acp_launch.session.permission.audit import MAX_LINE_BYTES, Audit, entries, files
 from tests.clock import Clock

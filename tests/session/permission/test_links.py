@@ -9,9 +9,8 @@ import pytest
 
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RulePlan
 from acp_launch.profile.model import Approval, Match, Timeouts
-from acp_launch.session.events import FileEvent
+from acp_launch.session.events import FileEvent, Refusal
 from acp_launch.session.files import Files
-from acp_launch.session.observer import Refusal
 from acp_launch.session.permission.globs import real, spellings
 from acp_launch.session.permission.policy import Policy, judge, policy, remember
 from acp_launch.session.permission.subject import subject

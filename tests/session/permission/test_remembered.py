@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from acp_launch.errors import LaunchError
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Secret
-from acp_launch.session.permission import remembered
+from acp_launch.session.permission import audit
+from acp_launch.session.permission.audit import AnswerStore, forget, keep, load
 from acp_launch.session.permission.policy import Remembered
-from acp_launch.session.permission.remembered import AnswerStore, forget, keep, load
 from tests.patience import PATIENCE
 from tests.session.answer_writer import answer
 from tests.session.programs import line, programs, tell
@@ -154,7 +154,7 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 def test_an_answer_that_holds_a_secret_is_not_kept(shelf: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     knowing = Redactor()
     knowing.register(Secret("hunter2hunter2"))
-    monkeypatch.setattr(remembered, "redactor", knowing)
+    monkeypatch.setattr(audit, "redactor", knowing)
     with pytest.raises(LaunchError) as caught:
         keep(shelf, replace(FIX, commands=("curl -H hunter2hunter2",)))
     assert str(caught.value) == "cannot remember the answer: its call holds a secret"
@@ -172,7 +172,7 @@ def test_an_answer_that_no_file_should_hold_is_not_kept(shelf: AnswerStore, titl
 
 
 def test_there_is_an_end_to_what_is_kept(shelf: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(audit, "MAX_ANSWERS", 2)
     for number in range(2):
         keep(shelf, answer("w", number))
     keep(shelf, replace(answer("w", 1), answer="deny"))

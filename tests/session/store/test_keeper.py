@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.session.events import SessionEvent
-from acp_launch.session.observer import Said
+from acp_launch.session.events import Said, SessionEvent
 from acp_launch.session.store import Record, Registry, SessionKeeper, open_registry
 from tests.session.store.test_choice import planned, record
 

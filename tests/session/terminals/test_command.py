@@ -10,7 +10,7 @@ from acp_launch.plan.place import arrange
 from acp_launch.profile.model import Match
 from acp_launch.profile.values import Template
 from acp_launch.session import terminals as module
-from acp_launch.session.observer import Refusal
+from acp_launch.session.events import Refusal
 from acp_launch.session.permission.policy import Policy, judge
 from acp_launch.session.permission.subject import subject
 from acp_launch.session.terminals import Command, command

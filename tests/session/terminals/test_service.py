@@ -18,8 +18,7 @@ from acp_launch.process.records import files
 from acp_launch.process.spawn import live
 from acp_launch.secret.redact import StreamRedactor
 from acp_launch.session import terminals as service
-from acp_launch.session.events import TerminalEvent
-from acp_launch.session.observer import Refusal
+from acp_launch.session.events import Refusal, TerminalEvent
 from acp_launch.session.terminals import Terminals
 from tests.looped import looped
 from tests.patience import PATIENCE
