@@ -14,7 +14,7 @@ from acp_launch.batch.model import Cost, Limits, Outcome, Retry
 from acp_launch.batch.progress import Events
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.batch.submit import RunOptions, Submitter, cancel_batch, check_options, run_batch, show_status
-from acp_launch.errors import LaunchError, UsageError
+from acp_launch.errors import UsageError
 from tests.batch.made import RETRY, account, begin_without_end, make_directory, record
 
 NOW = 1_000_000.0  # Unix seconds
@@ -166,12 +166,6 @@ def test_an_item_whose_attempts_are_used_up_is_done(tmp_path: Path) -> None:
 def test_an_attempt_that_another_submitter_left_cancelled_starts_at_once(tmp_path: Path) -> None:
     run = Run(tmp_path, ["a"], prepare=lambda directory: record(directory, "a", 1, "cancelled"))
     assert run.starts() == [(0, "a", 2)]
-
-
-def test_an_attempt_without_a_record_is_made_again_under_its_number(tmp_path: Path) -> None:
-    run = Run(tmp_path, ["a"], prepare=lambda directory: begin_without_end(directory, "a", 1))
-    assert run.starts() == [(0, "a", 1)]
-    assert (run.directory.directory_of("a") / "1.lost-1").is_dir()
 
 
 def test_an_item_that_leaves_no_record_starts_three_times_and_is_reported(
@@ -411,17 +405,6 @@ def test_options_override_the_limits_of_the_file() -> None:
     given = check_options(RunOptions(resume=Path("a"), jobs=3, failures=9, cost=("USD=60", "EUR=1.5")))
     limits = submit._override(Limits(jobs=1, failures=2, cost={"USD": 50, "CHF": 4}), given)
     assert limits == Limits(jobs=3, failures=9, cost={"USD": 60, "CHF": 4, "EUR": 1.5})
-
-
-def test_an_unknown_item_is_refused(tmp_path: Path) -> None:
-    make_directory(tmp_path, ["alpha"])
-    with pytest.raises(LaunchError, match='no item "alpah"; did you mean "alpha"'):
-        run_batch(RunOptions(resume=tmp_path, only=("alpah",)))
-
-
-def test_a_directory_without_a_batch_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no batch"):
-        run_batch(RunOptions(resume=tmp_path))
 
 
 # A resumed batch whose items are all done; nothing starts.

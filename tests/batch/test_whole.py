@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -142,26 +141,6 @@ def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None
     (record,) = project.batch.records()
     assert (record.outcome, record.exit_code) == ("cancelled", 143)
     assert last_event(project, "t0.waits")["exitCode"] == 143
-
-
-def test_a_run_ends_with_its_killed_item(tmp_path: Path) -> None:
-    """Without a record: the attempt did not happen, and is made again under its number."""
-    project = Project(tmp_path, ("waits",), tasks=1)
-    assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
-    item = project.start("batch", "item", str(project.directory), "t0.waits")
-    wait_for_turn(project, "t0.waits")
-    item.kill()
-    item.communicate()
-    wait_until(lambda: not project.left())
-    assert last_event(project, "t0.waits")["exitCode"] == 143
-    assert project.story() == {"t0.waits": []}
-    again = project.start("batch", "item", str(project.directory), "t0.waits")
-    wait_until((project.batch.directory_of("t0.waits") / "1.lost-1").exists)
-    wait_for_turn(project, "t0.waits")
-    again.send_signal(signal.SIGINT)
-    assert again.wait(PATIENCE) == 130
-    again.communicate()
-    assert project.story() == {"t0.waits": ["cancelled"]}
 
 
 def wait_for_turn(project: Project, id: str) -> None:

@@ -165,23 +165,6 @@ def test_the_terminal_that_sent_the_prompt_is_asked(demo: Launcher) -> None:
             assert second.ends() == 0
 
 
-def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher) -> None:
-    with up(demo), at(demo, "run", "p", "-s", "work") as first:
-        first.until("ready ·")
-        with at(demo, "attach") as second:
-            second.until("ready ·")
-            second.types(":take" + ENTER)
-            first.until("are asked on another terminal from now on")
-            first.types("note kept" + ENTER)
-            second.until("[y]")
-            second.types("y")
-            first.until("Noted: kept")
-            assert "[y]" not in "\n".join(first.all)
-            second.until("ready ·")
-            second.types(":quit" + ENTER)
-            assert second.ends() == 0
-
-
 @pytest.mark.promise("attach")
 def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_elsewhere(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p", "-s", "work") as first:

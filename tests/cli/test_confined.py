@@ -225,17 +225,6 @@ def test_commands_for_it_run_in_its_place(launch: Launcher, home: Path) -> None:
     assert isinstance(hidden, dict) and "/nothing.so\n" in hidden["output"]
 
 
-def test_files_are_served_in_the_directories_of_the_session(launch: Launcher, home: Path) -> None:
-    (home / ".netrc").write_text("private")
-    spy(launch, client={"fs": True}, permissions={"default": "allow"})
-    (answer,) = ask(
-        launch,
-        "script.ask('fs/read_text_file', "
-        f"{{'sessionId': 'session-1', 'path': {str(home / '.netrc')!r}}}, identity=1)['error']['message']",
-    )
-    assert "outside the directories of this session" in str(answer)
-
-
 def test_what_it_may_only_read_is_not_written_for_it(launch: Launcher) -> None:
     """A server starts from there, with its secret."""
     (launch.project / "tools").mkdir()
@@ -270,6 +259,7 @@ def git(where: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=where, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("branch", [["-b", "mine"], ["--detach"]], ids=["branch", "detached"])
 def test_it_commits_in_a_linked_worktree_and_writes_no_hook(
@@ -381,7 +371,7 @@ def line_of(process: psutil.Process) -> str:
 
 
 @pytest.mark.promise("kill")
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, 3)
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("victims", [("launcher",), ("guards",), ("launcher", "guards")], ids="+".join)
 def test_nothing_outlives_a_killed_launch(launch: Launcher, victims: Sequence[str], who: Sequence[str]) -> None:
@@ -469,17 +459,6 @@ def test_a_bubblewrap_that_it_wrote_makes_no_place(launch: Launcher, tmp_path: P
     spy(launch)
     done = launch.apart("run", "p", "1", PATH=f"{other}{os.pathsep}{os.environ['PATH']}")
     assert (done.code, f"a confined agent could write {other / 'bwrap'}" in done.err) == (3, True), done.err
-
-
-def test_a_link_that_it_lays_is_not_read_by_an_import(launch: Launcher, home: Path) -> None:
-    """It would see the user's servers in the profile, and call them."""
-    (home / ".claude.json").write_text('{"mcpServers": {"bank": {"command": "bank"}}}')
-    spy(launch)
-    ask(launch, f"os.symlink({str(home / '.claude.json')!r}, '.mcp.json')")
-    before = (launch.project / ".acp-launch" / "p.yaml").read_text()
-    done = launch("import", "claude", "--into", "p", "--yes")
-    assert (done.code, ".mcp.json: this file is a link that leads out of the project" in done.err) == (2, True)
-    assert (launch.project / ".acp-launch" / "p.yaml").read_text() == before
 
 
 def test_it_shares_a_server_with_an_agent_that_is_not_confined(launch: Launcher) -> None:

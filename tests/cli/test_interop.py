@@ -221,9 +221,7 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
     assert list(listed(project)) == ["s/token"]
 
 
-@pytest.mark.parametrize(
-    ("answers", "code"), [(["n"], 2), (["\x1b"], 2), (["\x04"], 2), (["y\n", "\x03"], 130)], ids=repr
-)
+@pytest.mark.parametrize(("answers", "code"), [(["n"], 2), (["\x04"], 2), (["y\n", "\x03"], 130)], ids=repr)
 def test_the_file_stays_as_it_is_unless_the_user_agrees(project: Launcher, answers: list[str], code: int) -> None:
     declared(project, TEN)
     before = profile(project).read_bytes()
@@ -561,7 +559,6 @@ def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launch
     )
 
 
-@pytest.mark.parametrize("options", [("--agent", "claude"), ("--agent", "claude", "--as", "x"), ()])
 @pytest.mark.parametrize(
     ("servers", "said", "fix"),
     [
@@ -575,12 +572,13 @@ def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launch
     ],
 )
 def test_if_nothing_can_be_imported_the_answer_says_so_and_asks_for_nothing(
-    project: Launcher, servers: object, said: str, fix: str, options: tuple[str, ...]
+    project: Launcher, servers: object, said: str, fix: str
 ) -> None:
     declared(project, servers)
-    done = project("import", "claude", "--into", "fresh", "--yes", *options)
-    assert done.code == 2
-    assert done.err.startswith(f"acp-launch: nothing in .mcp.json can be imported\n{said}    fix: {fix}")
+    for options in (("--agent", "claude", "--as", "x"), ()):
+        done = project.within("import", "claude", "--into", "fresh", "--yes", *options)
+        assert done.code == 2
+        assert done.err.startswith(f"acp-launch: nothing in .mcp.json can be imported\n{said}    fix: {fix}")
     assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
 
 
@@ -663,7 +661,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
     assert done.err == 'acp-launch: VS Code asks for gh (secret "gh") and stores it\n'
 
 
-@pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor"])
+@pytest.mark.parametrize("tool", ["zed", "claude"])
 def test_no_secret_is_looked_up_for_an_export(project: Launcher, tool: str) -> None:
     with_servers(project)
     assert project("secret", "set", "gh", stdin=TOKENS["github"].encode()).code == 0
@@ -715,14 +713,14 @@ def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: La
     assert written == {"mcpServers": {"gh": {"command": "npx", "args": [], "env": env}}}
 
 
-@pytest.mark.parametrize("tool", ["codex", "gemini", "goose", "opencode"])
-def test_an_agent_gets_no_servers_as_acp_launch_starts_it_with_them(project: Launcher, tool: str) -> None:
+def test_an_agent_gets_no_servers_as_acp_launch_starts_it_with_them(project: Launcher) -> None:
     with_servers(project)
-    done = project("export", "p", "--to", tool, "--write", "--yes")
-    assert (done.code, done.out) == (2, b"")
-    assert done.err == (
-        f"acp-launch: export --to {tool} was removed\n    fix: start the agent with acp-launch: acp-launch run p\n"
-    )
+    for tool in ("codex", "gemini", "goose", "opencode"):
+        done = project.within("export", "p", "--to", tool, "--write", "--yes")
+        assert (done.code, done.out) == (2, b"")
+        assert done.err == (
+            f"acp-launch: export --to {tool} was removed\n    fix: start the agent with acp-launch: acp-launch run p\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -730,9 +728,7 @@ def test_an_agent_gets_no_servers_as_acp_launch_starts_it_with_them(project: Lau
     [
         ("claude", ".mcp.json", "${CLAUDE_PROJECT_DIR:-.}/bin/server"),
         ("cursor", ".cursor/mcp.json", "${workspaceFolder}/bin/server"),
-        ("roo", ".roo/mcp.json", "${workspaceFolder}/bin/server"),
         ("qwen", ".qwen/settings.json", ""),
-        ("crush", "crush.json", ""),
     ],
 )
 def test_a_file_of_the_project_gets_no_path_of_this_machine_or_a_word_about_it(
@@ -901,16 +897,3 @@ def test_a_second_import_of_an_agent_changes_nothing(project: Launcher) -> None:
     assert project(*named).err == "acp-launch: .acp-launch/named.yaml already has all of it; nothing was changed\n"
     done = project(*named[:-1], "codex")
     assert (done.code, "named.yaml exists, and keeps its agent" in done.err) == (2, True)
-
-
-def test_of_several_agents_one_is_named(project: Launcher) -> None:
-    of_jetbrains(project, "One", "Two")
-    profile(project).write_text("version: 1\n")
-    done = project("import", "jetbrains", "--into", "p", "--yes")
-    assert (done.code, done.err) == (
-        2,
-        "acp-launch: a profile has one agent, and the source has only agents: One, Two\n"
-        "    fix: say which: --only NAME; --force replaces the one that is there\n",
-    )
-    assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "Two").code == 0
-    assert "command: two-agent" in profile(project).read_text()

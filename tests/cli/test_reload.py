@@ -84,14 +84,6 @@ def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Laun
         assert (again.code, "p has not changed since it was started" in again.err) == (0, True)
 
 
-def test_the_first_server_of_a_host_can_be_added(launch: Launcher) -> None:
-    written(launch, {})
-    with up(launch) as host:
-        written(launch, {"new": server()})
-        assert launch.apart("reload").code == 0
-        assert said(called(host, "new", "pid")) != ""
-
-
 def test_what_is_more_than_servers_needs_another_host(launch: Launcher) -> None:
     written(launch, {"one": server()})
     with up(launch) as host:

@@ -211,20 +211,6 @@ def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> Non
         leaves(terminal)
 
 
-def test_after_a_capital_n_what_is_typed_is_the_next_prompt(tmp_path: Path) -> None:
-    """Without another question to the user: the turn that was refused is over."""
-    with sitting("demo", cwd=tmp_path) as terminal:
-        terminal.types(f"note kept{ENTER}")
-        terminal.until("[N] No, and type")
-        terminal.types("N")
-        terminal.until("Allow it? No, and type what to do instead")
-        terminal.types(f"add 20 22{ENTER}")
-        terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "the answer")
-        assert "interrupted" in "\n".join(terminal.all)
-        terminal.until("ready ·")
-        leaves(terminal)
-
-
 @pytest.mark.promise("session")
 def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:

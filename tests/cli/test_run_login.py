@@ -38,18 +38,6 @@ def test_a_user_logs_in_again_from_within_a_session(home: Launcher) -> None:
         assert server.asked("mcp /mcp")[-1]["authorization"] not in ("", before)
 
 
-def test_a_server_that_has_turned_out_to_want_a_login_is_logged_in_to_and_started(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server, oauth=False, required=False, timeouts={"start": "3s"})
-        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
-            terminal.until("it wants a login")
-            terminal.types(":login web" + ENTER)
-            terminal.until("web: logged in")
-            terminal.until("restarting web, so that it uses the login")
-            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
-            leaves(terminal)
-
-
 def test_a_server_that_the_session_was_opened_without_is_there_after_a_login_and_a_return(home: Launcher) -> None:
     with authority() as server, browsing(home):
         profile(home, server, required=False)
@@ -103,10 +91,9 @@ def test_a_run_on_a_terminal_offers_the_login_that_it_lacks_and_goes_on(home: La
         assert server.asked("mcp /mcp")[-1]["authorization"] != ""
 
 
-@pytest.mark.parametrize("oauth", [True, False])
-def test_a_run_ends_as_without_a_terminal_if_the_login_is_declined(home: Launcher, oauth: bool) -> None:
+def test_a_run_ends_as_without_a_terminal_if_the_login_is_declined(home: Launcher) -> None:
     with authority() as server, browsing(home) as browser:
-        profile(home, server, oauth=oauth)
+        profile(home, server)
         with on_terminal("run", "p", "hi there", "--trust", cwd=home.project, env=home.env) as terminal:
             terminal.until("Log in now?\n▐ [y] Yes  [n] No")
             terminal.types("n")

@@ -38,29 +38,6 @@ def test_the_command_line_answers_by_kind(launch: Launcher, approve: str, option
     assert QUESTION % (word, f"--approve {approve}") in done.err
 
 
-@pytest.mark.parametrize(("default", "chosen"), [("allow", "allow_once-1"), ("deny", "reject_once-3")])
-def test_the_profile_answers_when_the_command_line_does_not(launch: Launcher, default: str, chosen: str) -> None:
-    launch.profile("asker", permissions={"default": default})
-    done = launch("run", "p", "hi")
-    assert (done.code, outcomes(done)) == (0, [chosen])
-    word = "allowed" if default == "allow" else "denied"
-    assert QUESTION % (word, f"permissions.default: {default}") in done.err
-
-
-@pytest.mark.parametrize(
-    ("default", "code", "by"),
-    [("deny", 0, "permissions.default: deny"), ("ask", 10, "permissions.default: ask, and no terminal to ask on")],
-)
-def test_the_result_says_that_the_work_was_denied_and_only_a_missing_user_is_exit_10(
-    launch: Launcher, default: str, code: int, by: str
-) -> None:
-    launch.profile("asker", permissions={"default": default})
-    done = launch("run", "p", "hi", "--output", "json")
-    result = done.events[-1]
-    assert (done.code, result["text"], result["denied"]) == (code, "outcomes: reject_once-3", "Change a file")
-    assert result["deniedBy"] == by
-
-
 @pytest.mark.promise("permission")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("stop", [[], ["refuse-stop"]])

@@ -28,6 +28,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.sample(0, 6)
 @pytest.mark.parametrize(("prompt", "output"), [*zip(ANSWERS, cycle(("json", "text", "quiet")), strict=False)])
 def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) -> None:
     launch.profile("torn", client={"fs": True, "terminal": True})

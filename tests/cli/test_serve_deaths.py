@@ -182,28 +182,27 @@ def test_a_line_over_the_cap_is_skipped_with_an_error_and_the_connection_goes_on
     assert editor.told == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "id"),
-    [
-        ('{"id":79,"method":5}', 79),
-        ('{"jsonrpc":"2.0","id":"a","method":null,"params":{}}', "a"),
-        ('{"id":3}', 3),
-        ('{"id":3,"params":{}}', 3),
-        ('{"id":{"a":1},"method":5}', None),
-        ('{"method":5}', None),
-        ("[]", None),
-    ],
-)
-def test_a_malformed_request_is_refused_under_its_id_if_that_can_be_read(
-    launch: Launcher, text: str, id: object
-) -> None:
+MALFORMED: dict[str, object] = {
+    '{"id":79,"method":5}': 79,
+    '{"jsonrpc":"2.0","id":"a","method":null,"params":{}}': "a",
+    '{"id":3}': 3,
+    '{"id":4,"params":{}}': 4,
+    '{"id":{"a":1},"method":5}': None,
+    '{"method":5}': None,
+    "[]": None,
+}
+
+
+def test_a_malformed_request_is_refused_under_its_id_if_that_can_be_read(launch: Launcher) -> None:
     mortal(launch)
     with serving(launch, is_valid=False) as editor:
         editor.begin()
-        editor.write(text.encode())
+        for text in MALFORMED:
+            editor.write(text.encode())
         editor.request("session/new", editor.place())
-        (error,) = (each for each in map(json.loads, editor.lines) if "error" in each)
-        assert (error["id"], error["error"]["code"]) == (id, -32600)
+        errors = [each for each in map(json.loads, editor.lines) if "error" in each]
+        assert [each["id"] for each in errors] == [*MALFORMED.values()]
+        assert {each["error"]["code"] for each in errors} == {-32600}
 
 
 def test_the_id_of_a_line_over_the_cap_may_stand_at_its_end(launch: Launcher) -> None:

@@ -121,7 +121,7 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
 
 def test_a_host_that_is_stopped_in_a_turn_is_named(launch: Launcher) -> None:
     launch.profile("cancellable")
-    with up(launch) as host, serving(launch) as editor:
+    with up(launch) as host, serving(launch, ACP_LAUNCH_TEST_PATIENCE="1") as editor:
         editor.begin()
         session = editor.open()
         asked = editor.start("session/prompt", editor.words(session, "hi"))

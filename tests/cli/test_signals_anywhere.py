@@ -57,6 +57,7 @@ VERBS = {
 }
 
 
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.timeout(300)
 def test_a_signal_at_any_moment_ends_us_with_its_code(launch: Launcher, verb: str) -> None:
@@ -173,6 +174,7 @@ class Blocked:
             self.process.stdout.close()
 
 
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 @pytest.mark.parametrize(
     "arguments", [["validate", "nosuch"], ["run", "--agent", "false", "hi"], ["run", "p", "hi"]], ids=" ".join

@@ -81,6 +81,7 @@ def traces(kind: Any) -> Iterator[bytes]:
             yield b"".join(json.dumps(each).encode() + b"\n" for each in (*TRACE[:index], changed, *TRACE[index + 1 :]))
 
 
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_a_trace_whose_members_are_of_any_kind_is_played_or_refused(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]

@@ -111,14 +111,6 @@ def test_a_prompt_that_is_sent_in_a_turn_waits_for_its_end_and_is_shown(launch: 
         assert host.methods.count("session/prompt") == 2
 
 
-def test_an_answer_that_has_left_the_window_is_waited_for_all_the_same(launch: Launcher) -> None:
-    launch.profile("flood", "50010", "1")
-    with brought_up(launch, "run", "p", "hi", "--detach", "-s", "big"):
-        for _ in range(2):
-            waited = launch.apart("session", "wait", "big", "-o", "quiet")
-            assert (waited.code, waited.out) == (0, b"x" * 50_010 + b"done\n"), waited.err
-
-
 def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
     wrong = {
         ("--agent", "true", "hi", "--detach"): "--detach cannot be combined with --agent",
@@ -171,35 +163,6 @@ def test_without_a_terminal_reads_may_be_allowed_and_all_may_be_denied(
         assert (ended.code, answer in ended.out) == (code, True), ended
     log = launch("permission", "log", "p", "--json").out.decode()
     assert f'"permissions.unattended: {unattended}"' in log
-
-
-def test_without_a_terminal_no_choice_is_made_for_the_user(launch: Launcher) -> None:
-    launch.profile(
-        "asker", "kind=read", "allow_once,allow_once", permissions={"default": "allow", "unattended": "allow-reads"}
-    )
-    with up(launch) as host:
-        assert host.run("hi", "-d", "-s", "work").code == 0
-        ended = launch.apart("session", "wait", "work")
-        assert (ended.code, ended.out) == (10, b"outcomes: cancelled\n")
-
-
-@pytest.mark.parametrize("hangup", ["stop", "detach"])
-def test_a_turn_whose_terminal_closes_ends_or_goes_on_as_the_settings_say(
-    launch: Launcher, gate: Path, hangup: str
-) -> None:
-    launch.configure(f"hangup: {hangup}\n")
-    if hangup == "stop":
-        launch.profile("cancellable")
-    with up(launch) as host:
-        with launch.start("run", "p", "hi", "-s", "work", "-o", "json") as running:
-            shows(running, '"working"' if hangup == "stop" else '"one "')
-            running.kill(signal.SIGHUP)
-            assert running.end().code == 129
-        if hangup == "detach":
-            let_go(gate)
-        waited = launch.apart("session", "wait", "work")
-        assert waited.code == (9 if hangup == "stop" else 0)
-        assert ("session/cancel" in host.methods) == (hangup == "stop")
 
 
 def test_ps_and_the_list_of_sessions_show_what_the_sessions_of_a_host_do(launch: Launcher) -> None:

@@ -61,6 +61,7 @@ def both(server: Server, mode: str, script: Script) -> tuple[list[Any], list[Any
         return run(direct(server), "legacy", script), over_http(seats, mode, script)
 
 
+@pytest.mark.sample(0, 1)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str, tmp_path: Path) -> None:
     """M-37, M-41, M-43. A client that asks for the newer era first falls back."""

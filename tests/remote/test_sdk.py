@@ -29,7 +29,7 @@ def sdk(kind: str) -> Iterator[str]:
             process.kill()
 
 
-@pytest.mark.whole
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("kind", ["stateful", "stateless", "json", "sse"])
 def test_a_server_of_the_sdk_is_used_like_any_other(kind: str) -> None:
     """M-8, M-24, M-25, M-31, M-32, M-41: from the first ping to the end, in both eras where it speaks both."""

@@ -152,7 +152,7 @@ def test_a_stopped_host_is_named(stage: Stage) -> None:
         try:
             servers = stage.servers(**shared(stage, restart={"policy": "never"}))
             stage.launch.profile("mcp_client", mcp_servers=servers)
-            done = stage.launch.apart("run", "--trust", "p", "obey")
+            done = stage.launch.apart("run", "--trust", "p", "obey", ACP_LAUNCH_TEST_PATIENCE="1")
             assert done.code == 8
             assert f"(pid {pid}) is stopped (SIGSTOP)" in done.err
             assert f"kill -CONT {pid}" in done.err
