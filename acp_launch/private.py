@@ -268,7 +268,7 @@ def locked(path: Path, patience: float | None = None, *, below: Path | None = No
         try:
             yield descriptor
         finally:
-            _let_go(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -308,11 +308,6 @@ def take_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _let_go(descriptor: int) -> None:
-    """Release the lock explicitly. Closing is not enough: a child that is about to exec has a copy."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 # The private directory of a launch's sockets. The path of each must fit into a socket's address.
@@ -355,7 +350,7 @@ def restore(made: Path) -> None:
 def _make_directory(state: Path | None) -> Path:
     reasons = []
     for home, prefix in _homes(state):
-        if not _fits(home, prefix):
+        if len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) > MAX_SOCKET_PATH_BYTES:
             reasons.append(f"{home}: its name is too long for a socket")
             continue
         try:
@@ -407,10 +402,6 @@ def _homes(state: Path | None) -> Iterator[tuple[Path, str]]:
         yield runtime, f"{os.getpid()}-"
     for home in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):
         yield Path(home).absolute(), f"acp-launch-{os.getpid()}-"
-
-
-def _fits(home: Path, prefix: str) -> bool:
-    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= MAX_SOCKET_PATH_BYTES
 
 
 def _runtime() -> Path | None:

@@ -283,7 +283,15 @@ class Pump:
     async def read(self) -> None:
         """Read until the other side ends. A protocol error is not raised, but fails the open requests."""
         try:
-            await self._read()
+            split = self._split
+            while chunk := await self._transport.read():
+                self._heard = self._clock()
+                lines: Iterable[bytes] = self._framer.feed(chunk)
+                if self.passing is not None:
+                    lines = self.passing(chunk, lines)
+                for message in lines if split is None else chain.from_iterable(map(split, lines)):
+                    self._handle(message)
+                await self._listener.drain()
         except LineTooLong as error:
             self._end_with(
                 RemoteProtocolError(
@@ -296,17 +304,6 @@ class Pump:
         else:
             how, last_words = await self._transport.describe_end()
             self._end(lambda method: self._listener.died(how, last_words, method))
-
-    async def _read(self) -> None:
-        split = self._split
-        while chunk := await self._transport.read():
-            self._heard = self._clock()
-            lines: Iterable[bytes] = self._framer.feed(chunk)
-            if self.passing is not None:
-                lines = self.passing(chunk, lines)
-            for message in lines if split is None else chain.from_iterable(map(split, lines)):
-                self._handle(message)
-            await self._listener.drain()
 
     async def write(self) -> None:
         """Write queued lines in order, until cancelled or the other side closes its input."""
@@ -343,7 +340,13 @@ class Pump:
             self.mishaps.add(self.label, error)
             is_whole = False
         if not is_whole:
-            self._make_good(line)
+            number, reply = self._spoilt(line)
+            if reply:
+                self.reply(reply)
+            method, deliver = self._waiting.pop(-1 if number is None else number, ("", None))
+            if deliver is not None:
+                said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
+                deliver(LocalProtocolError(said))
 
     def _take(self, event: Answered | Reply | Junk, line: bytes) -> None:
         if isinstance(event, Answered):
@@ -353,25 +356,12 @@ class Pump:
         elif isinstance(event, Reply):
             self.reply(event.line)
         else:
-            self._note_junk(event, line)
-
-    def _make_good(self, line: bytes) -> None:
-        """Send the answer, or fail the request, that depends on a message which we failed to handle."""
-        number, reply = self._spoilt(line)
-        if reply:
-            self.reply(reply)
-        method, deliver = self._waiting.pop(-1 if number is None else number, ("", None))
-        if deliver is not None:
-            said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
-            deliver(LocalProtocolError(said))
-
-    def _note_junk(self, junk: Junk, line: bytes) -> None:
-        if not line.strip():
-            return
-        if not self.is_open:  # banners are common, and quoted only if the handshake fails
-            self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
-            return
-        self.mishaps.add_junk(f"the stdout of {self.label}", junk.reason)
+            if not line.strip():
+                return
+            if not self.is_open:  # banners are common, and quoted only if the handshake fails
+                self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
+                return
+            self.mishaps.add_junk(f"the stdout of {self.label}", event.reason)
 
     def _end_with(self, error: LaunchError) -> None:
         self._end(lambda method: error)

@@ -130,17 +130,14 @@ class Trace:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
-            self._give_up(error)
+            # End the trace with its last whole line.
+            with suppress(OSError):  # then half a line stays, which a reader can tell
+                os.ftruncate(self._descriptor, self._size)
+            self._descriptor = -1
+            reason = (error.strerror or str(error)).lower()
+            self.note(f"cannot write the trace any further ({reason}); the rest of this run is not in it")
         else:
             self._size += size
-
-    def _give_up(self, error: OSError) -> None:
-        """End the trace with its last whole line."""
-        with suppress(OSError):  # then half a line stays, which a reader can tell
-            os.ftruncate(self._descriptor, self._size)
-        self._descriptor = -1
-        reason = (error.strerror or str(error)).lower()
-        self.note(f"cannot write the trace any further ({reason}); the rest of this run is not in it")
 
 
 def _server_field(server: str) -> dict[str, object]:

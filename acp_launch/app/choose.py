@@ -111,7 +111,10 @@ def _resume(spec: RunSpec, settings: "Settings") -> RunSpec:
         return spec
     records = _resumable(settings)
     if not records:
-        raise _nothing_to_continue(settings)
+        project = str(project_of(here()))
+        with open_registry(settings.state) as registry:
+            fix = hint_at_move(registry, project) or f"start one: {ours('run')}"
+        raise SessionError(f"there is no session in {project} to continue", fix=fix)
     latest, which = records[0], "the latest" if records[1:] else "the only"
     tell(f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM)
     return resume_record(latest, spec)
@@ -122,13 +125,6 @@ def _resumable(settings: "Settings") -> "Sequence[Record]":
     with open_registry(settings.state) as registry:
         listed = registry.list(str(project_of(here())))
     return [each for each in listed if not each.profile.startswith(ADHOC)]
-
-
-def _nothing_to_continue(settings: "Settings") -> SessionError:
-    project = str(project_of(here()))
-    with open_registry(settings.state) as registry:
-        fix = hint_at_move(registry, project) or f"start one: {ours('run')}"
-    return SessionError(f"there is no session in {project} to continue", fix=fix)
 
 
 def _profile(settings: "Settings") -> str:

@@ -23,7 +23,6 @@ from acp_launch.session.events import show_note
 
 if TYPE_CHECKING:
     from acp_launch.process.flow import Lent
-    from acp_launch.profile.load import Loaded
     from acp_launch.served.registry import HostNote
     from acp_launch.session.hold import Key
 
@@ -180,7 +179,11 @@ class ServedProfile:
 
     def _for(self, cwd: Path) -> "PreparedPlan":
         """Plan the profile of this name as it is found from a directory; trust is judged there."""
-        loaded = self._found_from(cwd)
+        if self.loaded.found.origin == "path":
+            found = self.loaded.found
+        else:
+            found = find(self.request.profile, start=cwd, settings=self.settings)
+        loaded = load(found, cache=self.settings.cache)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
         # The editor gave this directory, and no option.
         problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
@@ -209,13 +212,6 @@ class ServedProfile:
         names = {server.name for server in running.servers}  # without those that lack a login
         servers = tuple(server for server in plan.servers if server.name in names)
         return PreparedPlan(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
-
-    def _found_from(self, cwd: Path) -> "Loaded":
-        if self.loaded.found.origin == "path":
-            found = self.loaded.found
-        else:
-            found = find(self.request.profile, start=cwd, settings=self.settings)
-        return load(found, cache=self.settings.cache)
 
 
 @contextmanager

@@ -242,7 +242,12 @@ class Baseline:
             form = "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"
             paths = f"--src-prefix=a/{prefix}", f"--dst-prefix=b/{prefix}", f"--output={listing}", sealed.base, "--"
             git("diff-index", "--cached", "--shortstat", "--patch", *form, *paths, cwd=self.at, env=env)
-            _copy_patch(listing, out, counts, digest)
+            with listing.open("rb") as source:
+                counts.update({what: int(number) for number, what in _COUNTS.findall(source.readline().decode())})
+                source.readline()
+                while chunk := source.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    out.write(chunk)
         for number, name in enumerate(map(os.fsdecode, sealed.modules)):
             module = Baseline(self.at / name, self.place / "modules" / str(number))
             module._append(out, scratch / str(number), f"{prefix}{name}/", counts, digest)
@@ -251,7 +256,11 @@ class Baseline:
         """Take what differs into the index of `env`; return whether anything does."""
         call_git = partial(git, cwd=self.at, env=env)
         if (self.place / "info" / "sparse-checkout").exists():
-            self._take_sparse(call_git)
+            # Look at files that the agent made although the sparse checkout leaves them out.
+            listed = call_git("ls-files", "-t", "-z").split("\0")
+            names = [each[2:] for each in listed if each.startswith("S ") and os.path.lexists(self.at / each[2:])]
+            if names:
+                call_git("update-index", "-z", "--no-skip-worktree", "--stdin", feed=names)
         changed = self._list_changed(call_git, sealed)
         hidden, gone = self._divide_gone([name for status, name in changed if status == "D"])
         added = [name for status, name in changed if status != "D"]
@@ -282,13 +291,6 @@ class Baseline:
         shutil.copytree(self.place, to, ignore=shutil.ignore_patterns("objects", "modules", "scratch-*", SEALED))
         (to / "objects").mkdir()
         return to
-
-    def _take_sparse(self, call_git: Any) -> None:
-        """Look at files that the agent made although the sparse checkout leaves them out."""
-        listed = call_git("ls-files", "-t", "-z").split("\0")
-        names = [each[2:] for each in listed if each.startswith("S ") and os.path.lexists(self.at / each[2:])]
-        if names:
-            call_git("update-index", "-z", "--no-skip-worktree", "--stdin", feed=names)
 
     def _list_changed(self, call_git: Any, sealed: Sealed | None = None) -> list[tuple[str, str]]:
         """List tracked files that differ, with a letter: D if they are gone."""
@@ -451,16 +453,6 @@ def _identify_file(file: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
-
-
-def _copy_patch(listing: Path, out: IO[bytes], counts: Counter[str], digest: Any) -> None:
-    """Copy a patch from behind its counts."""
-    with listing.open("rb") as source:
-        counts.update({what: int(number) for number, what in _COUNTS.findall(source.readline().decode())})
-        source.readline()
-        while chunk := source.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            out.write(chunk)
 
 
 # Rules of a directory as rules of the top.

@@ -133,7 +133,16 @@ def freeze(
             BatchDirectory(Path(), batch).find_item(id)
         content = encode(batch)
         path = _choose_directory(batch, plans, out)
-        _write(path, content)
+        # Write the batch, and remove the directory again if that fails.
+        with parent(path / "items", make=0o700) as (directory, items):
+            os.mkdir(items, 0o700, dir_fd=directory)  # fails if another process was faster
+        try:
+            create(path / BATCH, content)
+        except BaseException:
+            with suppress(OSError):
+                remove_directory(path / "items")
+                remove_directory(path)
+            raise
     except UnicodeEncodeError as error:
         raise StateError(f"{error.object!r} is not valid Unicode", fix="rename the directory") from None
     except OSError as error:
@@ -144,19 +153,6 @@ def freeze(
     frozen = BatchDirectory(path, batch, digest_batch(content))
     keep_directory(frozen, load_settings())
     return frozen
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write the batch, and remove the directory again if that fails."""
-    with parent(path / "items", make=0o700) as (directory, items):
-        os.mkdir(items, 0o700, dir_fd=directory)  # fails if another process was faster
-    try:
-        create(path / BATCH, content)
-    except BaseException:
-        with suppress(OSError):
-            remove_directory(path / "items")
-            remove_directory(path)
-        raise
 
 
 def plan_batch(file: Path, *, trust: bool, elsewhere: bool = False) -> Batch:

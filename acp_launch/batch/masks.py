@@ -59,20 +59,18 @@ class Told:
             while data := os.read(pipe, BLOCK_BYTES):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self._take(msgspec.json.decode(line, type=_Message))
+                    message = msgspec.json.decode(line, type=_Message)
+                    self._place = bytes(message.place) or self._place
+                    if message.forms:
+                        if not self._forms:
+                            from acp_launch.app.stores import protect_secrets
+
+                            protect_secrets()
+                        redactor.hide(message.forms)
+                        name = message.name or UNNAMED
+                        self._forms[name] = self._forms.get(name, frozenset()) | message.forms
             return False
         return True
-
-    def _take(self, message: _Message) -> None:
-        self._place = bytes(message.place) or self._place
-        if message.forms:
-            if not self._forms:
-                from acp_launch.app.stores import protect_secrets
-
-                protect_secrets()
-            redactor.hide(message.forms)
-            name = message.name or UNNAMED
-            self._forms[name] = self._forms.get(name, frozenset()) | message.forms
 
     @property
     def place(self) -> "Place | None":

@@ -78,7 +78,15 @@ class _EventReader:
             case events.ServersEvent():
                 self._restarts |= {each.server: each.restarts for each in event.servers}
             case events.ResultEvent():
-                self._take_result(event)
+                meta = acp.mapping(acp.mapping(acp.decoded(event.result)).get("_meta"))
+                quota = acp.mapping(acp.mapping(meta.get("quota")).get("token_count"))  # of gemini
+                theirs = {"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}
+                self._members |= {
+                    "stop_reason": event.stop_reason,
+                    "answer": event.text,
+                    "denied": event.denied or None,
+                    "usage": _read_usage(event.usage) or _read_usage(theirs) or self._used or None,
+                }
             case events.ErrorEvent():
                 self._members["error"] = _describe_error(event)
 
@@ -107,17 +115,6 @@ class _EventReader:
             self._state.apply(said.kind, update)
             if said.kind == "tool_call":
                 self._calls.add(acp.text(update.get("toolCallId")))
-
-    def _take_result(self, event: events.ResultEvent) -> None:
-        meta = acp.mapping(acp.mapping(acp.decoded(event.result)).get("_meta"))
-        quota = acp.mapping(acp.mapping(meta.get("quota")).get("token_count"))  # of gemini
-        theirs = {"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}
-        self._members |= {
-            "stop_reason": event.stop_reason,
-            "answer": event.text,
-            "denied": event.denied or None,
-            "usage": _read_usage(event.usage) or _read_usage(theirs) or self._used or None,
-        }
 
 
 def _describe_error(event: events.ErrorEvent) -> ErrorFacts:

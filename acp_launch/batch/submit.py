@@ -285,9 +285,12 @@ class Submitter:
             async with asyncio.timeout(None) as self._patience, asyncio.TaskGroup() as group:
                 self._check_limits()
                 watching = group.create_task(self._watch())
-                while not self._is_over():
+                while self._tally.running or not (self._code is not None or self._schedule.is_empty):
                     self._start(group)
-                    await self._wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(None if self._code is not None else self._schedule.next_moment()):
+                            await self._wake.wait()
+                    self._wake.clear()
                 watching.cancel()
         except TimeoutError:
             tell(f"running items did not end within {seconds(CANCEL_TIMEOUT)} of the signal: they are ended now")
@@ -450,16 +453,6 @@ class Submitter:
             if code != NOT_PASSED:
                 self._patience.reschedule(self._loop.time() + CANCEL_TIMEOUT)
         self._wake.set()
-
-    def _is_over(self) -> bool:
-        return not self._tally.running and (self._code is not None or self._schedule.is_empty)
-
-    async def _wait(self) -> None:
-        """Wait until an attempt ends, or an item may start."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(None if self._code is not None else self._schedule.next_moment()):
-                await self._wake.wait()
-        self._wake.clear()
 
     async def _watch(self) -> None:
         """Look again and again at what others write to the directory."""

@@ -1,7 +1,7 @@
 """The trees of a batch that are there: kept ones, those that wait for an attempt, and what a killed process left."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -125,10 +125,6 @@ def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
     if not yes:
         undone = f"{count(len(asked), 'tree')} would be removed; nothing was changed"
         require_agreement(_ask(directory, sum(map(bool, losses)), len(asked)), undone, "--yes removes them")
-    return _remove(directory, asked)
-
-
-def _remove(directory: BatchDirectory, asked: Sequence[FoundTree]) -> int:
     removed, code = 0, 0
     for _, error in remove_trees(directory, lambda found: found not in asked):
         removed += error is None

@@ -358,7 +358,13 @@ class Upstream:
         if self._method == START:
             self._started(said, None if message.error is UNSET else jsonrpc.fault(message.error).code)
         else:
-            self._resumed(said)
+            if said.get("resumed") is not True:
+                self._id, self._last = "", None
+                self._restorer.begin()
+                return
+            self._is_done = True
+            if said.get("catchup") is not True:
+                self._restorer.retell()
 
     def _started(self, said: dict[str, Any], code: int | None) -> None:
         self._is_done = True
@@ -373,12 +379,3 @@ class Upstream:
             self._state.observer.note(
                 f"mcp server {self._state.server} has no sessions that can be resumed (session_elevation)"
             )
-
-    def _resumed(self, said: dict[str, Any]) -> None:
-        if said.get("resumed") is not True:
-            self._id, self._last = "", None
-            self._restorer.begin()
-            return
-        self._is_done = True
-        if said.get("catchup") is not True:
-            self._restorer.retell()

@@ -144,32 +144,26 @@ class Multiplexer:
             message = jsonrpc.decode(part)
             if message is None or (message.method is UNSET and message.id is UNSET):
                 if part == GIVEN_UP and self._sessions[session].launch:
-                    self._gives_up(session)
+                    # Take a launch's word that the server hangs; a server that works for another launch does not.
+                    if not self._launches(CALLS) - {self._sessions[session].launch}:
+                        self._ports.give_up()
                 elif part.strip():
                     self._ports.to_session(session, jsonrpc.error(NULL, jsonrpc.PARSE_ERROR, UNREADABLE))
             elif message.method is UNSET:
-                self._answers(session, message, part)
+                assert message.id is not UNSET
+                if self._questions.get(id := key(message.id), (0, NULL))[0] == session:
+                    del self._questions[id]
+                    self._ports.to_server(part)
             elif message.id is UNSET:
                 self._notifies(session, message, part)
             else:
                 self._asks(session, message, message.id.copy(), part)
-
-    def _gives_up(self, session: int) -> None:
-        """Take a launch's word that the server hangs; a server that works for another launch does not."""
-        if not self._launches(CALLS) - {self._sessions[session].launch}:
-            self._ports.give_up()
 
     def _launches(self, methods: Container[str] | None = None) -> set[str]:
         """Return the launches with open requests, of these methods if any are given."""
         open = self._requests.open.values()
         asking = {asked.owner for asked in open if methods is None or asked.method in methods}
         return {self._sessions[number].launch for number in asking if number in self._sessions}
-
-    def _answers(self, session: int, message: Envelope, line: bytes) -> None:
-        assert message.id is not UNSET
-        if self._questions.get(id := key(message.id), (0, NULL))[0] == session:
-            del self._questions[id]
-            self._ports.to_server(line)
 
     def _notifies(self, session: int, message: Envelope, line: bytes) -> None:
         if message.method == INITIALIZED:
@@ -186,11 +180,28 @@ class Multiplexer:
         if message.method == DISCOVER or is_stateless(message.params):
             self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, STATELESS))
         elif message.method == INITIALIZE:
-            self._introduces(session, message, id, line)
+            self._sessions[session].able = mapping(mapping(decoded(message.params)).get("capabilities"))
+            if self._hello is not None:
+                self._ports.to_session(session, jsonrpc.result(id, self._hello))
+                self._opens(session)
+            elif self._is_opening:
+                self._waiting.append((session, id))
+            else:
+                self._forward(session, message, line)
         elif message.method == SET_LEVEL and params.get("level") in LEVELS:  # another one is the server's to refuse
-            self._levels(session, message, id, line)
+            # Ask for the most verbose level.
+            self._sessions[session].level = mapping(decoded(message.params))["level"]
+            if (wanted := self._wanted()) == self._level:
+                self._ports.to_session(session, jsonrpc.result(id, {}))
+                return
+            self._level = wanted
+            self._forward(session, message, replaced(line, ("params", "level"), written(wanted)), about=wanted)
         elif message.method == SUBSCRIBE and isinstance(uri, str):
-            self._subscribes(session, message, id, line, uri)
+            if uri in self._subscribed:
+                self._ports.to_session(session, jsonrpc.result(id, {}))
+            else:
+                self._forward(session, message, line, about=uri)
+            self._subscribed.setdefault(uri, set()).add(session)
         elif message.method == UNSUBSCRIBE and isinstance(uri, str):
             if self._unsubscribes(session, uri):
                 self._forward(session, message, line, about=uri)
@@ -207,25 +218,6 @@ class Multiplexer:
         """Whether the handshake is open."""
         return any(asked.method == INITIALIZE for asked in self._requests.open.values())
 
-    def _introduces(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
-        self._sessions[session].able = mapping(mapping(decoded(message.params)).get("capabilities"))
-        if self._hello is not None:
-            self._ports.to_session(session, jsonrpc.result(id, self._hello))
-            self._opens(session)
-        elif self._is_opening:
-            self._waiting.append((session, id))
-        else:
-            self._forward(session, message, line)
-
-    def _levels(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
-        """Ask for the most verbose level."""
-        self._sessions[session].level = mapping(decoded(message.params))["level"]
-        if (wanted := self._wanted()) == self._level:
-            self._ports.to_session(session, jsonrpc.result(id, {}))
-            return
-        self._level = wanted
-        self._forward(session, message, replaced(line, ("params", "level"), written(wanted)), about=wanted)
-
     def _wanted(self) -> str:
         """Return the most verbose level of the sessions; empty if none has asked for one."""
         asked = [session.level for session in self._sessions.values() if session.is_open or session.level]
@@ -237,13 +229,6 @@ class Multiplexer:
         if wanted and wanted != self._level:
             self._level = wanted
             self._ports.to_server(self._requests.make(SET_LEVEL, {"level": wanted}, about=wanted))
-
-    def _subscribes(self, session: int, message: Envelope, id: Raw, line: bytes, uri: str) -> None:
-        if uri in self._subscribed:
-            self._ports.to_session(session, jsonrpc.result(id, {}))
-        else:
-            self._forward(session, message, line, about=uri)
-        self._subscribed.setdefault(uri, set()).add(session)
 
     def _unsubscribes(self, session: int, uri: str) -> bool:
         """Take a session off a resource; return whether it was the last, so that the server must be told."""

@@ -126,8 +126,4 @@ def _identity(plan: ServerPlan) -> str:
 
 
 def _shown(values: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return sorted((name, _text(value)) for name, value in values.items())
-
-
-def _text(value: Value) -> str:
-    return "" if value.origin == INHERITED else value.display()
+    return sorted((name, "" if value.origin == INHERITED else value.display()) for name, value in values.items())

@@ -151,7 +151,13 @@ class ServerProcess(LinkUser):
             self._observer.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
         self._was_stopped = is_stopped
         self._exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
-        self._doze()
+        now, idle = self._loop.time(), self.plan.idle
+        if self.plan.share == "user" and self.plan.start != "lazy":
+            return  # it is the server host that ends it
+        if self.is_used or self._exchange.is_in_use or not self.supervisor.life.is_up:
+            self.is_used, self._used = False, now
+        elif idle is not None and now - self._used >= idle:
+            self.supervisor.sleep()
 
     @property
     def has_old_code(self) -> bool:
@@ -259,16 +265,6 @@ class ServerProcess(LinkUser):
         child = self.supervisor.child
         process = prepare.table().read(child.pid) if child and child.pid is not None else None
         return process is not None and process.is_stopped
-
-    def _doze(self) -> None:
-        """Send a server to sleep that was not used for its `idle`."""
-        now, idle = self._loop.time(), self.plan.idle
-        if self.plan.share == "user" and self.plan.start != "lazy":
-            return  # it is the server host that ends it
-        if self.is_used or self._exchange.is_in_use or not self.supervisor.life.is_up:
-            self.is_used, self._used = False, now
-        elif idle is not None and now - self._used >= idle:
-            self.supervisor.sleep()
 
     # Its link.
 

@@ -15,7 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -276,18 +276,17 @@ class Servers:
         relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":
-            self._elevate(relay, plan.session_elevation)
+            from secrets import token_hex  # few servers need these
+
+            if self._elevations is None:
+                self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
+            relay.elevate(
+                self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(plan.session_elevation))
+            )
         self._relays.append(relay)
         self._lives[relay] = life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         life.add_done_callback(lambda _: self._lives.pop(relay))
         return relay
-
-    def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
-        from secrets import token_hex  # few servers need these
-
-        if self._elevations is None:
-            self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
-        relay.elevate(self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(mode)))
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs

@@ -128,7 +128,10 @@ def directory(kind: Kind, path: Path) -> Check:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return _check_parent(kind, path)
+        parent = nearest(path)
+        if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+            return ok("directory", kind, f"{path} (does not exist yet; created when needed)", path=str(path))
+        return _bad(kind, path, f"cannot be created in {parent}", _elsewhere(kind))
     except OSError as error:
         return _bad(kind, path, f"cannot be checked: {_reason(error)}", _elsewhere(kind))
     if not stat.S_ISDIR(status.st_mode):
@@ -152,13 +155,6 @@ def runtime(state: Path) -> Check:
 def nearest(path: Path) -> Path:
     """Return `path`, or its nearest parent that exists."""
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
-
-
-def _check_parent(kind: Kind, path: Path) -> Check:
-    parent = nearest(path)
-    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-        return ok("directory", kind, f"{path} (does not exist yet; created when needed)", path=str(path))
-    return _bad(kind, path, f"cannot be created in {parent}", _elsewhere(kind))
 
 
 def _unwritable(kind: Kind, path: Path) -> Check | None:

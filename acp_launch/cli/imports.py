@@ -110,7 +110,12 @@ class Import(ImportRequest):
         if source is None:
             if into is not None:
                 raise UsageError("no source is given", fix="acp-launch import lists the sources on this machine")
-            return _from_the_list(as_json=self.as_json)
+            if self.as_json or not possible():
+                list_sources(as_json=self.as_json)
+                return 0
+
+            name = import_by_questions()
+            return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0
         tool = require_tool(origin, TOOLS) if origin else None
         if into is None:
             find_sources(source, tool)  # a mistake in the source is reported first, as no profile would mend it
@@ -119,16 +124,6 @@ class Import(ImportRequest):
             raise UsageError("no profile is given to import into", fix=fix)
         import_source(source, into, tool, self)
         return 0
-
-
-def _from_the_list(*, as_json: bool) -> int:
-    """List the sources; on a terminal import what the user picks, and offer to run the profile."""
-    if as_json or not possible():
-        list_sources(as_json=as_json)
-        return 0
-
-    name = import_by_questions()
-    return Run((name,)).carry_out() if name and agrees(f"Run {name} now?") else 0
 
 
 def create(
@@ -147,7 +142,15 @@ def create(
     credentials = credentials or CredentialStore(settings)
     draft = _make_draft(request, settings, sources)
     found = location(settings, draft.name, is_users=draft.is_users)
-    _require(found, draft, settings, force=request.force)
+    there = existing_file(found)
+    if there and (not request.force or there.is_symlink() or there != found.file):
+        fix = "choose another name" if request.force else "choose another name; --force replaces it"
+        raise UsageError(f"{shown(there)} already exists", fix=fix)
+    if draft.extends.startswith("."):
+        if not (found.file.parent / draft.extends).is_file():
+            raise UsageError(f"there is no {draft.extends} in {shown(found.file.parent)}", fix="correct the path")
+    elif draft.extends:
+        find(draft.extends, start=found.project, settings=settings)
     _write(found, draft, request, settings)
     tell(f"wrote {shown(found.file)}")
     _import_into(str(found.file), draft.sources, credentials)
@@ -257,23 +260,6 @@ def _name(given: str | None, agent: KnownAgent, fault: Callable[[str], str]) -> 
     wanted = given or agent.name
     free = (name for name in (wanted, *(f"{wanted}-{number}" for number in range(2, 100))) if not fault(name))
     return interop.name(next(free, wanted), fault)
-
-
-def _require(found: Found, draft: ProfileDraft, settings: Settings, *, force: bool) -> None:
-    """Check that the profile can be created.
-
-    Raises:
-        UsageError: a file of this name exists, or the profile to extend does not.
-    """
-    there = existing_file(found)
-    if there and (not force or there.is_symlink() or there != found.file):
-        fix = "choose another name" if force else "choose another name; --force replaces it"
-        raise UsageError(f"{shown(there)} already exists", fix=fix)
-    if draft.extends.startswith("."):
-        if not (found.file.parent / draft.extends).is_file():
-            raise UsageError(f"there is no {draft.extends} in {shown(found.file.parent)}", fix="correct the path")
-    elif draft.extends:
-        find(draft.extends, start=found.project, settings=settings)
 
 
 def _write(found: Found, draft: ProfileDraft, request: Init, settings: Settings) -> None:

@@ -50,7 +50,9 @@ def trust(
     if list_ and (profile or revoke or yes):
         raise UsageError("--list takes no other arguments", fix="acp-launch trust --list")
     if list_:
-        _list(settings, as_json=as_json)
+        found = accepted(settings)
+        text = table(found) if found else ""
+        answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
     elif as_json:
         raise UsageError("--json goes with --list", fix="acp-launch trust --list --json")
     elif profile is None:
@@ -59,12 +61,6 @@ def trust(
         _revoke(profile, settings)
     else:
         _accept(profile, settings, is_sure=yes)
-
-
-def _list(settings: "Settings", *, as_json: bool) -> None:
-    found = accepted(settings)
-    text = table(found) if found else ""
-    answer(table_json(found), text, "no profile of a project is trusted yet", as_json=as_json)
 
 
 def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:

@@ -270,7 +270,10 @@ def plain(verb: Verb, arguments: Sequence[str]) -> dict[str, Any] | None:
         words, found = _read(arguments, options)
         for each in known:
             if isinstance(each.note, Argument):
-                found |= _take(each, words)
+                taken = words[:] if each.is_many else words[:1]
+                del words[: len(taken)]
+                values = tuple(map(each.read, taken))
+                found |= {each.field: values if each.is_many else values[0]} if taken else {}
     except (ValueError, UsageError):
         return None
     is_complete = all(each.field in found or each.default is not REQUIRED for each in known)
@@ -299,11 +302,3 @@ def _value(rest: Iterator[str]) -> str:
     if value.startswith("-") and value != "-":
         raise ValueError(value)
     return value
-
-
-def _take(argument: Parameter, words: list[str]) -> dict[str, Any]:
-    """Remove an argument's words from `words` and return their values by field."""
-    taken = words[:] if argument.is_many else words[:1]
-    del words[: len(taken)]
-    values = tuple(map(argument.read, taken))
-    return {argument.field: values if argument.is_many else values[0]} if taken else {}

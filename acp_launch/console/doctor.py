@@ -44,9 +44,18 @@ MIN_TEXT_CELLS = 30  # to the right of the labels
 
 def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
     """Print the checks on stdout, as text or as JSON."""
-    discretion = _discretion()
+    home = os.path.expanduser("~")  # noqa: PTH111 - it returns "~" if the home is unknown
+    homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
+    discretion = Anonymizer([each for each in homes if each != os.sep], _users())
     if as_json:
-        answer = _answer(found, profile, code, is_complete=not is_cut_short)
+        verdicts = {check.verdict for check in found}
+        answer = {
+            "profile": profile,
+            "standing": next((each for each in SEVERITY if each in verdicts), "ok"),
+            "exit_code": code,
+            "complete": not is_cut_short,
+            "checks": [_check_json(check) for check in found],
+        }
         _put([json.dumps(discretion.tree(_bound_size(redactor.tree(answer))))])
     else:
         _put(lines(found, discretion, coloured=has_colours(), columns=terminal_width()))
@@ -84,17 +93,6 @@ def _fold(text: str, columns: int) -> list[str]:
     return wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [text]
 
 
-def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:
-    verdicts = {check.verdict for check in found}
-    return {
-        "profile": profile,
-        "standing": next((each for each in SEVERITY if each in verdicts), "ok"),
-        "exit_code": code,
-        "complete": is_complete,
-        "checks": [_check_json(check) for check in found],
-    }
-
-
 def _check_json(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
@@ -128,12 +126,6 @@ def _put(lines: Iterable[str]) -> None:
     """Write UTF-8 whatever the locale is: servers use all languages."""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
     sys.stdout.flush()
-
-
-def _discretion() -> Anonymizer:
-    home = os.path.expanduser("~")  # noqa: PTH111 - it returns "~" if the home is unknown
-    homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
-    return Anonymizer([each for each in homes if each != os.sep], _users())
 
 
 def _users() -> list[str]:

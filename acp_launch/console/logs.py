@@ -136,14 +136,22 @@ class LogWatch:
 
     def _look(self, last: int | None) -> bool:
         """Return False if `is_enough` stopped it before the last line."""
-        now = self._now()
+        there = {
+            file: name
+            for file, name in logs(self._directory).items()
+            if self._profile in (None, name.profile) and (self._project is None or name.is_of(self._project))
+        }
+        self.since = self.since or max((name.launch for name in there.values()), default="")
+        now = {file: name for file, name in there.items() if name.launch >= self.since and self._wants(label(name))}
         if (self._follow and self._server is None) or sum(map(_is_written, {*self.trails, *now})) > 1:
             self._printer.prefix(map(label, now.values()))
         for file, name in now.items():
             if file not in self.trails:
                 self.trails[file] = name, open_log(file)
         for file, (name, trail) in list(self.trails.items()):
-            self._announce(name)
+            if name.launch not in self._launches:
+                self._launches.add(name.launch)
+                self._printer.launch(name)
             if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
                 return False
             if not self._follow or file not in now:  # the files of old launches are removed
@@ -166,22 +174,8 @@ class LogWatch:
             self.has_lines = True
             self._printer.line(name, rest)
 
-    def _now(self) -> dict[Path, LogName]:
-        there = {
-            file: name
-            for file, name in logs(self._directory).items()
-            if self._profile in (None, name.profile) and (self._project is None or name.is_of(self._project))
-        }
-        self.since = self.since or max((name.launch for name in there.values()), default="")
-        return {file: name for file, name in there.items() if name.launch >= self.since and self._wants(label(name))}
-
     def _wants(self, of: str) -> bool:
         return self._server is None or of == self._server or of.startswith(f"{self._server}#")
-
-    def _announce(self, name: LogName) -> None:
-        if name.launch not in self._launches:
-            self._launches.add(name.launch)
-            self._printer.launch(name)
 
 
 def _is_written(log: Path) -> bool:

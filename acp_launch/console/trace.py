@@ -91,17 +91,14 @@ class TraceView:
         if not method:
             self._answer(entry, repr(id), about, is_error=said.get("error") is not None)
         elif id is None:
-            self._notice(entry, shown)
+            at, way, what, count = self._notices or (entry.at, "", "", 0)
+            if (way, what) != (_way(entry), shown):
+                self._release()
+                at, count = entry.at, 0
+            self._notices = at, _way(entry), shown, count + 1
         else:
             self._open[entry.server, entry.sender, repr(id)] = entry.at, _way(entry), method, shown
             self._put(entry.at, _way(entry), shown)
-
-    def _notice(self, entry: TraceEntry, shown: str) -> None:
-        at, way, what, count = self._notices or (entry.at, "", "", 0)
-        if (way, what) != (_way(entry), shown):
-            self._release()
-            at, count = entry.at, 0
-        self._notices = at, _way(entry), shown, count + 1
 
     def _answer(self, entry: TraceEntry, id: str, about: str, *, is_error: bool) -> None:
         asked = self._open.pop((entry.server, entry.receiver, id), None)

@@ -43,7 +43,10 @@ def inline(value: Plain, *, in_flow: bool = False, quote: str = "") -> str:
         return "{" + ", ".join(f"{name(key)}: {inline(entry, in_flow=True)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(inline(item, in_flow=True) for item in value) + "]"
-    return _number(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+
+    return json.dumps(value)
 
 
 def name(key: str) -> str:
@@ -80,10 +83,3 @@ def _escape(mark: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _number(value: Plain) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-
-    return json.dumps(value)

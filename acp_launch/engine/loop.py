@@ -131,16 +131,13 @@ class Interrupts:
             self._cancel_turn()
             return
         if not first or self._story is None:
-            self._hurry(number)
+            self.hurry.set()
+            self._hurried = self._hurried or self._loop.time()
+            if self._loop.time() - self._hurried > HURRY:
+                leave.at_once(128 + number)
         if self._story is not None:
             self._story.cancel()
             self._story = None
-
-    def _hurry(self, number: int) -> None:
-        self.hurry.set()
-        self._hurried = self._hurried or self._loop.time()
-        if self._loop.time() - self._hurried > HURRY:
-            leave.at_once(128 + number)
 
 
 # Guards.

@@ -287,7 +287,7 @@ class LaunchServers:
         with ExitStack() as connections:
             for plan in waits:
                 if plan.name not in opened:
-                    connections.enter_context(servers.greet(plan, _hello()))
+                    connections.enter_context(servers.greet(plan, McpClient(()).initialize().line))
             for plan in waits:
                 await self._answer_of(plan)
 
@@ -419,10 +419,6 @@ def _trace_change(trace: "Trace", change: Change) -> None:
         trace.started(change.pid, change.server)
     elif change.state in ("resting", "asleep", *OVER):
         trace.ended("; ".join(filter(None, (change.exit, change.reason))) or change.state, change.server)
-
-
-def _hello() -> bytes:
-    return McpClient(()).initialize().line
 
 
 def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError:

@@ -36,19 +36,14 @@ def find_files(typed: str, roots: Sequence[Path]) -> list[str]:
     offered: list[str] = []
     for number, root in enumerate(roots):
         if Path(typed).is_absolute():
-            below = _below(typed, str(root))
+            start = str(root).rstrip("/") + "/"
+            below = typed[len(start) :] if typed.startswith(start) else None
             prefix = f"{root}/"
         else:
             below, prefix = typed, "" if number == 0 else f"{root}/"
         if below is not None:
             offered += [prefix + path for path in _matches(root, below, real_roots)]
     return list(islice(dict.fromkeys(offered), OFFERED))
-
-
-def _below(typed: str, root: str) -> str | None:
-    """Return the part of `typed` after `root/`; None if it leads elsewhere."""
-    start = root.rstrip("/") + "/"
-    return typed[len(start) :] if typed.startswith(start) else None
 
 
 def _matches(root: Path, typed: str, roots: Sequence[Path]) -> Iterator[str]:

@@ -72,19 +72,15 @@ async def edit_content(content: bytes, name: str, env: Mapping[str, str] = os.en
             ended = await foreground(program)
             if ended.status != 0:
                 raise UsageError(f"the editor {Path(argv[0]).name} {ended}", fix=kept)
-            return _read_saved(path, kept)
+            try:
+                found = read_bounded(path, MAX_PROMPT_BYTES)
+            except Unfit as unfit:
+                raise UsageError(f"what the editor saved {unfit}", fix=kept) from None
+            if found is None:
+                raise UsageError("the editor removed its file", fix=kept)
+            return found[0]
     except OSError as error:
         raise UsageError(f"no file for the editor: {error.strerror or error}", fix="check TMPDIR") from None
-
-
-def _read_saved(path: Path, kept: str) -> bytes:
-    try:
-        found = read_bounded(path, MAX_PROMPT_BYTES)
-    except Unfit as unfit:
-        raise UsageError(f"what the editor saved {unfit}", fix=kept) from None
-    if found is None:
-        raise UsageError("the editor removed its file", fix=kept)
-    return found[0]
 
 
 @contextmanager

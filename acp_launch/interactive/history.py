@@ -63,8 +63,13 @@ class PromptHistory(History):
             return
         try:
             make_private(self._path.parent)
-            with locked(self._lock, LOCK_TIMEOUT):
-                _append(self._path, line)
+            with (
+                locked(self._lock, LOCK_TIMEOUT),
+                _open_history(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file,
+            ):
+                size = file.seek(0, os.SEEK_END)
+                is_whole = size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
+                os.write(file.fileno(), line if is_whole else b"\n" + line)
         except (OSError, TimeoutError) as error:
             self._report_failure(error)
 
@@ -102,13 +107,6 @@ def _decode_line(line: bytes) -> str | None:
         return decode(line)
     except msgspec.DecodeError:
         return None
-
-
-def _append(path: Path, line: bytes) -> None:
-    with _open_history(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
-        size = file.seek(0, os.SEEK_END)
-        is_whole = size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
-        os.write(file.fileno(), line if is_whole else b"\n" + line)
 
 
 @contextmanager

@@ -269,19 +269,16 @@ class FrontUpdates:
         """Send status and completions to the front."""
         self.close()
         if self._mood == "idle" and self._interactive.current is not None:
-            self._warn(self._interactive.current)
+            current = self._interactive.current
+            state, was_full = current.client.state, current.is_full
+            usage = state.usage
+            current.is_full = bool(usage.used is not None and usage.size and usage.used >= FULL_SHARE * usage.size)
+            if current.is_full and not was_full:
+                share = (usage.used or 0) / (usage.size or 1)
+                shorten = next((f"/{each.name} shortens it; " for each in state.commands if each.name in SHORTEN), "")
+                self._interactive.say(f"{share:.0%} of the context is used; {shorten}:context says more", YELLOW)
         self._interactive.front.status(self._status())
         self._interactive.front.vocabulary(self._vocabulary())
-
-    def _warn(self, current: CurrentSession) -> None:
-        """Tell the user once each time the context becomes nearly full; between turns, to cut into no answer."""
-        state = current.client.state
-        usage, was_full = state.usage, current.is_full
-        current.is_full = bool(usage.used is not None and usage.size and usage.used >= FULL_SHARE * usage.size)
-        if current.is_full and not was_full:
-            share = (usage.used or 0) / (usage.size or 1)
-            shorten = next((f"/{each.name} shortens it; " for each in state.commands if each.name in SHORTEN), "")
-            self._interactive.say(f"{share:.0%} of the context is used; {shorten}:context says more", YELLOW)
 
     def close(self) -> None:
         if self._due is not None:

@@ -398,7 +398,11 @@ def _read(entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
         entry.unfit = "it must be a mapping"
         return
-    readers = _readers(entry.tool)
+    readers = {
+        **_USUAL,
+        **{theirs: _READERS[ours] for ours, theirs in entry.tool.keys.items()},
+        **dict.fromkeys(entry.tool.ignored, _skip),
+    }
     if entry.tool.name == "goose":
         entry.stored = _names(value.get("env_keys"))
     entry.filled_in = _filled_in(value)
@@ -411,7 +415,12 @@ def _read(entry: ToolEntry, value: Any) -> None:
                 readers[str(key)](entry, str(key), inner)
             except Untranslatable as why:  # without it, it would be another entry
                 entry.unfit = f"its {key} {why}"
-    _complete(entry)
+    _leave_windows(entry)
+    entry.unfit = entry.unfit or _fault(entry)
+    if entry.url and entry.transport not in ("http", "sse"):
+        entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
+    if entry.command and entry.tool.name == "goose":
+        entry.env |= {name: f"${{secret:{name}}}" for name in entry.stored}
 
 
 def _filled_in(value: Mapping[Any, Any]) -> Collection[str]:
@@ -432,23 +441,6 @@ def _leave_windows(entry: ToolEntry) -> None:
         words = entry.args[switches.index("/c") + 1 :]
         entry.command, *entry.args = (_split(words[0]) if len(words) == 1 else words) or [""]
     entry.command = re.sub(r"(?i)^([\w-]+)\.(?:cmd|bat|exe)$", r"\1", entry.command)
-
-
-def _complete(entry: ToolEntry) -> None:
-    _leave_windows(entry)
-    entry.unfit = entry.unfit or _fault(entry)
-    if entry.url and entry.transport not in ("http", "sse"):
-        entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
-    if entry.command and entry.tool.name == "goose":
-        entry.env |= {name: f"${{secret:{name}}}" for name in entry.stored}
-
-
-def _readers(tool: Tool) -> Mapping[str, Reader]:
-    return {
-        **_USUAL,
-        **{theirs: _READERS[ours] for ours, theirs in tool.keys.items()},
-        **dict.fromkeys(tool.ignored, _skip),
-    }
 
 
 def _fault(entry: ToolEntry) -> str:

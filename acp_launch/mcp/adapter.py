@@ -142,21 +142,17 @@ class EraAdapter:
             if not self._take_answer(message, message.id) and not self._is_open:
                 self._ports.to_server(line)
         elif message.method == era.CANCELLED:
-            self._cancel(message.params, line)
+            id = cancelled_id(message.params)
+            if id is None or not self._is_open:
+                return
+            call = self._calls.get(key(id))
+            if call is None or not call.questions:
+                server_id = id if call is None else call.server_id
+                self._ports.to_server(splice.replaced(line, ("params", "requestId"), bytes(server_id)))
+            if call is not None:
+                self._drop(call, "the request was cancelled")
         elif message.method not in UNKNOWN:
             self._ports.to_server(line)
-
-    def _cancel(self, params: Raw, line: bytes) -> None:
-        """Cancel a request under the id by which the server knows it now (M-40)."""
-        id = cancelled_id(params)
-        if id is None or not self._is_open:
-            return
-        call = self._calls.get(key(id))
-        if call is None or not call.questions:
-            server_id = id if call is None else call.server_id
-            self._ports.to_server(splice.replaced(line, ("params", "requestId"), bytes(server_id)))
-        if call is not None:
-            self._drop(call, "the request was cancelled")
 
     def _handle_request(self, message: Envelope, id: Raw, line: bytes) -> None:
         if message.method == era.INITIALIZE:

@@ -76,7 +76,10 @@ def fit_arguments(given: Given, tool: Tool) -> Raw:
     unknown = [pair.key for pair in given if pair.key not in tool.properties]
     missing = [name for name in tool.required if name not in {pair.key for pair in given}]
     if (unknown and tool.schema.get("additionalProperties") is False) or missing:
-        _refuse(tool, unknown, missing)
+        wrong = [f"needs {', '.join(missing)}"] if missing else []
+        wrong += [f"has no argument {' or '.join(_nearest(key, tool) for key in unknown)}"] if unknown else []
+        takes = ", ".join(tool.properties) or "no arguments"
+        raise UsageError(f'"{tool.name}" ' + ", and ".join(wrong), fix=f"it takes {takes}")
     return Raw(written({pair.key: _value(pair, tool) for pair in given}))
 
 
@@ -180,13 +183,6 @@ def _text(written: str) -> str:
 def _raw(written: str) -> Raw:
     """Put JSON on one line, as a message must be; in JSON, line breaks occur only between tokens."""
     return Raw(written.replace("\r", " ").replace("\n", " ").encode())
-
-
-def _refuse(tool: Tool, unknown: list[str], missing: list[str]) -> NoReturn:
-    wrong = [f"needs {', '.join(missing)}"] if missing else []
-    wrong += [f"has no argument {' or '.join(_nearest(key, tool) for key in unknown)}"] if unknown else []
-    takes = ", ".join(tool.properties) or "no arguments"
-    raise UsageError(f'"{tool.name}" ' + ", and ".join(wrong), fix=f"it takes {takes}")
 
 
 def _nearest(key: str, tool: Tool) -> str:

@@ -188,7 +188,8 @@ class McpConnection:
                 await self._withdraw(call, "the user stopped it")
                 raise
         if answer.fault is not None:
-            raise self._refusal(call.method, answer.fault)
+            said = f"{self.label} answered {call.method} with an error: {answer.fault.message} ({answer.fault.code})"
+            raise ServerRefused(said, code=answer.fault.code, detail=details(answer.fault))
         return answer.result
 
     # Events of the pump.
@@ -230,10 +231,6 @@ class McpConnection:
             return
         self.pump.send(self.client.cancel(call.number, reason))
         await self.pump.flush()
-
-    def _refusal(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
-        said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
-        return ServerRefused(said, code=fault.code, detail=details(fault))
 
 
 # The handshake: `initialize`, then `notifications/initialized`.
@@ -387,18 +384,16 @@ def _part(item: dict[str, object]) -> str:
     if kind == "text":
         return text(item.get("text"))
     if kind == "resource":
-        return _resource(mapping(item.get("resource")))
+        resource = mapping(item.get("resource"))
+        held = resource.get("text")
+        data = held.encode(errors="replace") if isinstance(held, str) else None
+        size = _size(resource.get("blob")) if data is None else count(len(data), "byte")
+        return _line("resource", [text(resource.get("uri")), text(resource.get("mimeType")), size])
     if kind == "resource_link":
         facts = [text(item.get("uri")), text(item.get("name")), text(item.get("mimeType"))]
     else:
         facts = [text(item.get("mimeType")), _size(item.get("data"))]
     return _line(kind or "something without a type", facts)
-
-
-def _resource(resource: dict[str, object]) -> str:
-    held = resource.get("text")
-    size = count(len(held.encode(errors="replace")), "byte") if isinstance(held, str) else _size(resource.get("blob"))
-    return _line("resource", [text(resource.get("uri")), text(resource.get("mimeType")), size])
 
 
 def _line(kind: str, facts: list[str]) -> str:

@@ -43,7 +43,14 @@ class TranslatedTransport:
             if not chunk:
                 return chunk
             for line in self._framer.feed(chunk):
-                self._receive(line)
+                if line[:1] not in jsonrpc.STARTS:  # quick: a program that is not a server may write millions of lines
+                    self._up.append(line)
+                elif self._adapter is not None:
+                    self._adapter.from_server(line)
+                elif not self._hello or not self._is_refusal(line):
+                    self._up.append(line)
+                else:
+                    self._adapt().introduce(self._hello, line)
             await self._flush()
         lines, self._up = self._up, []
         return b"\n".join([*lines, b""])
@@ -60,17 +67,6 @@ class TranslatedTransport:
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         return await self._inner.describe_end()
-
-    def _receive(self, line: bytes) -> None:
-        """Pass on a line of the server, or have an adapter find out what to make of a refused handshake."""
-        if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is not a server may write millions of lines
-            self._up.append(line)
-        elif self._adapter is not None:
-            self._adapter.from_server(line)
-        elif not self._hello or not self._is_refusal(line):
-            self._up.append(line)
-        else:
-            self._adapt().introduce(self._hello, line)
 
     def _is_refusal(self, line: bytes) -> bool:
         message, hello = jsonrpc.decode(line), jsonrpc.decode(self._hello)

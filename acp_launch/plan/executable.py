@@ -64,7 +64,13 @@ def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
         return _check_file(runnable, command, path)
     if blocked := next(filter(isfile, candidates), None):
         return _not_executable(blocked)
-    return _not_found(command, len(folders))
+    what = f'"{command}" is not on PATH (looked in {count(len(folders), "folder")})'
+    if " " in command.strip():
+        return CannotRun(what, _ALONE)
+    if advice := how_to_install(command) or _RUNTIMES.get(command, ""):
+        return CannotRun(what, f"{advice}, or give an absolute path", command)
+    fix = "install it, or give an absolute path; aliases and functions of a shell do not work here"
+    return CannotRun(what, fix, command)
 
 
 def _folders(path: str | None) -> list[Path]:
@@ -101,16 +107,6 @@ def _command(*words: str | Path) -> str:
 
 def _not_executable(file: Path) -> CannotRun:
     return CannotRun(f'"{file}" is not executable', _command("chmod", "+x", file))
-
-
-def _not_found(command: str, folders: int) -> CannotRun:
-    what = f'"{command}" is not on PATH (looked in {count(folders, "folder")})'
-    if " " in command.strip():
-        return CannotRun(what, _ALONE)
-    if advice := how_to_install(command) or _RUNTIMES.get(command, ""):
-        return CannotRun(what, f"{advice}, or give an absolute path", command)
-    fix = "install it, or give an absolute path; aliases and functions of a shell do not work here"
-    return CannotRun(what, fix, command)
 
 
 def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
@@ -158,19 +154,15 @@ def usable(text: str, *, base: Path) -> Path | CannotRun:
         return CannotRun("expected a directory, found no path", "write a path, or remove the key")
     directory = Path(os.path.normpath(base / text))
     try:
-        return _checked_directory(directory)
+        if not directory.exists():
+            return CannotRun(f'the directory "{directory}" does not exist', _command("mkdir", "-p", directory))
+        if not directory.is_dir():
+            return CannotRun(f'"{directory}" is not a directory', "name a directory")
+        if not os.access(directory, os.R_OK | os.X_OK):
+            return CannotRun(f'cannot enter the directory "{directory}"', _command("chmod", "u+rx", directory))
+        return directory
     except OSError as fault:  # a name too long, a parent we may not enter
         return CannotRun(f'the directory "{directory}" cannot be used: {fault.strerror}', "choose another directory")
-
-
-def _checked_directory(directory: Path) -> Path | CannotRun:
-    if not directory.exists():
-        return CannotRun(f'the directory "{directory}" does not exist', _command("mkdir", "-p", directory))
-    if not directory.is_dir():
-        return CannotRun(f'"{directory}" is not a directory', "name a directory")
-    if not os.access(directory, os.R_OK | os.X_OK):
-        return CannotRun(f'cannot enter the directory "{directory}"', _command("chmod", "u+rx", directory))
-    return directory
 
 
 def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:

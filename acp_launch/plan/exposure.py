@@ -162,7 +162,7 @@ def _list_code(plan: LaunchPlan, server: StdioPlan, environ: Mapping[str, str]) 
     at = _origin(plan, ("mcp_servers", server.name, "command"))
     line = words(server.command, server.args)
     runner = read_runner(server.command, line[1:])
-    for hop in list_hops(server.command, _path_of(server.env)):
+    for hop in list_hops(server.command, _text(server.env["PATH"]) if "PATH" in server.env else None):
         yield from ((at, each) for each in (server.command, *_with_modules(hop)))
     if runner is not None:
         yield at, cache_of(runner.source, environ)
@@ -251,10 +251,6 @@ def _has_secret(values: Mapping[str, Value]) -> bool:
 def _holds_secret(value: Value) -> bool:
     named = (part.reference.name for part in value.parts if isinstance(part, Inherited))
     return bool(value.secrets) or any(map(noun, named))
-
-
-def _path_of(env: Mapping[str, Value]) -> str | None:
-    return _text(env["PATH"]) if "PATH" in env else None
 
 
 def _without_writable_folders(env: Mapping[str, Value], where: Place) -> Mapping[str, Value]:

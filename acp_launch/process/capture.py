@@ -67,7 +67,9 @@ def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: P
         spawned.close("stdin")
         timed_out = not heard.listen(deadline)
     finally:
-        _end(spawned)
+        with _one_at_a_time:
+            end_now(spawned)
+            _running.remove(spawned)
     status = STATUS_LOST if spawned.status is None else spawned.status
     return CaptureResult(from_wait_status(status), heard.out, tuple(heard.err.lines()), timed_out)
 
@@ -100,12 +102,6 @@ def _begin(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:
         spawned = spawn(argv, env=env, cwd=cwd)
         _running.append(spawned)
         return spawned
-
-
-def _end(spawned: Spawned) -> None:
-    with _one_at_a_time:
-        end_now(spawned)
-        _running.remove(spawned)
 
 
 def end_all() -> None:

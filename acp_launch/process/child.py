@@ -400,18 +400,14 @@ async def attach(spawned: Spawned, *, log: Callable[[bytes], None] | None = None
             try:
                 yield child
             finally:
-                await _leave(child)
+                try:
+                    if child.ending is not None or not child.spawned.is_ended:
+                        child.hurry.set()
+                        await see_through(child.ending or asyncio.create_task(_kill(child)))
+                finally:
+                    child.close()
     finally:
         end_now(spawned)  # does nothing, unless even the leaving was interrupted
-
-
-async def _leave(child: Child) -> None:
-    try:
-        if child.ending is not None or not child.spawned.is_ended:
-            child.hurry.set()
-            await see_through(child.ending or asyncio.create_task(_kill(child)))
-    finally:
-        child.close()
 
 
 async def _kill(child: Child) -> None:

@@ -60,7 +60,14 @@ async def foreground(program: LocalProgram) -> Exit:
                 ended = await _until_over(tree, terminal)
         finally:
             if tree is not None:
-                await _end(tree)
+                try:
+                    left = tree.alive_for_sure()
+                    terminate(left)
+                    await until_gone(left, within=GRACE_SECONDS)
+                finally:
+                    for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
+                        block_until_gone(killed, within=ROUND)
+                    tree.spawned.mark_ended()
         terminal.is_at_line_start = ended.signal is None
         return ended
 
@@ -140,15 +147,3 @@ async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
         forget()
     assert spawned.status is not None
     return from_wait_status(spawned.status)
-
-
-async def _end(tree: Tree) -> None:
-    """End what is left: TERM, `GRACE` seconds unless in a hurry, KILL."""
-    try:
-        left = tree.alive_for_sure()
-        terminate(left)
-        await until_gone(left, within=GRACE_SECONDS)
-    finally:
-        for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
-            block_until_gone(killed, within=ROUND)
-        tree.spawned.mark_ended()

@@ -173,10 +173,20 @@ class LogFile:
             self._begin()
         while data:
             if length := self._fitting(data):
-                self._write(data[:length])
+                piece = data[:length]
+                self._last = piece[-1:]
+                rest = memoryview(piece)
+                while rest:
+                    count = os.write(self._descriptor, rest)
+                    self._size += count
+                    rest = rest[count:]
                 data = data[length:]
             else:
-                self._turn_over()
+                with suppress(FileNotFoundError):  # this launch is old, and a newer one has removed its files
+                    self._file.rename(f"{self._file}{OLDER}")
+                full = self._descriptor
+                self._open()
+                os.close(full)
 
     def begin(self) -> None:
         """Create the file before there is anything to write, so that the launch is found.
@@ -215,14 +225,6 @@ class LogFile:
         lines = data.rfind(b"\n", 0, max(0, room)) + 1
         return lines or (0 if self._size else room)
 
-    def _write(self, piece: bytes) -> None:
-        self._last = piece[-1:]
-        rest = memoryview(piece)
-        while rest:
-            count = os.write(self._descriptor, rest)
-            self._size += count
-            rest = rest[count:]
-
     def _begin(self) -> None:
         if self._is_closed:
             raise ValueError("the log is closed")
@@ -232,13 +234,6 @@ class LogFile:
         forget_the_oldest(self._file.parent, self._launch)
         self._open()
         self._last = b"" if self._size else b"\n"
-
-    def _turn_over(self) -> None:
-        with suppress(FileNotFoundError):  # this launch is old, and a newer one has removed its files
-            self._file.rename(f"{self._file}{OLDER}")
-        full = self._descriptor
-        self._open()
-        os.close(full)
 
     def _open(self) -> None:
         self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

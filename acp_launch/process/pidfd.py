@@ -72,17 +72,13 @@ def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
     """Wait until all of them have died, at most `within` seconds."""
     deadline = time.monotonic() + within
     with open_all(processes) as (descriptors, unwatchable):
-        _block(descriptors, deadline)
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        left = len(descriptors)
+        while left and (remaining := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(remaining * 1000):
+                poll.unregister(descriptor)
+                left -= 1
         while living(unwatchable) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-
-
-def _block(descriptors: list[int], deadline: float) -> None:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    left = len(descriptors)
-    while left and (remaining := deadline - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(remaining * 1000):
-            poll.unregister(descriptor)
-            left -= 1

@@ -45,9 +45,12 @@ def prepare() -> None:
     global _baseline
     if _baseline is not None:
         return
-    _baseline = _children_now()
+    listing = table()
+    _baseline = frozenset(seen for pid in listing.children(os.getpid()) if (seen := listing.read(pid)))
     _make_room()
-    _notice_children()
+    ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     become_subreaper()
 
 
@@ -97,11 +100,6 @@ def limit_words() -> str:
     return "" if _soft_limit_before is None else f"ulimit -S -n {_soft_limit_before}; "
 
 
-def _children_now() -> frozenset[Process]:
-    listing = table()
-    return frozenset(seen for pid in listing.children(os.getpid()) if (seen := listing.read(pid)))
-
-
 def _make_room() -> None:
     global _soft_limit_before
 
@@ -111,12 +109,6 @@ def _make_room() -> None:
         return
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     _soft_limit_before = soft
-
-
-def _notice_children() -> None:
-    ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
-    if ignored and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def become_subreaper(*, on: bool = True) -> None:

@@ -320,18 +320,14 @@ def _is_runner(words: Sequence[str]) -> bool:
 def command_line(pid: int) -> list[str]:
     """Return the words of a process's command line. npm writes its own there, in one piece; empty if unreadable."""
     if not prepare.IS_LINUX:
-        return _portably(pid)
+        import psutil
+
+        try:
+            return " ".join(psutil.Process(pid).cmdline()).split()
+        except psutil.Error:
+            return []
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:  # noqa: PTH123 - asked again and again
             return file.readall().replace(b"\0", b" ").decode(errors="replace").split()
     except OSError:
-        return []
-
-
-def _portably(pid: int) -> list[str]:
-    import psutil
-
-    try:
-        return " ".join(psutil.Process(pid).cmdline()).split()
-    except psutil.Error:
         return []

@@ -28,7 +28,13 @@ def main(argv: list[str]) -> int:
     size = _measure()
     pid, inner = pty.fork()
     if pid == 0:
-        _become(argv, size)
+        fcntl.ioctl(STDIN, termios.TIOCSWINSZ, size)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and exec keeps ignored
+        try:
+            os.execv(argv[0], argv)
+        except OSError as error:
+            os.write(STDERR, f"cannot start {argv[0]}: {error.strerror}\n".encode(errors="replace"))
+            os._exit(127)
     before = termios.tcgetattr(STDIN)
     try:
         tty.setraw(STDIN)
@@ -38,16 +44,6 @@ def main(argv: list[str]) -> int:
     os.close(inner)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code if code >= 0 else 128 - code
-
-
-def _become(argv: list[str], size: bytes) -> None:
-    fcntl.ioctl(STDIN, termios.TIOCSWINSZ, size)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and exec keeps ignored
-    try:
-        os.execv(argv[0], argv)
-    except OSError as error:
-        os.write(STDERR, f"cannot start {argv[0]}: {error.strerror}\n".encode(errors="replace"))
-        os._exit(127)
 
 
 def _measure() -> bytes:

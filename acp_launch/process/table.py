@@ -186,7 +186,13 @@ class PsutilTable:
 def boot_id() -> str:
     """Return an id that changes with every boot; empty if the platform has none."""
     if sys.platform == "darwin":
-        return _by_sysctl(b"kern.bootsessionuuid")
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        size = ctypes.c_size_t(64)
+        value = ctypes.create_string_buffer(size.value)
+        failed = library.sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0)
+        return "" if failed else value.value.decode(errors="replace")
     return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
@@ -206,13 +212,3 @@ def read_text(path: str | Path) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _by_sysctl(name: bytes) -> str:
-    import ctypes
-
-    library = ctypes.CDLL(None)
-    size = ctypes.c_size_t(64)
-    value = ctypes.create_string_buffer(size.value)
-    failed = library.sysctlbyname(name, value, ctypes.byref(size), None, 0)
-    return "" if failed else value.value.decode(errors="replace")

@@ -326,7 +326,9 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
     document, idle = _merge(own, trees)
     idle = (*idle, *dropping(gathered.parts), *weakening(gathered.parts))
     profile, found = check(document)
-    if _is_whole(gathered):
+    missing = (part for part in gathered.parts if part.document is None and part.problems)
+    cut_off = (part for part in gathered.parts if part.document and EXTENDS in part.document.root and not part.extends)
+    if not gathered.problems and not any((*missing, *cut_off)):
         return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))
     known = (problem for problem in found if not problem.fix.startswith(ADD))
     return document, None, tuple(dict.fromkeys((*problems, *known)))
@@ -337,13 +339,6 @@ def _inheritable(part: ParsedLayer) -> Node:
     assert part.document, "the caller has left out the others"
     tree = part.document.tree
     return without(tree, "description") if part.layer.role == "parent" else tree
-
-
-def _is_whole(gathered: LayerSet) -> bool:
-    """Whether every file of the profile was read, and is a mapping (or an empty overlay)."""
-    missing = (part for part in gathered.parts if part.document is None and part.problems)
-    cut_off = (part for part in gathered.parts if part.document and EXTENDS in part.document.root and not part.extends)
-    return not gathered.problems and not any((*missing, *cut_off))
 
 
 def _merge(own: Document, trees: Sequence[tuple[Node, bool]]) -> tuple[Document, tuple[Problem, ...]]:

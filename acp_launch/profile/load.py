@@ -332,19 +332,16 @@ class _Walk(Struct):
             chain = " → ".join([*self.trail.values(), self.trail[real]])
             self._refuse(extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(extends):
-            self._parent(extends, real, file, origin)
+            text, problems = read(file)
+            for problem in problems:
+                if problem.line:
+                    self.problems.append(problem)
+                else:
+                    self._refuse(extends, f"{problem.file}: {problem.message}", problem.fix)
+            if text is not None:
+                self.done.add(real)
+                self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
         return real
-
-    def _parent(self, extends: Extends, real: str, file: Path, origin: Origin) -> None:
-        text, problems = read(file)
-        for problem in problems:
-            if problem.line:
-                self.problems.append(problem)
-            else:
-                self._refuse(extends, f"{problem.file}: {problem.message}", problem.fix)
-        if text is not None:
-            self.done.add(real)
-            self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
     def _is_too_much(self, extends: Extends) -> bool:
         """Whether a limit is reached, which ends the walk."""

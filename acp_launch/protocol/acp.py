@@ -277,14 +277,10 @@ def decoded(raw: Raw | bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _second_try(bytes(raw))
-
-
-def _second_try(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+        try:
+            return json.loads(bytes(raw))
+        except (ValueError, RecursionError):
+            return None
 
 
 def read_chunk(raw: Raw) -> tuple[str, str]:

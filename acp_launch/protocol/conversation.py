@@ -331,7 +331,10 @@ class Conversation:
         if message.method == "session/update":
             return self._receive_update(message)
         if message.method == "$/cancel_request":
-            return self._cancel_request(message)
+            wanted = jsonrpc.member(message.params, "requestId")
+            if wanted is None or not self._peer.owes(wanted):
+                return NOTHING
+            return (Withdrawn(wanted.copy(), message.line),)
         if message.method.startswith(OURS):
             return (Extension(message.method, message.params.copy()),)
         if self._passes:
@@ -367,10 +370,6 @@ class Conversation:
             return (Junk("an update for a session that was never opened, more than can be stored"),)
         self._early.append(update)
         return NOTHING
-
-    def _cancel_request(self, message: Notified) -> Sequence[Event]:
-        wanted = jsonrpc.member(message.params, "requestId")
-        return (Withdrawn(wanted.copy(), message.line),) if wanted is not None and self._peer.owes(wanted) else NOTHING
 
     def _end_prompt(self, message: Answered) -> Sequence[Event]:
         for session in self._sessions.values():

@@ -80,7 +80,8 @@ class CommandStore:
             raise StoreFault("unavailable", reason, fix="correct secrets.command in config.yaml")
 
     def _outcome(self, name: str) -> Outcome:
-        if _leads_elsewhere(name, self._argv):
+        is_option = name.startswith("-") and any(argument.startswith(PLACEHOLDER) for argument in self._argv)
+        if is_option or not {".", ".."}.isdisjoint(name.split("/")):
             reason = f'"{name}" would be an option or another directory for {self._program}'
             return self._failed("denied", reason, "choose another name")
         try:
@@ -133,15 +134,6 @@ def failure(program: str, captured: Captured, limit: float) -> str:
 
 
 _ENCODE = "store it as text, base64-encoded for instance"
-
-
-def _leads_elsewhere(name: str, argv: Sequence[str]) -> bool:
-    """Whether the name would be an option or another directory.
-
-    A profile chooses names; only the user chooses those.
-    """
-    is_option = name.startswith("-") and any(argument.startswith(PLACEHOLDER) for argument in argv)
-    return is_option or not {".", ".."}.isdisjoint(name.split("/"))
 
 
 _STYLE = regex(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a credential would hide its shape

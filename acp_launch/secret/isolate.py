@@ -50,7 +50,13 @@ def diverted() -> Iterator[None]:
     _flush()
     with _one_at_a_time:
         if not _kept:
-            _divert()
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            try:
+                _kept.extend([os.dup(descriptor) for descriptor in _DIVERTED])
+                os.dup2(nothing, 0)
+                os.dup2(2, 1)
+            finally:
+                os.close(nothing)
         _working.add(work)
     try:
         yield
@@ -84,16 +90,6 @@ def restore_descriptors() -> None:
     with _one_at_a_time:
         _working.clear()
         _restore()
-
-
-def _divert() -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    try:
-        _kept.extend([os.dup(descriptor) for descriptor in _DIVERTED])
-        os.dup2(nothing, 0)
-        os.dup2(2, 1)
-    finally:
-        os.close(nothing)
 
 
 def _restore() -> None:
@@ -145,9 +141,18 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     except RuntimeError as error:
         raise NoThread from error
     try:
-        _await_answer(answer, limit, waiting)
+        from concurrent.futures import wait
+
+        begun, word = time.monotonic(), waits.FIRST_WORD
+        while not wait([answer], max(0.0, begun + min(word, limit) - time.monotonic())).done:
+            if word >= limit:
+                raise Late
+            with stdout_restored():
+                waiting(word)
+            word = waits.next_word(word)
     except BaseException:  # the deadline; a signal; a stdout that refuses the message
-        _give_up()
+        leave.at_exit(end_children)
+        restore_descriptors()
         raise
     return answer.result()
 
@@ -162,23 +167,6 @@ def end_children() -> None:
         for pid in _children() - (_children_before or set()):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def _await_answer(answer: "Future[T]", limit: float, waiting: Callable[[float], None]) -> None:
-    from concurrent.futures import wait
-
-    begun, word = time.monotonic(), waits.FIRST_WORD
-    while not wait([answer], max(0.0, begun + min(word, limit) - time.monotonic())).done:
-        if word >= limit:
-            raise Late
-        with stdout_restored():
-            waiting(word)
-        word = waits.next_word(word)
-
-
-def _give_up() -> None:
-    leave.at_exit(end_children)
-    restore_descriptors()
 
 
 def _run_work(work: Callable[[], T], answer: "Future[T]") -> None:

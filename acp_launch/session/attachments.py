@@ -197,12 +197,24 @@ def attach(
         return _link(path, name, "inode/directory")
     found = _read(path, name, limit, roots)
     if found.content.kind == "text":
-        return _text(found, able)
+        if not able.embedded_context:
+            return found.link()
+        if not found.is_whole:
+            return found.link(f"{_human(found.size)}: too long to embed")
+        if not _is_whole_text(found.data):
+            return _link(found.path, found.name, "application/octet-stream", size=found.size)
+        resource = {"uri": _uri(found.path), "text": found.data.decode(), "mimeType": found.content.mime}
+        return {"type": "resource", "resource": resource}
     if found.content.kind == "other":
         return found.link()
     refusal = _refusal(found, able)
     if refusal is None:
-        return _media(found)
+        block = {
+            "type": found.content.kind,
+            "data": base64.b64encode(found.data).decode("ascii"),
+            "mimeType": found.content.mime,
+        }
+        return {**block, "uri": _uri(found.path)} if found.content.kind == "image" else block
     if mention:
         return found.link()
     raise refusal
@@ -300,17 +312,6 @@ def _most(content: FileContent, limit: int) -> int:
     return limit if content.kind == "text" else MEDIA_LIMIT
 
 
-def _text(found: _Found, able: Capabilities) -> Block:
-    if not able.embedded_context:
-        return found.link()
-    if not found.is_whole:
-        return found.link(f"{_human(found.size)}: too long to embed")
-    if not _is_whole_text(found.data):
-        return _link(found.path, found.name, "application/octet-stream", size=found.size)
-    resource = {"uri": _uri(found.path), "text": found.data.decode(), "mimeType": found.content.mime}
-    return {"type": "resource", "resource": resource}
-
-
 def _is_whole_text(data: bytes) -> bool:
     """Whether all of it is text. Only its beginning was checked before, and the last character may be cut."""
     try:
@@ -318,15 +319,6 @@ def _is_whole_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return is_text(data)
-
-
-def _media(found: _Found) -> Block:
-    block = {
-        "type": found.content.kind,
-        "data": base64.b64encode(found.data).decode("ascii"),
-        "mimeType": found.content.mime,
-    }
-    return {**block, "uri": _uri(found.path)} if found.content.kind == "image" else block
 
 
 def _refusal(found: _Found, able: Capabilities) -> AttachError | None:

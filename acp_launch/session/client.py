@@ -361,16 +361,14 @@ class Client:
         """Take an update that is more than words."""
         body = acp.mapping(acp.decoded(update.update))
         if update.kind in KINDS:
-            self._tool(self.calls.merge(body), is_replay=update.replay)
+            call = self.calls.merge(body)
+            if call.get("status") == "completed":
+                self.denied = ""
+            if not update.replay and self._checks is not None and (by := self._checks.passed_over(call)):
+                self.observer.show(UnaskedEvent(tool_call=call, by=by))
         else:
             self.state.apply(update.kind, body)
             self.settled()
-
-    def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
-        if call.get("status") == "completed":
-            self.denied = ""
-        if not is_replay and self._checks is not None and (by := self._checks.passed_over(call)):
-            self.observer.show(UnaskedEvent(tool_call=call, by=by))
 
 
 # One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn").

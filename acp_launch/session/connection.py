@@ -272,7 +272,15 @@ class Connection:
         if (foreseen := self.understood(fault)) is not None:
             return foreseen
         if fault.code == jsonrpc.AUTH_REQUIRED:
-            return self._auth_required(fault)
+            methods = self.negotiated.auth_methods if self.negotiated else ()
+            offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
+            wanted = AuthRequired(
+                f"the agent wants a login first: {fault.message}",
+                fix=OWN_COMMAND,
+                detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *details(fault)],
+            )
+            wanted.reply = fault.code, fault.message, fault.data
+            return wanted
         error = AgentRefused(
             f"the agent answered {method} with an error: {fault.message} ({fault.code})",
             code=fault.code,
@@ -281,17 +289,6 @@ class Connection:
         error.reply = fault.code, fault.message, fault.data
         self.explain(error)
         return error
-
-    def _auth_required(self, fault: jsonrpc.Fault) -> LaunchError:
-        methods = self.negotiated.auth_methods if self.negotiated else ()
-        offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
-        wanted = AuthRequired(
-            f"the agent wants a login first: {fault.message}",
-            fix=OWN_COMMAND,
-            detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *details(fault)],
-        )
-        wanted.reply = fault.code, fault.message, fault.data
-        return wanted
 
     # Called by the pump.
 

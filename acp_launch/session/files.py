@@ -128,7 +128,13 @@ class SessionFiles:
             if count is None and first == 1:
                 self.check_size(os.fstat(file.fileno()).st_size, pinned)
             data = lines(file, first, count, self._limit, pinned.shown)
-        return _file_text(data, pinned)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise invalid(f'"{pinned.shown}" is not UTF-8 text') from None
+        if "\0" in text:
+            raise invalid(f'"{pinned.shown}" is not text: it holds NUL characters')
+        return text
 
     def present(self, pinned: PinnedPath) -> bytes | None:
         """Return the content of the file, or None if it does not exist yet."""
@@ -171,16 +177,6 @@ class SessionFiles:
                 return lines(file, 1, None, self._limit, pinned.shown), status
         except FileNotFoundError:
             return None, None
-
-
-def _file_text(data: bytes, pinned: PinnedPath) -> str:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise invalid(f'"{pinned.shown}" is not UTF-8 text') from None
-    if "\0" in text:
-        raise invalid(f'"{pinned.shown}" is not text: it holds NUL characters')
-    return text
 
 
 @contextmanager

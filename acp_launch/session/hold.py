@@ -51,7 +51,9 @@ def hold(
         descriptor = _lock(path, key[2])
     try:
         with _explain(path, key[2]):
-            _write_note(descriptor, _note(key, verb, time.time() if now is None else now, session_id))
+            note = _note(key, verb, time.time() if now is None else now, session_id)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, note, 0)
         yield
     finally:
         path.unlink(missing_ok=True)  # it is locked by us, so we may delete it
@@ -121,11 +123,6 @@ def _note(key: Key, verb: str, now: float, session_id: str) -> bytes:
     words = {"run": f"run {profile} --session {name}", "serve": f"serve {profile}"}
     command = f"acp-launch {words.get(verb, f'{verb} {name}')}" if verb != "api" else f"a Python program, {profile}"
     return msgspec.json.encode(SessionHolder(os.getpid(), now, command, key, session_id))
-
-
-def _write_note(descriptor: int, note: bytes) -> None:
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, note, 0)
 
 
 def _describe_holder(descriptor: int) -> str:

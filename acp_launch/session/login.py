@@ -17,7 +17,7 @@ a profile to name, no edit of a built-in profile, and no second try if the agent
 
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Literal, Protocol
@@ -277,8 +277,13 @@ async def prepare(method: AuthMethod, context: LoginContext) -> LocalProgram | N
     Raises:
         AuthRequired: this method cannot be used here, or the user refuses it.
     """
-    if lacking := [variable for variable in method.variables if _is_lacking(variable, context.program.env)]:
-        raise _wants_variables(method, lacking, context)
+    env = context.program.env
+    if lacking := [each for each in method.variables if not each.optional and not env.get(each.name)]:
+        names = ", ".join(variable.name for variable in lacking)
+        link = [f"{_one_line(method.name)}: {_one_line(method.link)}"] if method.link else []
+        fix, lines = context.advice.giving(lacking)
+        what = f'"{_one_line(method.name)}" is not a login: the agent reads {names} from its environment'
+        raise AuthRequired(what, fix=fix, detail=[*link, *lines])
     if method.type != "terminal" and not method.command:
         return None
     if context.in_front is None:
@@ -380,19 +385,6 @@ def _find_method(wanted: str, agent: str, methods: Sequence[AuthMethod], context
         return known[wanted]
     hint = did_you_mean(wanted, known)
     raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{context.advice.login()} --list shows what it has")
-
-
-def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
-    return not variable.optional and not env.get(variable.name)
-
-
-def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], context: LoginContext) -> AuthRequired:
-    """Return the error for missing variables, with the place where each can be set."""
-    names = ", ".join(variable.name for variable in lacking)
-    link = [f"{_one_line(method.name)}: {_one_line(method.link)}"] if method.link else []
-    fix, lines = context.advice.giving(lacking)
-    what = f'"{_one_line(method.name)}" is not a login: the agent reads {names} from its environment'
-    return AuthRequired(what, fix=fix, detail=[*link, *lines])
 
 
 def _cannot_ask(connection: Connection, context: LoginContext, wanted: AuthRequired) -> AuthRequired:

@@ -203,7 +203,12 @@ class Terminals:
         living = [*self._known.values(), *self._leaving]
         self._known.clear()
         try:
-            await _end_all(living, hurry or asyncio.Event())
+            hastening = asyncio.create_task(_hasten(living, hurry or asyncio.Event()))
+            try:
+                ending = [asyncio.create_task(terminal.end()) for terminal in living]
+                await see_through(*ending, cancelling=lambda: _hasten_now(living))
+            finally:
+                hastening.cancel()
         finally:
             for terminal in living:
                 terminal.drop()
@@ -280,16 +285,6 @@ class Terminals:
         exit = f"it was refused: {refusal.message}"
         self._tell(TerminalEvent(terminal_id="", command=wanted.line, cwd=str(wanted.cwd), exit=exit))
         return refusal
-
-
-async def _end_all(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
-    """End them all. A cancellation hastens it, and is passed on afterwards."""
-    hastening = asyncio.create_task(_hasten(terminals, hurry))
-    try:
-        ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
-        await see_through(*ending, cancelling=lambda: _hasten_now(terminals))
-    finally:
-        hastening.cancel()
 
 
 async def _hasten(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:

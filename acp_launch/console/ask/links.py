@@ -166,14 +166,11 @@ class Links:
             quote(self._person, link.message)
             match read(link.url):
                 case UnfitAddress(reason):
-                    self._decline(link.url, reason)
+                    self._person.say(f"    {quote_line(link.url)}", "quote")
+                    self._person.say(f"The link {reason}: declined.", "warning")
                     return "decline"
                 case WebAddress() as address:
                     return await self._consent(address)
-
-    def _decline(self, url: str, reason: str) -> None:
-        self._person.say(f"    {quote_line(url)}", "quote")
-        self._person.say(f"The link {reason}: declined.", "warning")
 
     async def _consent(self, address: WebAddress) -> Action:
         opener = command(self._env)

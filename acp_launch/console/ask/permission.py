@@ -164,21 +164,16 @@ def permission_asker(person: Person, where: str, cwd: str = "") -> Ask:
                 person.say(line)
             for line in ways.left_out:
                 person.say(line, "warning")
-            return await _ask_for_answer(person, ways)
+            if not ways.offered:
+                person.say("the agent offers no valid answer; denied", "warning")
+                return ways.dismissed
+            key = await person.choose(PROMPT, [way.choice for way in ways.offered])
+            if key is None:
+                person.say(f"{PROMPT} {DISMISSED}", "dim")
+            found = next((way.answer for way in ways.offered if way.choice.key == key), None)
+            return found or ways.dismissed
 
     return ask
-
-
-async def _ask_for_answer(person: Person, ways: Answers) -> Answer:
-    """Return the answer. Whatever it is, a line says so: no notice repeats it."""
-    if not ways.offered:
-        person.say("the agent offers no valid answer; denied", "warning")
-        return ways.dismissed
-    key = await person.choose(PROMPT, [way.choice for way in ways.offered])
-    if key is None:
-        person.say(f"{PROMPT} {DISMISSED}", "dim")
-    found = next((way.answer for way in ways.offered if way.choice.key == key), None)
-    return found or ways.dismissed
 
 
 LASTING = ("allow_always", "reject_always")  # kinds of options that the agent may remember

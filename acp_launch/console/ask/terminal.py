@@ -295,11 +295,6 @@ def keys_of(choices: Sequence[Choice]) -> str:
     return f"{', '.join(choice.key for choice in choices)}, or Escape to dismiss the question"
 
 
-def _explain_keys(typed: str, choices: Sequence[Choice]) -> None:
-    if typed == "\n":
-        tell(f"Enter does not answer; press {keys_of(choices)}", "dim")
-
-
 async def ask_for_key(
     prompt: str, choices: Sequence[Choice], read: Callable[[], Awaitable[str]], *, tone: Tone = "plain"
 ) -> str | None:
@@ -320,7 +315,8 @@ async def ask_for_key(
             key = _key(typed, choices)
             if key is not None:
                 return key
-            _explain_keys(typed, choices)
+            if typed == "\n":
+                tell(f"Enter does not answer; press {keys_of(choices)}", "dim")
         if typed in ("", END) or (typed == ESCAPED and await _before(_now() + ESCAPE_TIMEOUT, read) is None):
             return None
         if len(typed) > 1 or not is_shown:

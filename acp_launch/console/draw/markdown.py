@@ -119,26 +119,21 @@ class Growing:
         elif not bare:
             self._is_blank, self._begin_with = True, ""
         else:
-            if self._is_blank and not self._belongs(line):
+            if self._is_blank and not (
+                self._is_list and (line.startswith(("  ", "\t")) or ITEM.match(line) is not None)
+            ):
                 self._finish()
             self._is_blank = False
             self._is_list = self._is_list or ITEM.match(line) is not None
-            self._open(line, bare)
-
-    def _belongs(self, line: str) -> bool:
-        """Whether it goes on with the list before the blank line."""
-        return self._is_list and (line.startswith(("  ", "\t")) or ITEM.match(line) is not None)
-
-    def _open(self, line: str, bare: str) -> None:
-        """A block of code, or a table."""
-        mark = bare[0]
-        fence = bare[: len(bare) - len(bare.lstrip(mark))] if mark in "`~" else ""
-        if len(fence) >= 3 and (mark == "~" or mark not in bare[len(fence) :]):
-            self._fence, self._begin_with = fence, line
-        elif "|" in bare and self._lines and "|" in self._lines[-1] and DELIMITER.match(bare):
-            self._begin_with = self._lines[-1] + line
-        elif "|" not in bare:
-            self._begin_with = ""  # no row of a table any more
+            # A block of code, or a table.
+            mark = bare[0]
+            fence = bare[: len(bare) - len(bare.lstrip(mark))] if mark in "`~" else ""
+            if len(fence) >= 3 and (mark == "~" or mark not in bare[len(fence) :]):
+                self._fence, self._begin_with = fence, line
+            elif "|" in bare and self._lines and "|" in self._lines[-1] and DELIMITER.match(bare):
+                self._begin_with = self._lines[-1] + line
+            elif "|" not in bare:
+                self._begin_with = ""  # no row of a table any more
 
     def _finish(self) -> None:
         self._done.append(Piece("".join(self._lines), self.goes_on))

@@ -82,7 +82,12 @@ class Region:
         if not self._able:
             return
         if not self._is_open:
-            self._open()
+            self._is_open = True
+            self._terminal.callback(restore_at_exit())
+            self._terminal.enter_context(without_modes("ECHO"))
+            self._write(HIDE)
+            # A signal handler of the event loop would run after the frame that was due while we were stopped.
+            signal.signal(signal.SIGCONT, self._resume)
         self._draw(what)
 
     def print(self, what: RenderableType) -> None:
@@ -104,14 +109,6 @@ class Region:
             self._is_open = False
             self._write(SHOW)
             self._terminal.close()
-
-    def _open(self) -> None:
-        self._is_open = True
-        self._terminal.callback(restore_at_exit())
-        self._terminal.enter_context(without_modes("ECHO"))
-        self._write(HIDE)
-        # A signal handler of the event loop would run after the frame that was due while we were stopped.
-        signal.signal(signal.SIGCONT, self._resume)
 
     def _resume(self, number: int, frame: FrameType | None) -> None:
         self._drawn = []

@@ -118,7 +118,13 @@ class Outlet:
         try:
             while data:
                 if not self._poll.poll(0):
-                    await self._writable()
+                    loop = asyncio.get_running_loop()
+                    ready = asyncio.Event()
+                    loop.add_writer(self._descriptor, ready.set)
+                    try:
+                        await ready.wait()
+                    finally:
+                        loop.remove_writer(self._descriptor)
                 data = data[self._put(data[: self._piece]) :]
         except asyncio.CancelledError:
             self._pending.insert(0, data)  # a part of a line may be written already, so its rest must come first
@@ -133,12 +139,3 @@ class Outlet:
             raise OutputClosed("stdout was closed") from None
         except OSError as error:
             raise LaunchError(f"cannot write to stdout: {error.strerror}") from None
-
-    async def _writable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_writer(self._descriptor, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_writer(self._descriptor)

@@ -68,7 +68,15 @@ class ChunkHold:
             if self.passes(update.session_id, update.kind, text):
                 self._show(update, None)
             else:
-                self._chunk(update, text)
+                stream = (update.session_id, update.kind)
+                if stream != self._stream:
+                    self.release()
+                    self._stream = stream
+                if self._held or not self._stands_alone(text):
+                    self._held.append((update, text))
+                    self._settle(MIN_HELD_CHARS)
+                else:
+                    self._show(update, None)
         elif self._held and update.kind in SAME_MESSAGE:  # it keeps its place behind the held chunks
             self._held.append((update, ""))
             self._settle(MIN_HELD_CHARS)
@@ -79,18 +87,6 @@ class ChunkHold:
     def release(self) -> None:
         if self._held:
             self._settle(sys.maxsize)
-
-    def _chunk(self, update: Updated, text: str) -> None:
-        """Take a chunk that may belong to a form with its neighbours."""
-        stream = (update.session_id, update.kind)
-        if stream != self._stream:
-            self.release()
-            self._stream = stream
-        if self._held or not self._stands_alone(text):
-            self._held.append((update, text))
-            self._settle(MIN_HELD_CHARS)
-        else:
-            self._show(update, None)
 
     def _stands_alone(self, text: str) -> bool:
         """Return whether no form reaches into `text` from shown text, nor far enough out of it to hold it back."""

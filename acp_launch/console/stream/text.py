@@ -279,7 +279,9 @@ class Notices:
         """Print a line about most events. The output of a command is the agent's to show."""
         match event:
             case SessionEvent():
-                self._tell_resumed(event)
+                if event.how != "new":
+                    history = f" ({count(event.turns, 'turn')})" if event.how == "load" else ""
+                    self._line(f"acp-launch: resumed {plain(display_name(event.name, event.title))}{history}", DIM)
             case PermissionEvent():
                 self._tell_answer(event)
             case UnaskedEvent() if not event.by.startswith(DEFAULT):  # agents run many calls without asking
@@ -288,7 +290,12 @@ class Notices:
             case FileEvent() | TerminalEvent() if text := line(event):
                 self._line(f"acp-launch: {text}", DIM)
             case CancelledEvent():
-                self._tell_cancelled(event)
+                self._cancelled = True
+                self._line(
+                    f"acp-launch: cancelling the turn (timeout {seconds(event.limit)}); Ctrl-C stops at once", DIM
+                )
+                for call in event.tool_calls:
+                    self._line(f"acp-launch: cancelled: {title(call)}", DIM)
             case ResultEvent():
                 self._tell_end(event)
             case _:
@@ -311,11 +318,6 @@ class Notices:
                 for text, style in opened_lines(servers) if event.when == "opened" else unopened_lines(servers):
                     self._line(text, style)
 
-    def _tell_resumed(self, session: SessionEvent) -> None:
-        if session.how != "new":
-            history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
-            self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
-
     def _tell_answer(self, permission: PermissionEvent) -> None:
         """Print an answer, unless its question stands right above with it."""
         if self._is_watched and permission.by.partition(",")[0] == USER:
@@ -325,12 +327,6 @@ class Notices:
         chosen = chosen_name(permission.option_id, permission.options)
         what = f"{permission.title}: {chosen}" if chosen else permission.title
         self._line(f"acp-launch: {answer}: {what} ({permission.by})", DIM)
-
-    def _tell_cancelled(self, event: CancelledEvent) -> None:
-        self._cancelled = True
-        self._line(f"acp-launch: cancelling the turn (timeout {seconds(event.limit)}); Ctrl-C stops at once", DIM)
-        for call in event.tool_calls:
-            self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def _tell_end(self, turn: ResultEvent) -> None:
         was_cancelled, self._cancelled = self._cancelled, False
@@ -447,18 +443,15 @@ class Quiet(Messages):
                 servers = [each for each in event.servers if each.state == "failed" and each.server not in said]
                 event = replace(event, servers=servers)
             case ResultEvent():
-                self._write_message()
+                if self._last != "\n":
+                    self.say("\n")
+                for text in self._text.parts:
+                    if isinstance(text, str):
+                        self._outlet.write_text(text)
+                    else:
+                        self._outlet.write(memoryview(text))
+                self.begin()  # from here on the outlet holds the text
         super().show(event)
-
-    def _write_message(self) -> None:
-        if self._last != "\n":
-            self.say("\n")
-        for text in self._text.parts:
-            if isinstance(text, str):
-                self._outlet.write_text(text)
-            else:
-                self._outlet.write(memoryview(text))
-        self.begin()  # from here on the outlet holds the text
 
 
 class Plain(Messages):

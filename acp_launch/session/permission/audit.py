@@ -120,7 +120,14 @@ class Audit:
         (`service`), or a call that ran without a question (`unasked`)."""
         answer = "ran" if how == "unasked" else "allow" if allowed else "deny"
         if not self._has_room():
-            self._count((session, how, answer, by, acp.text(call.get("kind"))))
+            about = (session, how, answer, by, acp.text(call.get("kind")))
+            if not self._is_flooded:
+                self._is_flooded = True
+                self._note("the agent asks too fast to log each call: the permission log counts the rest")
+            known = about in self._beyond or len(self._beyond) < KINDS
+            self._beyond[about if known else (*about[:3], "", "")] += 1
+            if self._beyond.total() >= COUNTED:
+                self._settle()
             return
         self._settle()
         self._write(
@@ -147,15 +154,6 @@ class Audit:
         self._room = min(float(BURST), self._room + max(0.0, now - self._looked) * RATE)
         self._looked = now
         return self._room > 0
-
-    def _count(self, about: tuple[str, ...]) -> None:
-        if not self._is_flooded:
-            self._is_flooded = True
-            self._note("the agent asks too fast to log each call: the permission log counts the rest")
-        known = about in self._beyond or len(self._beyond) < KINDS
-        self._beyond[about if known else (*about[:3], "", "")] += 1
-        if self._beyond.total() >= COUNTED:
-            self._settle()
 
     def _settle(self) -> None:
         """Log the calls that were only counted."""
@@ -362,7 +360,15 @@ def keep(store: AnswerStore, answer: Remembered) -> None:
     Raises:
         StateError: it cannot be stored; nothing was changed.
     """
-    _check(answer)
+    fix = "write a rule in the profile"
+    try:
+        content = msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # half an emoji
+        raise StateError("cannot remember the answer: its call is not valid Unicode", fix=fix) from None
+    if len(content) > MAX_ANSWER_BYTES:
+        raise StateError(f"cannot remember the answer: its call takes {len(content):,} bytes", fix=fix)
+    if redactor.raw_json(content) != content:
+        raise StateError("cannot remember the answer: its call holds a secret", fix=fix)
     _change(store, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
 
 
@@ -386,18 +392,6 @@ def forget(store: AnswerStore, numbers: Collection[int] | None = None) -> Answer
 
     _change(store, without)
     return tuple(gone)
-
-
-def _check(answer: Remembered) -> None:
-    fix = "write a rule in the profile"
-    try:
-        content = msgspec.json.encode(answer)
-    except UnicodeEncodeError:  # half an emoji
-        raise StateError("cannot remember the answer: its call is not valid Unicode", fix=fix) from None
-    if len(content) > MAX_ANSWER_BYTES:
-        raise StateError(f"cannot remember the answer: its call takes {len(content):,} bytes", fix=fix)
-    if redactor.raw_json(content) != content:
-        raise StateError("cannot remember the answer: its call holds a secret", fix=fix)
 
 
 def _change(store: AnswerStore, change: Callable[[Answers], Answers]) -> None:
