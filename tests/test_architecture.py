@@ -35,6 +35,7 @@ ROWS = [
     {"interop"},  # other tools' configuration
     {"plan"},
     {"registry"},  # agents that the registry publishes, and those that are installed
+    {"http"},
     {"profile"},  # knows what a reference looks like, and where the user keeps profiles
     {"secret"},  # goes to the store the user chose
     {"protocol", "settings"},
@@ -505,7 +506,7 @@ def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> Non
     assert not SECRETIVE & loaded(*run)
 
 
-LOGINS = ("httpx2", "acp_launch.oauth")
+LOGINS = ("aiohttp", "acp_launch.oauth")
 
 
 @pytest.mark.parametrize(
@@ -519,7 +520,7 @@ def test_only_what_concerns_a_login_imports_its_code(arguments: tuple[str, ...])
 
 def test_showing_logins_imports_nothing_that_logs_in() -> None:
     """docs/login.md "Log in to a remote server": the records are read, and nothing else."""
-    unneeded = ("httpx2", "cryptography", "keyring")
+    unneeded = ("aiohttp", "cryptography", "keyring")
     assert not [name for name in loaded("mcp", "status", "demo") if name.startswith(unneeded)]
 
 

@@ -18,9 +18,7 @@ from acp_launch.engine import run
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
-from acp_launch.mcp.http.clients import advice
-from acp_launch.mcp.http.wire import RemoteFacts
-from acp_launch.mcp.remote import Remote, RemoteProgram, warm_up
+from acp_launch.mcp.http.wire import RemoteFacts, advice
 from acp_launch.mcp.transport import TranslatedTransport
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import ours
@@ -51,7 +49,12 @@ class StartedProgram(NamedTuple):
     @property
     def remote(self) -> RemoteFacts | None:
         """What is known of the connection to a remote server; None for a local one."""
-        return self.running.facts(self.transport.era) if isinstance(self.running, Remote) else None
+        if isinstance(self.program, LocalProgram):
+            return None
+        from acp_launch.mcp.remote import Remote
+
+        assert isinstance(self.running, Remote)
+        return self.running.facts(self.transport.era)
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
@@ -69,7 +72,8 @@ def server_program(planned: "PreparedPlan", settings: Settings) -> Program:
     plan, secrets, credentials = planned
     (server,) = plan.servers
     if isinstance(server, RemotePlan):
-        warm_up()
+        from acp_launch.mcp.remote import RemoteProgram
+
         login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
         return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
     return LocalProgram.of(plan.agent, server.name, secrets)

@@ -445,7 +445,7 @@ def _failure(called: str, change: Change | None, plan: ServerPlan) -> LaunchErro
     """Build the error of a required server that will not be started again."""
     name, without = plan.name, "with required: false the session opens without it"
     if change is not None and isinstance(plan, RemotePlan):
-        from acp_launch.mcp.http.clients import advice
+        from acp_launch.mcp.http.wire import advice
 
         why, fix = advice(name, change.reason or "")
         how = ": ".join(filter(None, (change.exit, why)))

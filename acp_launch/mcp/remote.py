@@ -2,24 +2,26 @@
 A remote MCP server behind the interface of a process: messages on one side, HTTP on the other.
 
 `RemoteProgram.begin` gives a `Remote`, which a supervisor uses like a child, and a relay like the link to one. The
-connection in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server
-is used.
+connection in `http` decides; this module makes its requests.
 """
 
 import asyncio
 import os
-import socket
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import chain, zip_longest
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
+import aiohttp
+from aiohttp.connector import Connection
 from msgspec import Struct, field
+from yarl import URL
 
-from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
+from acp_launch.http import REQUEST_ERRORS, SetUp, make_client
+from acp_launch.mcp.http.clients import failure
 from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
@@ -32,6 +34,7 @@ from acp_launch.mcp.http.wire import (
     Limits,
     NoToken,
     RemoteFacts,
+    joined,
     origin,
     read_challenges,
 )
@@ -44,8 +47,6 @@ from acp_launch.secret.value import Secret, variable
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    import httpx2
-
     from acp_launch.plan.model import RemotePlan
 
 LEAVE_TIMEOUT = stretch(1.0)  # for cancelled requests to close their connections
@@ -92,7 +93,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
         credentials: Credentials | None,
         login: str,
     ) -> "RemoteProgram":
-        """Reveal the secrets of a plan. httpx2 is imported when the program begins."""
+        """Reveal the secrets of a plan."""
         return cls(
             name=plan.name,
             type=plan.type,
@@ -137,6 +138,17 @@ def _refusal(plan: "RemotePlan") -> tuple[str, str] | None:
     return f"it does not accept the secret{'s' if others else ''} {', '.join(names)}", fix
 
 
+class HttpResponse(aiohttp.ClientResponse):
+    """An answer. `tls` is the version ("TLSv1.3") of the connection it comes by; empty without encryption."""
+
+    tls = ""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        secured = connection.transport and connection.transport.get_extra_info("ssl_object")
+        self.tls = secured.version() if secured else ""
+        return await super().start(connection)
+
+
 class Remote:
     """A connection to a remote server at work. Only `RemoteProgram.begin` creates one."""
 
@@ -172,8 +184,7 @@ class Remote:
         self._turn: Literal["", "sends", "reads"] = ""  # the step under way
         self._was_full = False
         self._stopping: asyncio.Task[StopOutcome] | None = None
-        self._client: httpx2.AsyncClient | None = None
-        self._place: Mapping[str, object] = {}
+        self._client: aiohttp.ClientSession | None = None
         self._is_answered = False
         self._mishaps = Mishaps(self.note)
 
@@ -240,7 +251,7 @@ class Remote:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT):
                 if self._client is not None:
-                    await self._client.aclose()
+                    await self._client.close()
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
@@ -373,9 +384,17 @@ class Remote:
         connection, stream = self._connection, request.stream
         try:
             if self._client is None:
-                self._client, self._place = make_client(request.url), judge_place(request.url, is_own=True)
+                sent = aiohttp.TraceConfig()
+                sent.on_request_headers_sent.append(self._note_sent)
+                connect = self._program.limits.connect
+                self._client = make_client(
+                    request.url, is_own=True, connect=connect, traces=[sent], response_class=HttpResponse
+                )
             client = self._client
             response, fix = await self._send_authorized(client, request)
+        except aiohttp.ServerTimeoutError as error:  # of a connection; it is a TimeoutError, too
+            self._step(connection.fail, stream, self._failure(error))
+            return
         except TimeoutError:
             late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
             self._step(connection.fail, stream, late)
@@ -386,11 +405,9 @@ class Remote:
         try:
             await self._read(response, stream, fix)
         finally:
-            await response.aclose()
+            response.release()
 
-    async def _send_authorized(
-        self, client: "httpx2.AsyncClient", request: HttpRequest
-    ) -> "tuple[httpx2.Response, str]":
+    async def _send_authorized(self, client: aiohttp.ClientSession, request: HttpRequest) -> tuple[HttpResponse, str]:
         """Send a request with its credentials, if there are any; once more with others if they are refused.
 
         Return its answer, and what the user can do about it if that is a refusal.
@@ -401,56 +418,51 @@ class Remote:
             return await self._send(client, request, {}), ""
         headers = await credentials.headers()
         response = await self._send(client, request, headers)
-        if response.status_code == 401 and (headers or credentials.has_news):
-            await response.aclose()
+        if response.status == 401 and (headers or credentials.has_news):
+            response.release()
             headers = await credentials.headers(headers)
             response = await self._send(client, request, headers)
         self._connection.refusal = credentials.refusal
-        if response.status_code == 403 or (response.status_code == 401 and not headers):
-            said = read_challenges(response.headers.get("www-authenticate", ""))
+        if response.status == 403 or (response.status == 401 and not headers):
+            said = read_challenges(joined(response.headers.items()).get("www-authenticate", ""))
             return response, await credentials.note_challenge(said)
         return response, ""
 
-    async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
+    async def _send(self, client: aiohttp.ClientSession, request: HttpRequest, headers: Headers) -> HttpResponse:
         """Send a request; return its answer as soon as it begins."""
-        made = _build(request, self._program.limits.connect, self._trace(request.stream))
-        for name, value in headers.items():
-            made.headers[name] = value.expose()
-        if client.cookies:  # some hosts find the machine that knows the session by them
-            client.cookies.set_cookie_header(made)
+        sent = {**request.headers, **{name: value.expose() for name, value in headers.items()}}
         async with asyncio.timeout(request.patience):
-            response = await client.send(made, stream=True)
+            response = await client.request(
+                request.method,
+                URL(request.url, encoded=request.url.isascii()),
+                headers=sent,
+                data=request.body if request.method == "POST" else None,
+                allow_redirects=False,
+                trace_request_ctx=request.stream,
+            )
+        assert isinstance(response, HttpResponse)
         if not self._is_answered:
-            secured = response.extensions["network_stream"].get_extra_info("ssl_object")
-            self._is_answered, self.tls = True, secured.version() if secured is not None else ""
+            self._is_answered, self.tls = True, response.tls
         return response
 
-    def _trace(self, stream: int) -> Mapping[str, object]:
-        """Return the extension that judges the connection of a request, and notes when the request is sent."""
-        judge: Any = self._place.get("trace")
+    async def _note_sent(self, client: object, about: SimpleNamespace, sent: object) -> None:
+        """Note that a request has a connection, before its first byte is sent."""
+        self._connection.note_sent(about.trace_request_ctx)
 
-        async def note(event: str, info: Mapping[str, Any]) -> None:
-            if event.endswith(".send_request_headers.started"):
-                self._connection.note_sent(stream)
-            elif judge is not None:
-                await judge(event, info)
-
-        return {"trace": note}
-
-    async def _read(self, response: "httpx2.Response", stream: int, fix: str) -> None:
+    async def _read(self, response: HttpResponse, stream: int, fix: str) -> None:
         connection, task = self._connection, asyncio.current_task()
-        if response.request.method == "GET":
-            _keep_alive(response)
-        coding = response.headers.get("content-encoding", "")
+        headers: Mapping[str, str] = response.headers
+        if response.status in (401, 403):  # a server may write each challenge into a header of its own
+            headers = joined(response.headers.items())
+        coding = headers.get("content-encoding", "")
         if "," in coding:  # each can make it a thousand times as long
             self._step(connection.fail, stream, Failure("sent an answer that is compressed more than once"))
             return
-        self._step(connection.begin_answer, stream, response.status_code, response.headers, fix)
+        self._step(connection.begin_answer, stream, response.status, headers, fix)
         try:
-            chunks = response.aiter_bytes()
             while self._tasks.get(stream) is task:
                 await self._may_read.wait()
-                if not (chunk := await anext(chunks, b"")):
+                if not (chunk := await response.content.readany()):
                     break
                 self._step(self._take, stream, chunk)
                 if coding:  # one read can give many pieces
@@ -472,13 +484,9 @@ class Remote:
             self._burst(False)
 
     def _failure(self, error: BaseException) -> Failure:
-        import httpx2
-
-        if isinstance(error, SetUp):
-            return Failure(error.how, error.fix, was_sent=False, is_final=True)
         if isinstance(error, NoToken):
             return Failure(error.how, error.fix, was_sent=False, is_final=error.is_final, is_denied=True)
-        if isinstance(error, Exception) and not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | OSError):
+        if isinstance(error, Exception) and not isinstance(error, (SetUp, *REQUEST_ERRORS)):
             self._mishaps.add(f"the MCP server {self._program.name}", error)
         return failure(error, self._program.url, connect=self._program.limits.connect)
 
@@ -494,32 +502,3 @@ class Remote:
         limits = self._program.limits
         every = max(0.01, min(WATCH_SECONDS, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
-
-
-def warm_up() -> None:
-    """Import the HTTP library now, with what it imports for a client: times measured later are the server's own."""
-    import httpx2
-
-    httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-
-
-def _build(request: HttpRequest, connect: float, place: Mapping[str, object]) -> "httpx2.Request":
-    """Make a request of the HTTP library; `place` judges its connection. Values that are not ASCII go out as UTF-8."""
-    import httpx2
-
-    limits = {"connect": connect, "read": None, "write": None, "pool": None}
-    extensions: dict[str, Any] = {"timeout": limits, **place}
-    headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
-    content = request.body if request.method == "POST" else None
-    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
-
-
-def _keep_alive(response: "httpx2.Response") -> None:
-    """Let the kernel notice that the other end of a quiet stream is gone."""
-    plug = response.extensions["network_stream"].get_extra_info("socket")
-    if plug is None:
-        return
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -16,8 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
-from acp_launch.mcp.http.wire import first_scopes, origin, phrase, printable, retry_after, shown_origin
+from acp_launch.mcp.http.wire import first_scopes, joined, origin, phrase, printable, retry_after, shown_origin
 from acp_launch.oauth.grant import MAX_GRANT_BYTES, OAuthClient, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
@@ -181,7 +180,7 @@ async def fetch(
     Raises:
         Refused: there is no answer, or it is longer than `MAX_ANSWER_BYTES`.
     """
-    import httpx2
+    from acp_launch.http import REQUEST_ERRORS, SetUp, requested
 
     server = server or f"the authorization server {shown_origin(url)}"
     if url_fault(url) or is_in_the_clear(url):
@@ -190,26 +189,25 @@ async def fetch(
     wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     body = b""
     try:
-        async with asyncio.timeout(limit), make_client(url) as client:
-            limits = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
-            extensions = {"timeout": limits, **judge_place(url, is_own=bool(own) and origin(own) == origin(url))}
-            sending = client.stream(method, url, headers=wanted, content=content or None, extensions=extensions)
-            async with sending as response:
-                chunks = response.aiter_bytes()
-                while wants_body and len(body) <= MAX_ANSWER_BYTES and (chunk := await anext(chunks, b"")):
-                    body += chunk
-    except (SetUp, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        is_own = bool(own) and origin(own) == origin(url)
+        asking = requested(method, url, headers=wanted, content=content, is_own=is_own, connect=CONNECT_TIMEOUT)
+        async with asyncio.timeout(limit), asking as answer:
+            while wants_body and len(body) <= MAX_ANSWER_BYTES and (chunk := await answer.content.readany()):
+                body += chunk
+    except (SetUp, *REQUEST_ERRORS) as error:
         raise _describe_failure(server, url, limit, error) from None
     if len(body) > MAX_ANSWER_BYTES:
         raise Refused(f"{server} sent more than {MAX_ANSWER_BYTES:,} bytes")
-    return TokenAnswer(response.status_code, response.headers, _read(body))
+    return TokenAnswer(answer.status, joined(answer.headers.items()), _read(body))
 
 
 def _describe_failure(server: str, url: str, limit: float, error: Exception) -> Refused:
     """Describe a failure below HTTP; the address is not in the profile, so no fix may say to correct it there."""
-    if isinstance(error, TimeoutError):
+    from acp_launch.mcp.http.clients import failure
+
+    if type(error) is TimeoutError:  # aiohttp's are kinds of it, and say more
         return Refused(f"{server} did not answer within {limit:g} s", "try again")
-    why = error if isinstance(error, SetUp) else failure(error, url, connect=CONNECT_TIMEOUT)
+    why = failure(error, url, connect=CONNECT_TIMEOUT)
     fix = why.fix.replace("check that it runs, and its `url`", "check the network, and try again")
     return Refused(f"{server} {why.how}", "try again, or ask its operator" if "`" in fix else fix or "try again")
 

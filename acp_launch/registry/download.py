@@ -1,21 +1,18 @@
 """
 A file from an address: an index, or an archive. Bounded in size and time, and never unencrypted across the network.
 
-httpx2 is imported with the first request.
+aiohttp is imported with the first request.
 """
 
-import time
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
-from acp_launch.profile.values import is_in_the_clear, is_local, url_fault, user_fault
-
-if TYPE_CHECKING:
-    import httpx2
+from acp_launch.profile.values import is_in_the_clear, url_fault, user_fault
 
 CONNECT_TIMEOUT, SILENCE_TIMEOUT = 10.0, 30.0  # for a connection, and for the next piece of an answer
 REDIRECTS = 5
+MOVED = (301, 302, 303, 307, 308)
 
 
 class NotFetched(Exception):  # noqa: N818 - it reads as what it is
@@ -28,44 +25,50 @@ def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: fl
     Raises:
         NotFetched: it could not be had, or not all of it.
     """
-    import httpx2
+    asyncio.run(_fetch(address, take, most, limit))
 
-    deadline, taken = time.monotonic() + limit, 0
+
+async def _fetch(address: str, take: Callable[[bytes], object], most: int, limit: float) -> None:
+    from acp_launch.http import REQUEST_ERRORS, SetUp
+
+    url = address
     try:
-        with _client(address) as client, client.stream("GET", address) as response:
-            if response.status_code != 200:
-                raise NotFetched(f"could not be fetched: {_host(str(response.url))} answered {response.status_code}")
-            for piece in response.iter_raw():  # h11 refuses an answer that ends too early
-                taken += len(piece)
-                if taken > most:
-                    raise NotFetched(f"is larger than {most // 1024**2} MiB")
-                if time.monotonic() > deadline:
-                    raise NotFetched(f"could not be fetched within {limit:g} s")
-                take(piece)
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise NotFetched(f"could not be fetched from {_host(address)}: {_reason(error)}") from None
+        async with asyncio.timeout(limit):
+            for _ in range(REDIRECTS + 1):
+                _check(url)
+                if not (url := await _get(url, take, most)):
+                    return
+            raise NotFetched(f"could not be fetched: {_host(address)} redirects more than {REDIRECTS} times")
+    except SetUp as error:
+        raise NotFetched(f"{error.how}: {error.fix}") from None
+    except REQUEST_ERRORS as error:
+        if type(error) is TimeoutError:  # aiohttp's are kinds of it, and say more
+            raise NotFetched(f"could not be fetched within {limit:g} s") from None
+        raise NotFetched(f"could not be fetched from {_host(url)}: {_reason(error)}") from None
 
 
-def _client(address: str) -> "httpx2.Client":
-    import httpx2
+async def _get(url: str, take: Callable[[bytes], object], most: int) -> str:
+    """Give the file at an address to `take`; return where it has moved instead, or an empty text."""
+    from acp_launch.http import requested
 
-    def check(request: httpx2.Request) -> None:  # also those of redirects
-        url = str(request.url)
-        wrong = url_fault(url) or user_fault(url) or ("it is not an https address" if is_in_the_clear(url) else "")
-        if wrong:
-            raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
+    taken, plain = 0, {"Accept-Encoding": "identity"}
+    async with requested("GET", url, headers=plain, connect=CONNECT_TIMEOUT, silence=SILENCE_TIMEOUT) as answer:
+        if answer.status in MOVED and (place := answer.headers.get("Location")):
+            return urljoin(url, place)
+        if answer.status != 200:
+            raise NotFetched(f"could not be fetched: {_host(url)} answered {answer.status}")
+        while piece := await answer.content.readany():  # an answer that ends too early is refused
+            taken += len(piece)
+            if taken > most:
+                raise NotFetched(f"is larger than {most // 1024**2} MiB")
+            take(piece)
+    return ""
 
-    try:
-        return httpx2.Client(
-            headers={"Accept-Encoding": "identity"},
-            timeout=httpx2.Timeout(SILENCE_TIMEOUT, connect=CONNECT_TIMEOUT),
-            trust_env=not is_local(address),
-            follow_redirects=True,
-            max_redirects=REDIRECTS,
-            event_hooks={"request": [check]},
-        )
-    except (ValueError, ImportError, OSError) as error:  # a proxy, or certificates, of the environment
-        raise NotFetched(f"could not be fetched: the proxy or the certificates cannot be used ({error})") from None
+
+def _check(url: str) -> None:
+    wrong = url_fault(url) or user_fault(url) or ("it is not an https address" if is_in_the_clear(url) else "")
+    if wrong:
+        raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
 
 
 def _reason(error: BaseException) -> str:

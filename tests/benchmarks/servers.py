@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
+import aiohttp
 import psutil
 
 from acp_launch.bridge import shim
@@ -105,16 +105,20 @@ class Direct:
     def __init__(self, url: str) -> None:
         self._url, self._id = url, 0
         self._runner = asyncio.Runner()
-        self._client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
+        self._client = self._runner.run(self._open())
         self._headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         answer = self._runner.run(self._post("initialize", INITIALIZE))
         self._headers |= {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
 
-    async def _post(self, method: str, params: Json) -> httpx2.Response:
+    async def _open(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+    async def _post(self, method: str, params: Json) -> aiohttp.ClientResponse:
         self._id += 1
-        body = json.dumps({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        answer = await self._client.post(self._url, content=body, headers=self._headers)
-        assert answer.status_code == 200, answer
+        body = json.dumps({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}).encode()
+        async with self._client.post(self._url, data=body, headers=self._headers) as answer:
+            assert answer.status == 200, answer
+            await answer.read()
         return answer
 
     async def _calls(self, number: int) -> list[float]:
@@ -137,7 +141,7 @@ class Direct:
         return self._runner.run(calls())
 
     def close(self) -> None:
-        self._runner.run(self._client.aclose())
+        self._runner.run(self._client.close())
         self._runner.close()
 
 

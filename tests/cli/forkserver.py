@@ -49,7 +49,7 @@ STDERR = 2  # what a test's own stderr is
 # What our modules import when they need it: for a terminal, for remote servers, for a look at processes.
 IMPORTED_LATER = (
     *("markdown_it", "psutil", "typer._click.decorators"),
-    *("httpx2", "httpcore2", "truststore", "anyio.streams.tls", "anyio._backends._asyncio"),
+    *("aiohttp", "truststore"),
     *("encodings.ascii", "encodings.idna"),
     *("http.server", "gzip"),  # for the servers of tests
 )

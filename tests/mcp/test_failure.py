@@ -4,12 +4,23 @@ import errno
 import socket
 import ssl
 
-import httpx2
+import aiohttp
 import pytest
+import yarl
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http_exceptions import ContentEncodingError
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from acp_launch.mcp.http.clients import failure
 
 URL = "https://user:pw@docs.example.com/mcp?token=abc"
+
+KEY = ConnectionKey("docs.example.com", 443, True, True, None, None, None)
+ABOUT = aiohttp.RequestInfo(yarl.URL(URL), "POST", CIMultiDictProxy(CIMultiDict()), yarl.URL(URL))
+
+
+def unconnected(error: OSError | None = None) -> aiohttp.ClientConnectorError:
+    return aiohttp.ClientConnectorError(KEY, error or OSError())
 
 
 def told(error: Exception, cause: BaseException | None = None) -> tuple[str, str, bool, bool]:
@@ -32,24 +43,24 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "cause", "how"),
     [
-        (httpx2.ConnectTimeout(""), TimeoutError(), "could not be reached: no connection within 10 s"),
+        (aiohttp.ConnectionTimeoutError(""), TimeoutError(), "could not be reached: no TLS connection within 10 s"),
         (
-            httpx2.ConnectError(""),
+            unconnected(),
             socket.gaierror(-2, "Name or service not known"),
             "could not be reached: its name cannot be looked up (Name or service not known)",
         ),
-        (httpx2.ConnectError(""), OSError(errno.ENETUNREACH, "x"), "could not be reached: network is unreachable"),
+        (unconnected(), OSError(errno.ENETUNREACH, "x"), "could not be reached: network is unreachable"),
         (
-            httpx2.ConnectError(""),
+            unconnected(),
             OSError("all attempts failed"),
             "could not be reached",
         ),
         (
-            httpx2.ConnectError(""),
+            unconnected(),
             ExceptionGroup("", [ConnectionRefusedError(errno.ECONNREFUSED, "x")]),
             "could not be reached: connection refused",
         ),
-        (httpx2.ConnectError("any words with abc"), None, "could not be reached"),
+        (unconnected(OSError("any words with abc")), None, "could not be reached"),
     ],
 )
 def test_a_server_that_cannot_be_reached_was_not_asked(error: Exception, cause: BaseException, how: str) -> None:
@@ -57,7 +68,7 @@ def test_a_server_that_cannot_be_reached_was_not_asked(error: Exception, cause: 
 
 
 def test_what_cannot_be_sent_will_never_be() -> None:
-    how, fix, was_sent, is_final = told(httpx2.LocalProtocolError("Illegal header value b'abc'"))
+    how, fix, was_sent, is_final = told(ValueError("Illegal header value b'abc'"))
     assert (how, was_sent, is_final) == ("could not be asked: its address or its headers cannot be sent", False, True)
     assert "`headers`" in fix
 
@@ -66,18 +77,24 @@ def test_what_cannot_be_sent_will_never_be() -> None:
     ("error", "cause", "how"),
     [
         (
-            httpx2.ReadError(""),
-            ConnectionResetError(errno.ECONNRESET, "x"),
+            aiohttp.ClientOSError(errno.ECONNRESET, "x"),
+            None,
             "lost the connection (connection reset by peer)",
         ),
-        (httpx2.ReadError(""), None, "lost the connection"),
+        (aiohttp.ClientOSError(""), None, "lost the connection"),
         (
-            httpx2.RemoteProtocolError("Server disconnected"),
+            aiohttp.ServerDisconnectedError(),
             None,
             "closed the connection before its answer was complete",
         ),
-        (httpx2.RemoteProtocolError("illegal status line"), None, "does not speak HTTP: its answer cannot be read"),
-        (httpx2.DecodingError(""), None, "sent an answer that cannot be decompressed"),
+        (
+            aiohttp.ClientPayloadError("Response payload is not completed"),
+            ConnectionResetError(errno.ECONNRESET, "x"),
+            "lost the connection (connection reset by peer)",
+        ),
+        (aiohttp.ClientPayloadError(), None, "closed the connection before its answer was complete"),
+        (aiohttp.ClientResponseError(ABOUT, ()), None, "does not speak HTTP: its answer cannot be read"),
+        (aiohttp.ClientPayloadError(), ContentEncodingError("gzip"), "sent an answer that cannot be decompressed"),
     ],
 )
 def test_a_server_that_fails_later_may_have_been_asked(error: Exception, cause: BaseException, how: str) -> None:
@@ -86,6 +103,6 @@ def test_a_server_that_fails_later_may_have_been_asked(error: Exception, cause: 
 
 
 def test_a_tls_failure_without_a_certificate_in_it_may_pass() -> None:
-    how, _, was_sent, is_final = told(httpx2.ConnectError(""), ssl.SSLError(1, "[SSL: TLSV1_ALERT] x"))
+    how, _, was_sent, is_final = told(unconnected(), ssl.SSLError(1, "[SSL: TLSV1_ALERT] x"))
     assert how.startswith("could not be reached: TLS failed (")
     assert (was_sent, is_final) == (False, False)

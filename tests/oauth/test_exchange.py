@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from acp_launch.mcp.http.clients import judge_place
 from acp_launch.oauth import exchange
 from acp_launch.oauth.exchange import Refused, ask, fetch, revoke
 from acp_launch.oauth.grant import OAuthClient, Tokens
@@ -344,4 +343,5 @@ def test_an_address_whose_name_leads_to_this_machine_gets_nothing(monkeypatch: p
         url = f"https://auth.example:{port}/token"
         with pytest.raises(Refused, match=r"its name leads to 127\.0\.0\.1, which is on this machine"):
             asyncio.run(fetch("GET", url, limit=PATIENCE))
-    assert judge_place(url, is_own=True) == {}
+        with pytest.raises(Refused, match=r"did not answer within"):
+            asyncio.run(fetch("GET", url, limit=0.2, own=url))

@@ -219,7 +219,7 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher) -
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
     assert "acp_launch.engine.servers" in imported
     heavy = {
-        "httpx2",
+        "aiohttp",
         "h11",
         "acp_launch.mcp.remote",
         "acp_launch.mcp.http.connection",

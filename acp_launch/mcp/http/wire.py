@@ -245,3 +245,20 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a server asks us to wait (RFC 9110 10.2.3)."""
     said = headers.get("retry-after", "").strip()
     return min(float(said), MAX_PAUSE) if said.isdecimal() and len(said) < 10 else None
+
+
+def advice(server: str, reason: str) -> tuple[str, str]:
+    """Split the reason of an end into what it explains and what to do, which names the keys of the profile."""
+    why, _, fix = reason.rpartition(": ")
+    for key in ("url", "headers", "type"):
+        fix = fix.replace("its `", "`").replace(f"`{key}`", f"mcp_servers.{server}.{key}")
+    return why, fix
+
+
+def joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return headers by their names in lower case; one that is there twice has its values joined by commas."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        found[key] = f"{found[key]}, {value}" if key in found else value
+    return found
