@@ -224,7 +224,6 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher) -
         "acp_launch.mcp.remote",
         "acp_launch.mcp.http.connection",
         "acp_launch.bridge.http.server",
-        "acp_launch.mcp.adapter",
     }
     assert imported & heavy == set()
 
