@@ -219,6 +219,34 @@ def test_a_constant_says_its_thing_and_its_unit() -> None:
     assert {name: defined[name] for name in VAGUE if defined[name] > 3} == {}
 
 
+# What differs between fronts is in the value that each brings (docs/internals.md), so few places ask which one it is.
+FRONT_KINDS = 4
+KIND = re.compile("(is|of)_(an_)?(editor|host|hosted|interactive)|outlives_terminal|_?(host|editor)")
+KIND_CLASSES = re.compile("(Hosted|Served|Editor|Host).*")
+
+
+def asks_for_kind(node: ast.AST) -> bool:
+    """Whether it asks which kind of front there is: by a flag, by one that may be None, or by its class."""
+    match node:
+        case ast.Compare(left=ast.Attribute(attr=name), ops=[ast.Is() | ast.IsNot()]):
+            return KIND.fullmatch(name) is not None
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id=name)]):
+            return KIND_CLASSES.fullmatch(name) is not None
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return KIND.fullmatch(name) is not None and name.strip("_") not in ("host", "editor")
+    return False
+
+
+def test_few_places_ask_which_kind_of_front_it_is() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if asks_for_kind(node) and isinstance(node, ast.expr)
+    ]
+    assert len(found) == FRONT_KINDS, found
+
+
 # A function is named by what it does or gives; a participle alone says neither. The ceiling only falls.
 PARTICIPLES = 600
 IRREGULAR = (

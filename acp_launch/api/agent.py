@@ -24,9 +24,9 @@ from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers, read_negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
-from acp_launch.served.client import ANSWERS, ENDED, Attached, entrance_meta
+from acp_launch.served.client import ANSWERS, ENDED, Attached, attach_meta
 from acp_launch.served.connect import connect as connect_to_host
-from acp_launch.served.wire import ASK, SERVERS, Entrance, HostFault, SocketTransport
+from acp_launch.served.wire import ASK, SERVERS, AttachOptions, HostFault, SocketTransport
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
 from acp_launch.session.client import GRACE_SECONDS, Client, Turn
@@ -482,12 +482,12 @@ class Session:
         """Open the session, and keep it open until it is left."""
         up, asks = self._agent._up.result(), self._options
         observer = _SessionEvents(self._take, self._have_room)
-        entrance = Entrance(
+        options = AttachOptions(
             name=self.name,
             can_ask=asks.get("on_permission") is not None or asks.get("on_form") is not None,
             approve=asks.get("approve"),
-            afresh=self._is_new,
-            once=True,
+            restart=self._is_new,
+            close_after_turn=True,
             continues=True,
         )
         async with self._agent._connected(observer) as (connection, attached):
@@ -495,7 +495,7 @@ class Session:
             services = {ASK: self._ask, ELICITATION: self._fill}
             client = Client(connection, name=self.name, gate=None, services=services, observer=observer)
             attached.client = client
-            stay = Stay(Path(up.note.cwd), (), (), entrance_meta(entrance))
+            stay = Stay(Path(up.note.cwd), (), (), attach_meta(options))
             ready = await open_session(connection, client, stay, how="new", session_id="", limit=inf)
             wishes = [Setting(*each) for each in up.settings]
             await configure(connection, client.state, ready.session_id, wishes, limit=self._limit)

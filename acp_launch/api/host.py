@@ -23,7 +23,7 @@ from acp_launch.engine.context import LogIn, leave_login
 from acp_launch.engine.run import Launch
 from acp_launch.errors import AuthRequired, LaunchError
 from acp_launch.process.lifecycle import Change
-from acp_launch.served.connections import FrontLine
+from acp_launch.served.connections import ClientConnection
 from acp_launch.served.host import Host, HostNotices
 from acp_launch.served.hostsession import HostPolicy, Unattended
 from acp_launch.served.registry import HostNote
@@ -69,7 +69,7 @@ class HostOfProgram(Host):
         super().__init__(launch, host, tasks)
         self._log_in = log_in
 
-    async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+    async def serve(self, front: ClientConnection, method: str, params: dict[str, Any], raw: Raw) -> object:
         try:
             return await super().serve(front, method, params, raw)
         except LaunchError as error:

@@ -32,38 +32,30 @@ import asyncio
 from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.context import LaunchContext
-from acp_launch.engine.loop import supervise
+from acp_launch.engine.loop import Interrupts, supervise
 from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.plan.place import shows
 from acp_launch.process.child import HASTY_GRACE_SECONDS
 from acp_launch.served.client import HostAsAgent, enter_from_editor
-from acp_launch.served.editor import EditorFace, EditorFeed
+from acp_launch.served.editor import EditorConnection, EditorNotices
 from acp_launch.served.editorsession import SessionPlan
 from acp_launch.session.hold import hold, list_held
-from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.policy import policy
 from acp_launch.session.store import open_registry
+
+MakeLaunch = Callable[[LaunchContext, RedactedOutput, Interrupts, LaunchServers], Launch]
 
 
 class ServedProfile:
     """A profile whose agent was started."""
 
     def __init__(self, launch: ServedLaunch) -> None:
-        self._launch = launch
+        self.launched = launch
         self.request, self.settings, self.loaded = launch.request, launch.settings, launch.loaded
-        self.host, self.spawned = launch.host, launch.spawned
         self.ready, self.plan, self.guard, self.trace = launch.ready, launch.plan, launch.guard, launch.trace
 
-    def _host_again(self) -> "HostNote":
-        """Find the host, also after its end."""
-        note = self._launch.find_running_host(self.plan)
-        if note is None:
-            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
-        return note
-
     def run(self, source: int, sink: int) -> int:
-        feed = EditorFeed(is_verbose=self.request.is_verbose)
+        feed = EditorNotices(is_verbose=self.request.is_verbose)
         self.observer = RedactedOutput(feed)
         self.note = partial(show_note, self.observer)
         with self._context() as context:
@@ -92,16 +84,13 @@ class ServedProfile:
                 share=sharing(settings, plan, "serve"),
             )
 
-    async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> int:
+    async def _serve(self, context: "LaunchContext", feed: "EditorNotices", source: "Lent", sink: "Lent | int") -> int:
         plan, observer = self.plan, self.observer
         async with supervise(self.guard) as interrupts:
             servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
-            if self.host is None:
-                launch = Launch(context, observer, interrupts, servers, self.spawned)
-            else:
-                launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
-            plan_session, deleting = self._session_plan, self._deleting
-            face = EditorFace(launch, feed, source, sink, observer, plan_session=plan_session, deleting=deleting)
+            launch = self.make_launch(context, observer, interrupts, servers)
+            plan_session, deleting = self.plan_session, self.hold_deleted
+            face = EditorConnection(launch, feed, source, sink, observer, plan_session=plan_session, deleting=deleting)
             try:
                 await face.run()
             except LaunchError as error:
@@ -111,26 +100,13 @@ class ServedProfile:
             interrupts.check()
             return 0
 
+    @property
+    def make_launch(self) -> MakeLaunch:
+        return partial(Launch, spawned=self.launched.spawned)
+
     @contextmanager
-    def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
+    def plan_session(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
-        if self.host is not None:
-            if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
-                what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
-                down = ours("down", self.plan.called)
-                raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
-            with open_registry(self.settings.state) as registry:
-                yield SessionPlan(
-                    plan=self.plan,
-                    secrets={},
-                    credentials={},
-                    wishes=settings_of(self.plan),
-                    gate=Gate(policy(self.plan, approve="all")),  # the host decides
-                    registry=registry,
-                    hold=lambda name, id: nullcontext(),
-                    enters=enter_from_editor,
-                )
-            return
         plan, secrets, credentials = self._for(cwd)
         state = self.settings.state
         with (
@@ -149,14 +125,14 @@ class ServedProfile:
             )
 
     @contextmanager
-    def _deleting(self, session_id: str, is_open: bool) -> "Iterator[Callable[[], None]]":
+    def hold_deleted(self, session_id: str, is_open: bool) -> "Iterator[Callable[[], None]]":
         """Hold a session while it is deleted, unless it `is_open` here; give what removes it from the store.
 
         Raises:
             SessionError: another process has it open.
         """
-        if is_open or self.host is not None:  # which knows its fronts
-            yield lambda: self._forget(session_id)
+        if is_open:
+            yield lambda: self.forget(session_id)
             return
         state, key = self.settings.state, (str(self.plan.project), self.plan.profile)
         with open_registry(state) as registry:
@@ -165,9 +141,9 @@ class ServedProfile:
         with ExitStack() as stack:
             for each in dict.fromkeys((*stored, *held)):
                 stack.enter_context(_hold(state, each, fix="close it there first"))
-            yield lambda: self._forget(session_id)
+            yield lambda: self.forget(session_id)
 
-    def _forget(self, session_id: str) -> None:
+    def forget(self, session_id: str) -> None:
         """Remove a session from the store that the agent has deleted."""
         key = str(self.plan.project), self.plan.profile
         try:
@@ -212,6 +188,44 @@ class ServedProfile:
         names = {server.name for server in running.servers}  # without those that lack a login
         servers = tuple(server for server in plan.servers if server.name in names)
         return PreparedPlan(replace(plan, servers=servers), self.ready.secrets, self.ready.credentials)
+
+
+class HostedProfile(ServedProfile):
+    """A profile whose agent is its host, which decides about tool calls, and keeps the sessions."""
+
+    @property
+    def make_launch(self) -> MakeLaunch:
+        return partial(HostAsAgent, find=self._find_host)
+
+    def _find_host(self) -> "HostNote":
+        """Find the host, also after its end."""
+        note = self.launched.find_running_host(self.plan)
+        if note is None:
+            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
+        return note
+
+    @contextmanager
+    def plan_session(self, cwd: Path) -> "Iterator[SessionPlan]":
+        if os.path.realpath(cwd) != os.path.realpath(self.plan.cwd):
+            what = f"{self.plan.called} is up in {self.plan.cwd}, and its sessions work only there"
+            down = ours("down", self.plan.called)
+            raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+        with open_registry(self.settings.state) as registry:
+            yield SessionPlan(
+                plan=self.plan,
+                secrets={},
+                credentials={},
+                wishes=settings_of(self.plan),
+                gate=None,
+                registry=registry,
+                stores=False,
+                hold=lambda name, id: nullcontext(),
+                enters=enter_from_editor,
+            )
+
+    @contextmanager
+    def hold_deleted(self, session_id: str, is_open: bool) -> "Iterator[Callable[[], None]]":
+        yield lambda: self.forget(session_id)  # the host knows its fronts
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from acp_launch.engine.run import open_and_prompt, run_once
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.protocol.acp import Offers
-from acp_launch.served.client import HostEntry, handed_over
+from acp_launch.served.client import HostEntry, detach_prompt
 from acp_launch.served.client import launch_in_host as launching
-from acp_launch.served.wire import Entrance
+from acp_launch.served.wire import AttachOptions
 from acp_launch.session.connection import Budget
 from acp_launch.session.hold import fresh_name, is_fresh
 from acp_launch.session.permission.audit import rules_of
@@ -75,21 +75,21 @@ async def _prompt_host(
     """Return how the turn ended; None if it goes on in the host."""
     person = screen.person()
     # Without a driver, the questions of a turn wait for one.
-    entrance = Entrance(
+    options = AttachOptions(
         name=prompt.request.name,
         can_ask=person is not None,
         approve=request.approve,
-        watches=request.detach,
-        afresh=request.is_new,
-        alone=True,
-        once=not plan.session and is_fresh(prompt.request.name),
+        read_only=request.detach,
+        restart=request.is_new,
+        own_turns_only=True,
+        close_after_turn=not plan.session and is_fresh(prompt.request.name),
     )
     ask = request.asker(person, plan) if person else None
-    entry = HostEntry(note=note, entrance=lambda name: entrance, ask=ask, stays=False)
+    entry = HostEntry(note=note, options=lambda name: options, ask=ask, stays=False)
     context = _front_context(request, plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
-            await run_once(launch, partial(handed_over, launch, prompt))
+            await run_once(launch, partial(detach_prompt, launch, prompt))
             return None
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
@@ -116,13 +116,13 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     terminal = SessionTerminal(request, plan, settings)
     anew = [name] if request.is_new else []  # once: after a loss of the agent it is loaded
 
-    def entrance(session: str) -> Entrance:
-        afresh = bool(anew) and anew.pop() == session
-        return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
+    def options(session: str) -> AttachOptions:
+        restart = bool(anew) and anew.pop() == session
+        return AttachOptions(name=session, can_ask=True, approve=request.approve, restart=restart)
 
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
-    entry = HostEntry(note=note, entrance=entrance, ask=ask, stays=True)
+    entry = HostEntry(note=note, options=options, ask=ask, stays=True)
     with open_registry(settings.state) as registry:
         sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
         return await run_session(

@@ -68,9 +68,8 @@ class ServedLaunch:
         prepare_launch()
         self.request, self.settings = request, load_settings()
         self.loaded = loaded_profile(request.profile, self.settings)
-        self.spawned: Spawned | None = None
-        self.host = self._find_host(stack)
-        if self.host is not None:
+        self.spawned: Spawned | None = None  # None if its agent is its host
+        if self._takes_host(stack):
             return
         with name_place(here()):
             resolved = resolve_trusted(
@@ -84,17 +83,17 @@ class ServedLaunch:
         self.guard, self.plan, self.spawned, self.trace = started.guard, started.plan, started.spawned, started.trace
         self.ready = self.ready._replace(plan=replace(self.ready.plan, place=self.plan.place))
 
-    def _find_host(self, stack: ExitStack) -> "HostNote | None":
-        """Find the host of the profile; None if none is up that can be used here."""
+    def _takes_host(self, stack: ExitStack) -> bool:
+        """Take the host of the profile for its agent, if one is up that can be used here."""
         if self.request.locked or not any_host(self.settings.state):
-            return None
+            return False
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
-        note = self.find_running_host(plan) if plan is not None else None
-        if plan is not None and note is not None:
-            self.ready, self.plan = PreparedPlan(plan), plan
-            self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
-        return note
+        if plan is None or self.find_running_host(plan) is None:
+            return False
+        self.ready, self.plan = PreparedPlan(plan), plan
+        self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
+        return True
 
     def find_running_host(self, plan: "LaunchPlan") -> "HostNote | None":
         from acp_launch.app.attach import present, usable_host

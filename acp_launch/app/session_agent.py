@@ -20,7 +20,7 @@ from acp_launch.profile.agents import known
 from acp_launch.served.client import watch_turn, with_host
 from acp_launch.served.connect import read_status
 from acp_launch.served.registry import find
-from acp_launch.served.wire import Entrance
+from acp_launch.served.wire import AttachOptions
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget
 from acp_launch.session.opening import Stay, end_session, how_to_continue, list_sessions, open_session
@@ -88,8 +88,8 @@ async def _show_turn(
 
     async def story(attached: "Attached") -> "TurnEnd":
         client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
-        entrance = Entrance(name=record.name, can_ask=False, watches=True, waits=True)
-        end = await watch_turn(attached, client, record.session_id, entrance)
+        options = AttachOptions(name=record.name, can_ask=False, read_only=True, from_last_turn=True)
+        end = await watch_turn(attached, client, record.session_id, options)
         await observer.drain()
         return end
 

@@ -174,9 +174,15 @@ class RunRequest(NamedTuple):
             raise UsageError("--confined is for --agent", fix="in the profile: runtime: {confined: true}")
         if self.wants_host:
             self._check_background("--detach" if self.detach else "--keep")
-        if self.is_interactive and self.timeout is not None:
+        if self.is_interactive:
+            self._check_without_prompt()
+
+    def _check_without_prompt(self) -> None:
+        if self.detach:
+            raise UsageError("--detach needs a prompt", fix=WAYS)
+        if self.timeout is not None:
             raise UsageError("--timeout needs a prompt", fix=WAYS)
-        if self.is_interactive and self.attach:
+        if self.attach:
             raise UsageError("--attach needs a prompt", fix=f"{WAYS}; or type @FILE in it")
 
     def _check_background(self, option: str) -> None:
@@ -189,8 +195,6 @@ class RunRequest(NamedTuple):
             )
         if not self.words:
             raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
-        if self.detach and self.is_interactive:
-            raise UsageError(f"{option} needs a prompt", fix=WAYS)
         if self.detach and self.timeout is not None:
             raise UsageError("--timeout cannot be combined with --detach", fix="session wait has a --timeout")
 

@@ -50,6 +50,6 @@ class Serve(NamedTuple):
                 launch = ServedLaunch(spec, stack)
             except LaunchError as error:
                 return refuse(error, source, sink)
-            from acp_launch.app.editor import ServedProfile  # while the agent starts
+            from acp_launch.app.editor import HostedProfile, ServedProfile  # while the agent starts
 
-            return ServedProfile(launch).run(source, sink)
+            return (ServedProfile if launch.spawned else HostedProfile)(launch).run(source, sink)

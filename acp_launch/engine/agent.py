@@ -211,8 +211,9 @@ class ManagedAgent(Generic[S]):
         match message:
             case Updated() | ServiceAsked():
                 client = self._client(message.session_id)
-            case PermissionAsked() if not self.launch.is_of_host:
-                client = self._client(message.session_id)
+            case PermissionAsked():
+                session_client = self._client(message.session_id)
+                client = session_client if session_client is not None and session_client.judges else None
             case Opened():
                 self._open(message)
                 return

@@ -21,7 +21,7 @@ The agent is started before this module is imported, so that its start and our i
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from acp_launch.errors import (
     RemoteProtocolError,
     RunExpired,
     Stopped,
+    UsageError,
     WaitExpired,
 )
 from acp_launch.plan.model import Origin
@@ -118,21 +119,10 @@ class OpenSession(Struct, frozen=True):
     made: Sequence[Fulfilled]  # the settings of `wishes` that were made
 
 
-class HostControl(Protocol):
-    """What a front can ask of its host besides turns."""
-
-    async def detach(self) -> None:
-        """Let the turn of this front go on without it."""
-
-    async def take(self) -> None:
-        """Become the front that drives the session: that is asked questions."""
-
-
 class Launch:
     """A launch with running servers, and its agent. Made by `conversation`."""
 
-    host: HostControl | None = None  # None unless the agent is a host's
-    is_of_host = False  # its agent is a host, which judges tool calls and keeps sessions itself
+    outlives_terminal = False
 
     def __init__(
         self,
@@ -189,6 +179,23 @@ class Launch:
     def after_death(self) -> str:
         """What becomes of an agent that has ended, to follow that in a message."""
         return "; it is started again with the next request"
+
+    async def detach(self) -> None:
+        """Let the turn of this front go on without it.
+
+        Raises:
+            UsageError: nothing would run it.
+        """
+        fix = f"to keep one running: {ours('up', self.plan.called)}"
+        raise UsageError("this launch ends with its terminal", fix=fix)
+
+    async def take(self) -> None:
+        """Become the front that drives the session: that is asked questions.
+
+        Raises:
+            UsageError: there is no other.
+        """
+        raise UsageError("only this terminal is attached to the session")
 
     @property
     def is_agent_dead(self) -> bool:

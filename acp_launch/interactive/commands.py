@@ -420,19 +420,14 @@ def _write_new(here: Path, name: str, text: str) -> Path:
 
 
 async def _detach(interactive: InteractiveState, current: CurrentSession, rest: str) -> Leave:
-    if interactive.launch.host is None:
-        profile = interactive.launch.plan.called
-        raise UsageError("this launch ends with its terminal", fix=f"to keep one running: {ours('up', profile)}")
-    await interactive.launch.host.detach()
+    await interactive.launch.detach()
     interactive.resume = lambda name: ours("attach", name)
     current.held_session.is_used = True  # it is open in the host, also before its first prompt
     return Leave(0)
 
 
 async def _take(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    if interactive.launch.host is None:
-        raise UsageError("only this terminal is attached to the session")
-    await interactive.launch.host.take()
+    await interactive.launch.take()
     interactive.say("questions about this session come here from now on", DIM)
 
 

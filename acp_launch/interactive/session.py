@@ -262,7 +262,7 @@ class InteractiveTurn:
                 self._redirect(running)
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
-            case HungUp() if self._interactive.launch.host is not None:
+            case HungUp() if self._interactive.launch.outlives_terminal:
                 self._outcome = Leave(HANGUP)  # the host knows whether the turn goes on
                 running.cancel()
             case Cancelled() | Interrupted() | Left():

@@ -38,7 +38,7 @@ from acp_launch.served.wire import (
     RESTART,
     SERVERS,
     TAKE,
-    Entrance,
+    AttachOptions,
     FrontNews,
     SocketTransport,
     understood,
@@ -123,9 +123,9 @@ class Attached:
             self.began(news.turn)
 
 
-def entrance_meta(entrance: Entrance) -> dict[str, object]:
+def attach_meta(options: AttachOptions) -> dict[str, object]:
     """Return the `_meta` with which a session is entered."""
-    return {META: msgspec.to_builtins(entrance)}
+    return {META: msgspec.to_builtins(options)}
 
 
 async def with_host(
@@ -161,7 +161,7 @@ async def with_host(
     return await interrupts.watch(attach())
 
 
-async def handed_over(launch: "HostedLaunch", prompt: Prompt, connection: Connection) -> None:
+async def detach_prompt(launch: "HostedLaunch", prompt: Prompt, connection: Connection) -> None:
     """Open the session, and return when the host has taken the prompt; its turn needs no front.
 
     Raises:
@@ -176,7 +176,7 @@ async def handed_over(launch: "HostedLaunch", prompt: Prompt, connection: Connec
     await connection.observer.drain()
 
 
-async def watch_turn(attached: Attached, client: Client, session_id: str, entrance: Entrance) -> TurnEnd:
+async def watch_turn(attached: Attached, client: Client, session_id: str, options: AttachOptions) -> TurnEnd:
     """Watch the latest turn of a session from its beginning, and return its end.
 
     Raises:
@@ -187,7 +187,7 @@ async def watch_turn(attached: Attached, client: Client, session_id: str, entran
     client.opening(session_id)
     conversation = connection.conversation
     # The host has the session open, and reads only `_meta`.
-    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=entrance_meta(entrance))
+    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=attach_meta(options))
     await connection.call(entered, what="answer of the host", limit=ANSWERS)
     return await Turn(connection, client, session_id, silence=inf).run(None)
 
@@ -199,7 +199,7 @@ class HostEntry(Struct, frozen=True, kw_only=True):
     """
 
     note: HostNote
-    entrance: Callable[[str], Entrance]
+    options: Callable[[str], AttachOptions]
     ask: Ask | None
     stays: bool
 
@@ -208,11 +208,11 @@ class HostedLaunch(Launch):
     """The launch of a host, as a front has it: the agent is the host's, and so are the servers."""
 
     servers: HostedServers
+    outlives_terminal = True
 
     def __init__(self, context: LaunchContext, observer: Observer, interrupts: Interrupts, entry: HostEntry) -> None:
         servers = HostedServers(context.plan, observer, interrupts.budget, logs=None)
         super().__init__(context, observer, interrupts, servers)
-        self.host = self
         self._entry = entry
         self._attached: Attached | None = None
 
@@ -256,7 +256,7 @@ class HostedLaunch(Launch):
 
         return replace(
             request,
-            meta=entrance_meta(entry.entrance(request.name)),
+            meta=attach_meta(entry.options(request.name)),
             opened=opened,
             observer=self.observer,
             listen=listen,
@@ -292,8 +292,6 @@ async def launch_in_host(
 class HostAsAgent(Launch):
     """A launch whose agent is a host. The host starts its own agent again when it is wanted."""
 
-    is_of_host = True
-
     def __init__(
         self,
         context: LaunchContext,
@@ -327,5 +325,5 @@ class HostAsAgent(Launch):
 
 def enter_from_editor(params: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Add to the params with which an editor opens a session how it is entered; `name` is its name in the store."""
-    entrance = Entrance(name=name, can_ask=True, editor=True)
-    return {**params, "_meta": {**acp.mapping(params.get("_meta")), **entrance_meta(entrance)}}
+    options = AttachOptions(name=name, can_ask=True, acp_only=True, several=True)
+    return {**params, "_meta": {**acp.mapping(params.get("_meta")), **attach_meta(options)}}

@@ -27,8 +27,8 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.served.registry import HostNote, hosts, server_host_state
 from acp_launch.served.wire import (
     COMPARE,
+    READY,
     STATUS,
-    WELCOME,
     HostStatus,
     ServerHostStatus,
     SharedLikeness,
@@ -57,7 +57,7 @@ async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncI
             line.close()
             return
         with suppress(OSError):  # it has gone
-            line.send(WELCOME)
+            line.send(READY)
         attach(line)
 
     with directory(state) as place:
@@ -79,7 +79,7 @@ def connect(note: HostNote) -> socket.socket:
     line.settimeout(GREETING_TIMEOUT)
     try:
         _reach(line, note)
-        if line.recv(len(WELCOME), socket.MSG_WAITALL) != WELCOME:
+        if line.recv(len(READY), socket.MSG_WAITALL) != READY:
             raise ConnectionResetError
     except TimeoutError:
         line.close()

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, Literal, Protocol
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp, jsonrpc
@@ -22,9 +23,8 @@ from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notific
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
-from acp_launch.served.wire import MISSED, SocketTransport, as_fault, event_line
+from acp_launch.served.wire import MISSED, AttachOptions, SocketTransport, as_fault, event_line
 from acp_launch.session.events import NoteEvent
-from acp_launch.session.permission.policy import Approve
 
 MAX_EVENTS = 50_000  # of a session that are kept for fronts
 KEPT_BYTES = 16 * 1024 * 1024
@@ -46,8 +46,10 @@ class SessionEvents:
         self._answer_bytes = 0
         self._now, self._tell = now, tell
         self._has_news = False
-        self._known: dict[int, FrontLine | Known] = {}  # by event: who knows it already
-        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
+        self._known: dict[int, ClientConnection | Known] = {}  # by event: who knows it already
+        self._marks: list[
+            tuple[int, ClientConnection | None]
+        ] = []  # the event before a turn, or before its end, and whose
 
     def add_answer(self, line: bytes) -> None:
         """Add an event of the agent's answer, which is kept until the next turn; of a longer one, its end."""
@@ -57,12 +59,12 @@ class SessionEvents:
         while self._answer_bytes > KEPT_BYTES:
             self._answer_bytes -= len(self._answer.popleft()[1])
 
-    def lost_answer(self, last: int, front: "FrontLine") -> list[bytes]:
+    def lost_answer(self, last: int, front: "ClientConnection") -> list[bytes]:
         """Return what is kept of the answer after the event `last`, of events that left the window."""
         lost = self.window.lost
         return [line for id, line in self._answer if last < id <= lost and not self.is_hidden(id, front)]
 
-    def add(self, line: bytes, known: "FrontLine | Known | None" = None) -> None:
+    def add(self, line: bytes, known: "ClientConnection | Known | None" = None) -> None:
         """Add an event; `known` is who knows it already: one front, all that are here, or those in another session."""
         id = self.window.append(line, key=None, now=self._now())
         if known is not None:
@@ -78,22 +80,22 @@ class SessionEvents:
         self._has_news = False
         self._tell()
 
-    def hides(self, last: int, end: int, front: "FrontLine") -> bool:
+    def hides(self, last: int, end: int, front: "ClientConnection") -> bool:
         """Return whether one of the events after `last` and up to `end` is not for this front."""
         for id in reversed(self._known):
             if id <= last:
                 break
             if id <= end and self._is_known(id, front):
                 return True
-        return front.is_alone and self._has_turn_of_other(last, end, front)
+        return front.options.own_turns_only and self._has_turn_of_other(last, end, front)
 
-    def _is_known(self, id: int, front: "FrontLine") -> bool:
+    def _is_known(self, id: int, front: "ClientConnection") -> bool:
         known = self._known.get(id)
-        if known == "here" and front.is_editor:  # it is not told of a turn's begin, and knows its own prompts
+        if known == "here" and front.options.acp_only:  # it is not told of a turn's begin, and knows its own prompts
             return self._turn_of(id) is front
         return known in (front, "here") or (known == "elsewhere" and not front.is_first(self))
 
-    def _has_turn_of_other(self, last: int, end: int, front: "FrontLine") -> bool:
+    def _has_turn_of_other(self, last: int, end: int, front: "ClientConnection") -> bool:
         for before, whose in reversed(self._marks):
             if before < end and whose not in (None, front):
                 return True
@@ -101,27 +103,27 @@ class SessionEvents:
                 break
         return False
 
-    def is_hidden(self, id: int, front: "FrontLine") -> bool:
+    def is_hidden(self, id: int, front: "ClientConnection") -> bool:
         """Return whether this event is not for this front, as it knows it already, or it is of another's turn."""
-        return self._is_known(id, front) or (front.is_alone and self._turn_of(id) not in (None, front))
+        return self._is_known(id, front) or (front.options.own_turns_only and self._turn_of(id) not in (None, front))
 
-    def begin_turn(self, front: "FrontLine") -> None:
+    def begin_turn(self, front: "ClientConnection") -> None:
         self.began = self.window.newest
         self._answer.clear()
         self._answer_bytes = 0
         self.mark(front)
 
-    def mark(self, front: "FrontLine | None") -> None:
+    def mark(self, front: "ClientConnection | None") -> None:
         """Note that what follows is of a turn of this front, or of none."""
         self._marks.append((self.window.newest, front))
         del self._marks[:-MARKS]
 
-    def forget(self, front: "FrontLine") -> None:
+    def forget(self, front: "ClientConnection") -> None:
         """Forget what a front knew that has left."""
         self._known = {id: known for id, known in self._known.items() if known is not front and id > self.began}
         self.window.unjoin()
 
-    def _turn_of(self, id: int) -> "FrontLine | None":
+    def _turn_of(self, id: int) -> "ClientConnection | None":
         """Return the front whose turn an event is of; None if it is of none."""
         return next((front for last, front in reversed(self._marks) if last < id), None)
 
@@ -141,7 +143,7 @@ class House(Protocol):
 
     def now(self) -> float: ...
 
-    async def serve(self, front: "FrontLine", method: str, params: dict[str, Any], raw: Raw) -> object:
+    async def serve(self, front: "ClientConnection", method: str, params: dict[str, Any], raw: Raw) -> object:
         """Return the result of a request.
 
         Raises:
@@ -149,13 +151,13 @@ class House(Protocol):
             UnknownMethod: nothing serves it.
         """
 
-    def told(self, front: "FrontLine", method: str, params: Raw) -> None:
+    def told(self, front: "ClientConnection", method: str, params: Raw) -> None:
         """Take a notification."""
 
     def note(self, text: str) -> None:
         """Take a line about a front that does not do what it should."""
 
-    def gone(self, front: "FrontLine") -> None:
+    def gone(self, front: "ClientConnection") -> None:
         """Note that the front has left."""
 
 
@@ -168,15 +170,12 @@ class _Place:
         self.is_held = False  # nothing of the stream is written, only answers
 
 
-class FrontLine:
+class ClientConnection:
     """The line to one front, which follows one session, or several of an editor."""
 
     def __init__(self, house: House, line: socket.socket) -> None:
-        self.can_ask = False  # whether a user can be asked there
+        self.options = AttachOptions(name="", can_ask=False)  # those with which it has entered a session last
         self.can_elicit = False  # whether it shows forms and links
-        self.approve: Approve | None = None  # `--approve` of its turns
-        self.is_alone = False  # it is not shown the turns of others
-        self.is_editor = False  # it enters several sessions, and is asked in the words of ACP
         self._house, self._line = house, line
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")
@@ -326,12 +325,15 @@ class FrontLine:
                     self.say(as_line(notification("$/cancel_request", {"requestId": call.number})))
                     raise
         except LaunchError as error:
-            self.can_ask = False
+            self._answer_nothing()
             raise FrontGone from error
         if answer.fault is not None:
-            self.can_ask = False
+            self._answer_nothing()
             raise FrontGone
         return answer.result
+
+    def _answer_nothing(self) -> None:
+        self.options = replace(self.options, can_ask=False)
 
     # What it says.
 

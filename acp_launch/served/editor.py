@@ -1,8 +1,8 @@
 """
 The editor's side of a served profile: its lines, its requests, and what the agent has for it.
 
-    editor ── stdin ──▶ EditorFace ──▶ Connection ──▶ agent
-    editor ◀─ stdout ── EditorFace ◀── Connection ◀── agent
+    editor ── stdin ──▶ EditorConnection ──▶ Connection ──▶ agent
+    editor ◀─ stdout ── EditorConnection ◀── Connection ◀── agent
 
 Messages pass as the bytes they are, but for their ids: a request of the editor goes on under a number of the connection
 to the agent, one of the agent under a number of ours. It ends when the editor closes its end. The editor is read no
@@ -53,7 +53,7 @@ CLOSING = ("session/close", "session/delete")
 SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
 
 
-class EditorFeed(Notices):
+class EditorNotices(Notices):
     """The observer of a served profile: updates go to the editor, and problems to stderr.
 
     Editors show each line of their agent's stderr as a message, Emacs' agent-shell even in the prompt that is typed.
@@ -62,9 +62,9 @@ class EditorFeed(Notices):
     def __init__(self, *, is_verbose: bool = False) -> None:
         """`is_verbose` prints what is well, too."""
         self._is_verbose = is_verbose
-        self._face: EditorFace | None = None
+        self._face: EditorConnection | None = None
 
-    def of(self, face: "EditorFace") -> None:
+    def of(self, face: "EditorConnection") -> None:
         self._face = face
 
     def update(self, update: Updated) -> None:
@@ -121,13 +121,13 @@ class _Asked(Struct, frozen=True):
     answered: Callable[[bytes], None]
 
 
-class EditorFace(EditorLines):
+class EditorConnection(EditorLines):
     """One editor, and the agent of the profile."""
 
     def __init__(
         self,
         launch: Launch,
-        feed: EditorFeed,
+        feed: EditorNotices,
         source: Lent,
         sink: Lent | int,
         observer: RedactedOutput,

@@ -51,17 +51,18 @@ CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cance
 class SessionPlan(Struct, frozen=True, kw_only=True):
     """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
 
-    `hold` locks a session by its name; it is given the id too, if that is known. In a host the host decides about tool
-    calls, and keeps the session: then `enters` adds how the session is entered to the params of a request, for a
-    session of that name.
+    `hold` locks a session by its name; it is given the id too, if that is known. Without a `gate` the agent is a host,
+    which decides about tool calls, and without `stores` it keeps the session: then `enters` adds how the session is
+    entered to the params of a request, for a session of that name.
     """
 
     plan: LaunchPlan
     secrets: Mapping[str, Secret]
     credentials: "Mapping[str, Credentials]"
     wishes: Sequence[Setting]
-    gate: Gate
+    gate: Gate | None
     registry: Registry
+    stores: bool = True
     hold: Callable[[str, str], AbstractContextManager[None]]
     enters: Callable[[dict[str, Any], str], dict[str, Any]] = lambda params, name: params
 
@@ -152,8 +153,9 @@ class EditorSession(AgentSession):
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
         self.name = record.name if record else fresh_name()
         self._keeper = SessionKeeper(made.registry, plan, record)
-        self._gate = made.gate
-        self._gate.ask = self._ask
+        self._gate, self._stores = made.gate, made.stores
+        if self._gate is not None:
+            self._gate.ask = self._ask
         self._params = made.enters(self._params, self.name)
         return made.hold(self.name, self.id)
 
@@ -330,7 +332,7 @@ class EditorSession(AgentSession):
         params = acp.mapping(acp.decoded(message.params))
         if message.method == "terminal/release":
             self._terminals.discard(acp.text(params.get("terminalId")))
-        elif why := self._gate.forbids(_act(message.method, params)):
+        elif self._gate is not None and (why := self._gate.forbids(_act(message.method, params))):
             self._editor.refuse_agent(message.id, INTERNAL_ERROR, why)
             return
         answered = self._note_terminal if message.method == "terminal/create" else lambda line: None
@@ -385,7 +387,7 @@ class EditorSession(AgentSession):
         self._connection.conversation.working(self.id, is_working=True)  # a history has ended
         is_first, self._turn = self._turn is None, request
         said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
-        if not (self.agent.launch.is_of_host or self._keeper.is_kept):
+        if self._stores and not self._keeper.is_kept:
             ready = SessionEvent(session_id=self.id, name=self.name, how=self.how, result=NULL)
             self._note(lambda: self._keeper.opened(ready, self._agent))
 

@@ -33,8 +33,8 @@ from acp_launch.protocol.conversation import Completed, How, PermissionAsked, Se
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
-from acp_launch.served.connections import FrontLine, SessionEvents, UnknownMethod
-from acp_launch.served.hostsession import HistoryFeed, HostPolicy, HostSession
+from acp_launch.served.connections import ClientConnection, SessionEvents, UnknownMethod
+from acp_launch.served.hostsession import HistoryRecorder, HostPolicy, HostSession
 from acp_launch.served.wire import (
     CANCEL,
     DETACH,
@@ -49,7 +49,7 @@ from acp_launch.served.wire import (
     SERVERS,
     STATUS,
     TAKE,
-    Entrance,
+    AttachOptions,
     FrontNews,
     HostStatus,
     event_line,
@@ -71,7 +71,7 @@ MAX_SILENT = 64  # connections that have asked for nothing; the oldest is closed
 PAST = 5  # sessions that are not open any more, whose latest turn is kept
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
-Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
+Handler = Callable[[ClientConnection, dict[str, Any]], Awaitable[object]]
 
 
 class Host:
@@ -81,8 +81,8 @@ class Host:
         self.launch, self.policy = launch, policy
         self._over = asyncio.Event()
         self.agent: ManagedAgent[HostSession] = ManagedAgent(launch, self, self._over)
-        self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
-        self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
+        self.fronts: dict[ClientConnection, list[HostSession]] = {}  # and what each has entered
+        self._silent: dict[ClientConnection, None] = {}  # those that have asked for nothing yet; the oldest first
         self.past: dict[str, HostSession] = {}  # sessions that have ended, until their next turn
         self.now = asyncio.get_running_loop().time
         self.max_line = launch.context.max_line
@@ -181,7 +181,7 @@ class Host:
         self._over.set()
 
     async def open(
-        self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]
+        self, how: How, options: AttachOptions, front: ClientConnection, servers: Sequence[object]
     ) -> tuple[HostSession, bool]:
         """Enter a session, and open it if it is not open, with these servers of the front besides those of the host.
         Returns it, and whether it was open.
@@ -190,20 +190,20 @@ class Host:
             LaunchError: it cannot be opened.
         """
         async with self._one_at_a_time:
-            session = self._session(entrance.name)
+            session = self._session(options.name)
             if session is not None and (
                 session.is_left or self.agent.connection is None
             ):  # it is being closed, or its agent has ended
                 await session.gone.wait()
                 session = None
-            if entrance.waits and (session is None or not session.has_begun):
-                session = self._past(entrance.name) or session
-            if session is not None and entrance.afresh:
+            if options.from_last_turn and (session is None or not session.has_begun):
+                session = self._past(options.name) or session
+            if session is not None and options.restart:
                 await self._end_session(session)
                 session = None
             if session is None:
-                return await self._open_new(how, entrance, front, servers), False
-            self._enter_session(front, session, entrance)
+                return await self._open_new(how, options, front, servers), False
+            self._enter_session(front, session, options)
             return session, True
 
     def _session(self, name: str) -> HostSession | None:
@@ -213,32 +213,34 @@ class Host:
         past = self.past.get(name)
         return past if past is not None and past.has_turned else None
 
-    def _enter_session(self, front: FrontLine, session: HostSession, entrance: Entrance) -> list[HostSession]:
+    def _enter_session(
+        self, front: ClientConnection, session: HostSession, options: AttachOptions
+    ) -> list[HostSession]:
         """Let a front enter a session, and leave that in which it is, or the one of this name; return what it left."""
         entered = self.fronts[front]
         if session in entered:
             return []
-        left = [each for each in entered if not entrance.editor or each.name == session.name]
+        left = [each for each in entered if not options.several or each.name == session.name]
         for each in left:
             self._exit(front, each)
         self.fronts[front].append(session)
-        session.enter(front, entrance)
+        session.enter(front, options)
         return left
 
-    def _exit(self, front: FrontLine, session: HostSession) -> None:
+    def _exit(self, front: ClientConnection, session: HostSession) -> None:
         session.exit(front)
         front.unfollow(session.events)
         if front in self.fronts and session in self.fronts[front]:
             self.fronts[front].remove(session)
 
-    def _return(self, front: FrontLine, failed: HostSession, before: Sequence[HostSession]) -> None:
+    def _return(self, front: ClientConnection, failed: HostSession, before: Sequence[HostSession]) -> None:
         """Put a front back where it was before a session that could not be opened."""
         self._exit(front, failed)
         if front not in self.fronts:  # it has left meanwhile
             return
         for each in before:
             self.fronts[front].append(each)
-            each.enter(front, Entrance(name=each.name, can_ask=front.can_ask))
+            each.enter(front, AttachOptions(name=each.name, can_ask=front.options.can_ask))
             front.follow(each.events, each.events.window.newest)
 
     async def _end_session(self, session: HostSession) -> None:
@@ -249,21 +251,23 @@ class Host:
         session.leave(closes=True)
         await session.gone.wait()
 
-    async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
+    async def _open_new(
+        self, how: How, options: AttachOptions, front: ClientConnection, servers: Sequence[object]
+    ) -> HostSession:
         connection, host, plan = await self.agent.connected(), self.policy, self.plan
         record = None
-        if how != "new" or (entrance.continues and not entrance.afresh):
-            record = continued(host.registry, plan, entrance.name, latest=False)
+        if how != "new" or (options.continues and not options.restart):
+            record = continued(host.registry, plan, options.name, latest=False)
         if how != "new" and record is None:
-            raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
+            raise SessionError(f'there is no session "{options.name}"', fix=ours("session", "list"))
         if record is not None:
             able = connection.agent.capabilities
-            how = how_to_continue(able, replay=how == "load", name=entrance.name)
+            how = how_to_continue(able, replay=how == "load", name=options.name)
         keeper = SessionKeeper(host.registry, plan, record)
-        session = HostSession(self.agent, host, self._tasks, entrance.name, servers, keeper)
+        session = HostSession(self.agent, host, self._tasks, options.name, servers, keeper)
         if record is not None:
             session.named(record.session_id)
-        before = self._enter_session(front, session, entrance)
+        before = self._enter_session(front, session, options)
         front.follow(session.events, 0)
         living = connection.beside(session.live(connection, session.request(record, replay=how == "load")))
         living.add_done_callback(lambda task: self._end(session))
@@ -312,7 +316,7 @@ class Host:
 
     def attach(self, line: socket.socket) -> None:
         """Serve a new front; the oldest of those that have asked for nothing makes room for it."""
-        front = FrontLine(self, line)
+        front = ClientConnection(self, line)
         self.fronts[front] = []
         self._silent[front] = None
         self.begin(front.run())
@@ -321,7 +325,7 @@ class Host:
             del self._silent[oldest]
             oldest.close()
 
-    def gone(self, front: FrontLine) -> None:
+    def gone(self, front: ClientConnection) -> None:
         entered = self.fronts.pop(front)
         self._silent.pop(front, None)
         self._idle_since = max(self._idle_since, self.now())
@@ -331,12 +335,12 @@ class Host:
     def note(self, text: str) -> None:
         show_note(self.launch.observer, text)
 
-    def told(self, front: FrontLine, method: str, params: Raw) -> None:
+    def told(self, front: ClientConnection, method: str, params: Raw) -> None:
         if method == "session/cancel":
             for session in self._about(front, acp.mapping(acp.decoded(params))):
                 session.cancel()
 
-    async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+    async def serve(self, front: ClientConnection, method: str, params: dict[str, Any], raw: Raw) -> object:
         self._silent.pop(front, None)
         if (handler := self._handlers.get(method)) is not None:
             return await handler(front, params)
@@ -349,38 +353,37 @@ class Host:
             raise UnknownMethod
         return await self.forward(method, raw)
 
-    async def _initialize(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _initialize(self, front: ClientConnection, params: dict[str, Any]) -> object:
         connection = await self.agent.connected()
         elicitation = acp.mapping(params.get("clientCapabilities")).get("elicitation")
-        front.can_ask = front.can_elicit = bool(elicitation)
+        front.can_elicit = bool(elicitation)
         said = acp.mapping(acp.decoded(connection.agent.raw))
         able = {**acp.mapping(said.get("agentCapabilities")), "loadSession": True}
         kinds = {**acp.mapping(able.get("sessionCapabilities")), "resume": {}}
         able["sessionCapabilities"] = {kind: kinds[kind] for kind in kinds if kind != "fork"}
         return redactor.tree({**said, "agentCapabilities": able})
 
-    async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
-        entrance = msgspec.convert(member(params), Entrance)
-        front.can_ask = (front.can_ask or entrance.editor) and entrance.can_ask
-        front.approve, front.is_alone, front.is_editor = entrance.approve, entrance.alone, entrance.editor
-        session, was_open = await self.open(how, entrance, front, acp.sequence(params.get("mcpServers")))
+    async def _enter(self, how: How, front: ClientConnection, params: dict[str, Any]) -> object:
+        options = msgspec.convert(member(params), AttachOptions)
+        front.options = options
+        session, was_open = await self.open(how, options, front, acp.sequence(params.get("mcpServers")))
         ready = session.feed.opened
         assert ready is not None, "it is open"
         if was_open:
-            await self._catch_up(front, session, how, entrance)
+            await self._catch_up(front, session, how, options)
             # It may have been opened in another way, whose answer differs in this alone.
             known = {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id}
             return known if how == "new" else {name: known[name] for name in known if name != "sessionId"}
-        if entrance.continues:
+        if options.continues:
             return {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id, "_meta": {META: ready.how}}
         return ready.result
 
-    async def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
+    async def _catch_up(self, front: ClientConnection, session: HostSession, how: How, options: AttachOptions) -> None:
         """Find the place of a front in a session that is open: its history first, then the turn that runs."""
         events, history = session.events, None
-        if how == "load" and not entrance.alone and events.window.since(0, self.now()) is None:
+        if how == "load" and not options.own_turns_only and events.window.since(0, self.now()) is None:
             history = await self._load_history(session)
-        has_turn = session.turn is not None or entrance.waits
+        has_turn = session.turn is not None or options.from_last_turn
         start = events.began if has_turn else events.window.newest
         if history is not None and session.turn is None:
             front.show(event_line(NoteEvent(text=RELOADED)))
@@ -389,10 +392,10 @@ class Host:
         elif how == "load":
             self._show_kept(front, events, start)
         front.follow(events, start)
-        if (how == "load" or entrance.watches) and not entrance.editor:
+        if (how == "load" or options.read_only) and not options.acp_only:
             front.hold(session.events)  # until it has shown the history, or joins the turn
 
-    def _show_kept(self, front: FrontLine, events: SessionEvents, start: int) -> None:
+    def _show_kept(self, front: ClientConnection, events: SessionEvents, start: int) -> None:
         """Show what is kept of a session, up to the event `start`."""
         window = events.window
         if window.since(0, self.now()) is None:
@@ -413,7 +416,7 @@ class Host:
         able = self.agent.connection.agent.capabilities.load if self.agent.connection else False
         if ready is None or context.respawn is None or session.turn is not None or not able:
             return None
-        feed, interrupts = HistoryFeed(session), Interrupts()
+        feed, interrupts = HistoryRecorder(session), Interrupts()
         interrupts.hurry = self.launch.interrupts.hurry
 
         async def story(connection: Connection) -> None:
@@ -428,9 +431,9 @@ class Host:
             return feed.window if feed.window.newest else None
         return None
 
-    async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _prompt(self, front: ClientConnection, params: dict[str, Any]) -> object:
         session = self._session_of(front, params)
-        if session.gone.is_set() and front.is_editor:
+        if session.gone.is_set() and front.options.several:
             session = await self._enter_again(front, session)
         self._require_open(session)
         self.past.pop(session.name, None)
@@ -438,7 +441,7 @@ class Host:
         end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result
 
-    async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _join(self, front: ClientConnection, params: dict[str, Any]) -> object:
         session = self._session_of(front, params)
         session.go_on(front)
         end = await session.join()
@@ -449,37 +452,33 @@ class Host:
             front.say(news_line(FrontNews(denied=redactor.text(end.denied))))
         return end.result
 
-    async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _restart(self, front: ClientConnection, params: dict[str, Any]) -> object:
         name = acp.text(params.get("server"))
         if name not in {standing.server for standing in self.launch.servers.standings()}:
             raise LaunchError(f'unknown server "{name}"')
         self.launch.servers.restart(name)
         return NOTHING
 
-    async def _cancel(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _cancel(self, front: ClientConnection, params: dict[str, Any]) -> object:
         session = self._session(acp.text(params.get("name")))
         if session is None or session.turn is None:
             return False
         session.cancel()
         return True
 
-    async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _reload(self, front: ClientConnection, params: dict[str, Any]) -> object:
         async with self._one_at_a_time:  # a session is opened with the servers of before or of after
             return await self.policy.reload(self.launch, acp.text(params.get("digest")))
 
-    async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
-        """Let an editor leave a session, which stays open in the host, and the front of one that does not stay. Other
-        fronts close it at the agent."""
-        about = self._about(front, params)
-        if not front.is_editor and not (about and about[0].stay != "open"):
-            return await self.forward("session/close", params)
-        for session in about:
+    async def _close(self, front: ClientConnection, params: dict[str, Any]) -> object:
+        """Let a front leave a session, which the agent closes if it does not stay."""
+        for session in self._about(front, params):
             self._exit(front, session)
             if session.is_left:
                 await session.gone.wait()
         return NOTHING
 
-    async def _delete(self, front: FrontLine, params: dict[str, Any]) -> object:
+    async def _delete(self, front: ClientConnection, params: dict[str, Any]) -> object:
         """Have the agent delete a session, unless another front has it open."""
         id = msgspec.json.encode(acp.text(params.get("sessionId")))
         for session in [each for each in self.agent.sessions if each.id_json == id]:
@@ -488,21 +487,21 @@ class Host:
             session.leave()
         return await self.forward("session/delete", params)
 
-    async def _enter_again(self, front: FrontLine, past: HostSession) -> HostSession:
-        """Open a session again whose agent has ended, for an editor that goes on with it."""
-        entrance = Entrance(name=past.name, can_ask=front.can_ask, editor=True, alone=front.is_alone)
-        session, was_open = await self.open("resume", entrance, front, past.servers)
+    async def _enter_again(self, front: ClientConnection, past: HostSession) -> HostSession:
+        """Open a session again whose agent has ended, for a front that goes on with it."""
+        options = replace(front.options, name=past.name)
+        session, was_open = await self.open("resume", options, front, past.servers)
         if was_open:
             front.follow(session.events, session.events.window.newest)
         return session
 
-    def _about(self, front: FrontLine, params: Mapping[str, Any]) -> list[HostSession]:
+    def _about(self, front: ClientConnection, params: Mapping[str, Any]) -> list[HostSession]:
         """Return the session that params name; where they name none, the one that the front has entered."""
         entered, wanted = self.fronts.get(front, []), params.get("sessionId")
         id = msgspec.json.encode(wanted) if isinstance(wanted, str) else None
         return [session for session in entered if id in (None, session.id_json)][:1]
 
-    def _session_of(self, front: FrontLine, params: Mapping[str, Any]) -> HostSession:
+    def _session_of(self, front: ClientConnection, params: Mapping[str, Any]) -> HostSession:
         found = self._about(front, params)
         if not found:
             raise SessionError("this session was not entered" if params.get("sessionId") else "no session was entered")
@@ -514,7 +513,7 @@ class Host:
 
 
 # What a front may do in its session, and ask of the host.
-ACTS: Mapping[str, Callable[[HostSession, FrontLine], None]] = {
+ACTS: Mapping[str, Callable[[HostSession, ClientConnection], None]] = {
     FOLLOW: HostSession.go_on,
     TAKE: HostSession.drive,
     DETACH: HostSession.detach,

@@ -28,8 +28,8 @@ from acp_launch.protocol.conversation import ELICITATION, Opened, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
-from acp_launch.served.connections import KEPT_BYTES, MAX_EVENTS, FrontGone, FrontLine, SessionEvents
-from acp_launch.served.wire import ASK, TAKEN, Entrance, FrontNews, Reloaded, SessionStatus, event_line, news_line
+from acp_launch.served.connections import KEPT_BYTES, MAX_EVENTS, ClientConnection, FrontGone, SessionEvents
+from acp_launch.served.wire import ASK, TAKEN, AttachOptions, FrontNews, Reloaded, SessionStatus, event_line, news_line
 from acp_launch.session.client import CANCELLED, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import (
@@ -89,7 +89,7 @@ class HostPolicy(Struct, frozen=True, kw_only=True):
     delays: bool = False
 
 
-class Feed:
+class EventRecorder:
     """The observer of one session, for all its fronts: it records what it is told.
 
     Not the start and the end of a turn, waits and errors: a front shakes hands itself, has its own clock, and gets
@@ -130,7 +130,7 @@ class Feed:
         """Return at once: a host that waits for its fronts does so when it has read from the agent."""
 
 
-class HistoryFeed(Feed):
+class HistoryRecorder(EventRecorder):
     """The observer of a session in another process of the agent: it keeps the history that is told there."""
 
     def __init__(self, session: "HostSession") -> None:
@@ -160,15 +160,15 @@ class HostSession(AgentSession):
         super().__init__(agent)
         self.name, self.servers, self._keeper = name, servers, keeper
         self.events = SessionEvents(asyncio.get_running_loop().time, self._tell)
-        self.fronts: list[FrontLine] = []
+        self.fronts: list[ClientConnection] = []
         if host.delays:
             self.events.window.spare = self._last_written
-        self.driver: FrontLine | None = None
-        self._roles: dict[FrontLine, Literal["watches", "took"]] = {}  # of fronts that drive never, or until they leave
+        self.driver: ClientConnection | None = None
+        self._keeps_driving: ClientConnection | None = None  # until it leaves, whichever sends the prompts
         self.queue: list[str] = []
         self.id_json = b'""'
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.feed = Feed(self)
+        self.feed = EventRecorder(self)
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | asyncio.Task[None] | None = None  # or the wait for the servers before it
         self.since = time.time()
@@ -180,7 +180,7 @@ class HostSession(AgentSession):
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
         self.current: asyncio.Task[object] | None = None  # runs the turn
-        self._turns: dict[asyncio.Task[ResultEvent | LaunchError], FrontLine | None] = {}  # whose end ends each
+        self._turns: dict[asyncio.Task[ResultEvent | LaunchError], ClientConnection | None] = {}  # whose end ends each
 
     @property
     def state(self) -> str:
@@ -283,60 +283,58 @@ class HostSession(AgentSession):
 
     # Fronts.
 
-    def enter(self, front: FrontLine, entrance: Entrance) -> None:
+    def enter(self, front: ClientConnection, options: AttachOptions) -> None:
         self.fronts.append(front)
-        if not (entrance.once or entrance.waits):
+        if not (options.close_after_turn or options.from_last_turn):
             self.stay = "open"
-        if entrance.watches:
-            self._roles[front] = "watches"
         self._choose_driver()
 
-    def drive(self, front: FrontLine) -> None:
+    def drive(self, front: ClientConnection) -> None:
         """Let this front drive until it leaves, whichever sends the prompts."""
-        self._roles = {each: role for each, role in self._roles.items() if role == "watches"} | {front: "took"}
+        self._keeps_driving = front
         self._drive(front)
 
-    def _drive(self, front: FrontLine) -> None:
+    def _drive(self, front: ClientConnection) -> None:
         before, self.driver = self.driver, front
         if before is not None and before is not front:
             before.say(event_line(NoteEvent(text=TAKEN)))
         self._choose_driver()
 
-    def exit(self, front: FrontLine) -> None:
+    def exit(self, front: ClientConnection) -> None:
         if front in self.fronts:
             self.fronts.remove(front)
         self.events.forget(front)
-        self._roles.pop(front, None)
-        if self.driver is front:
-            self.driver = None
+        self.driver, self._keeps_driving = (
+            None if each is front else each for each in (self.driver, self._keeps_driving)
+        )
         for task in [task for task, owner in self._turns.items() if owner is front]:
             self._note_end()
             self.cancel() if task is self.current else task.cancel()
         self._choose_driver()
         self._leave_if_over()
 
-    def go_on(self, front: FrontLine) -> None:
+    def go_on(self, front: ClientConnection) -> None:
         """Give a front what follows the history that it has shown."""
         front.go_on(self.events)
         self._changed.set()
 
-    def detach(self, front: FrontLine) -> None:
+    def detach(self, front: ClientConnection) -> None:
         """Let the turns of a front go on without it."""
         self._turns = {task: None if owner is front else owner for task, owner in self._turns.items()}
 
     def _choose_driver(self) -> None:
         if self.driver is None:  # the one that has been here longest
-            self.driver = next((front for front in self.fronts if self._roles.get(front) != "watches"), None)
+            self.driver = next((front for front in self.fronts if not front.options.read_only), None)
         self._may_ask()
         self._changed.set()
 
     def _may_ask(self) -> None:
         """Ask as a run of one prompt does while a front drives; without one, the question waits for a front."""
-        self._gate.ask = self.ask if self.driver is None or self.driver.can_ask else None
+        self._gate.ask = self.ask if self.driver is None or self.driver.options.can_ask else None
 
     # Turns.
 
-    async def prompt(self, blocks: Sequence[object], front: FrontLine) -> ResultEvent:
+    async def prompt(self, blocks: Sequence[object], front: ClientConnection) -> ResultEvent:
         """Run a turn, after those before it."""
         said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
@@ -344,13 +342,13 @@ class HostSession(AgentSession):
         self._turns[task] = None if self._host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
-        if self._roles.get(front) != "watches":  # else it is about to leave (--detach)
+        if not front.options.read_only:  # else it is about to leave (--detach)
             self._note_end()
         if isinstance(outcome, LaunchError):
             raise outcome
         return outcome
 
-    async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> ResultEvent | LaunchError:
+    async def _run(self, blocks: Sequence[object], said: str, front: ClientConnection) -> ResultEvent | LaunchError:
         if self.turn is not None:
             show_note(self.feed, f"queued after the turn that runs: {redactor.text(', '.join(self.queue))}")
         is_waiting = True
@@ -361,7 +359,7 @@ class HostSession(AgentSession):
                 self.current = asyncio.current_task()
                 if isinstance(self.failed, WaitExpired):  # the agent, which hangs, is being ended
                     raise self.failed
-                if front.is_alone and not await self._await_servers():
+                if front.options.own_turns_only and not await self._await_servers():
                     return ResultEvent(stop_reason="cancelled", result=CANCELLED)
                 return await self._turn(blocks, said, front)
         except LaunchError as error:
@@ -393,18 +391,18 @@ class HostSession(AgentSession):
             awaiting.result()
         return not awaiting.cancelled()
 
-    async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> ResultEvent:
+    async def _turn(self, blocks: Sequence[object], said: str, front: ClientConnection) -> ResultEvent:
         assert self._open is not None, "a front enters an open session"
         self.events.begin_turn(front)
-        is_free = front not in self._roles and "took" not in self._roles.values()
-        if front in self.fronts and front.can_ask and is_free:
+        may_drive = front.options.can_ask and not front.options.read_only and self._keeps_driving is None
+        if front in self.fronts and may_drive:
             self._drive(front)  # the user who has sent the prompt is asked about it
         self.stay = "open" if self.stay == "open" else "turn"
         broken = partial(self._keeper.broken, said)
         self.turn = turn = self.agent.launch.turn(self._open, is_first=self.agent.turns == 0, broken=broken)
         self.agent.turns += 1
         self.since, self.failed = time.time(), None
-        self._gate.policy = replace(self._gate.policy, approve=front.approve)
+        self._gate.policy = replace(self._gate.policy, approve=front.options.approve)
         self.events.add(news_line(FrontNews(turn=redactor.text(acp.prompt_text(blocks)))), front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
@@ -444,8 +442,8 @@ class HostSession(AgentSession):
         shown = redactor.tree(msgspec.to_builtins(question))
         id = Raw(self.id_json)
 
-        async def put(front: FrontLine) -> Answer:
-            if front.is_editor:
+        async def put(front: ClientConnection) -> Answer:
+            if front.options.acp_only:
                 asked = {"sessionId": id, "toolCall": shown["call"], "options": shown["options"]}
                 return editor_answer(await front.request("session/request_permission", asked), question.options)
             answer = await front.request(ASK, {"sessionId": id, "question": shown})
@@ -464,19 +462,19 @@ class HostSession(AgentSession):
         if self._gate.ask is None:
             return {"action": "cancel"}
 
-        async def put(front: FrontLine) -> object:
+        async def put(front: ClientConnection) -> object:
             return await front.request(ELICITATION, redactor.tree(params)) if front.can_elicit else None
 
         return await self._put(put) or {"action": "cancel"}
 
-    async def _put(self, put: Callable[[FrontLine], Awaitable[T]]) -> T | None:
+    async def _put(self, put: Callable[[ClientConnection], Awaitable[T]]) -> T | None:
         """Return the answer of the front that `put` asks; None if none came in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as patience:
                 while True:
                     self._changed.clear()
                     front = self.driver
-                    if front is not None and front.can_ask:
+                    if front is not None and front.options.can_ask:
                         patience.reschedule(None)
                         if front.is_held(self.events):  # the question stands below the history
                             await self._changed.wait()
@@ -492,7 +490,7 @@ class HostSession(AgentSession):
                     await self._changed.wait()
         return None
 
-    async def _put_to(self, front: FrontLine, put: Callable[[FrontLine], Awaitable[T]]) -> T:
+    async def _put_to(self, front: ClientConnection, put: Callable[[ClientConnection], Awaitable[T]]) -> T:
         """Return the answer of a front. The other fronts learn that it is asked.
 
         Raises:

@@ -38,7 +38,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 from acp_launch.served.connect import GREETING_TIMEOUT, excuse
 from acp_launch.served.registry import find_server_host, hold_place, server_host_state
-from acp_launch.served.wire import WELCOME
+from acp_launch.served.wire import READY
 from acp_launch.waits import stretch
 
 SHARE, JOINED, ENDED = b"!share ", b"!joined ", b"!ended "
@@ -264,7 +264,7 @@ async def _knock(state: Path) -> socket.socket | None:
     try:
         line.connect(note.socket)
         async with asyncio.timeout(GREETING_TIMEOUT):
-            if await asyncio.get_running_loop().sock_recv(line, len(WELCOME)) == WELCOME:
+            if await asyncio.get_running_loop().sock_recv(line, len(READY)) == READY:
                 return line
     except TimeoutError:
         stopped = excuse(note)

@@ -17,7 +17,7 @@ methods that begin with `_acp-launch/`:
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
 
-`_meta.acp-launch` of session/new, load and resume is an `Entrance`.
+`_meta.acp-launch` of session/new, load and resume is an `AttachOptions`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from acp_launch.rpc import TransportClosed
 from acp_launch.session.events import AnyEvent, encode
 from acp_launch.waits import format_time
 
-WELCOME = b"+\n"
+READY = b"+\n"
 CHUNK_BYTES = 256 * 1024  # of a read
 META = "acp-launch"  # the member of `_meta`
 
@@ -57,25 +57,20 @@ TAKEN = "questions about this session are asked on another terminal from now on;
 MISSED = "some events are not shown: there were too many to keep"
 
 
-class Entrance(Struct, frozen=True, kw_only=True):
-    """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.
-
-    `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
-    history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
-    others. A session that is opened for `once` is closed after the turn. An `editor` enters several sessions on one
-    line, and is asked as an agent asks. With `continues`, `session/new` continues the session if there is one.
-    """
+class AttachOptions(Struct, frozen=True, kw_only=True):
+    """How a front enters a session, and what it is told there. `name` is ours for the session."""
 
     name: str
-    can_ask: bool
-    approve: Literal["all", "reads", "none"] | None = None
-    watches: bool = False
-    waits: bool = False
-    afresh: bool = False
-    alone: bool = False
-    once: bool = False
-    editor: bool = False
-    continues: bool = False
+    can_ask: bool  # whether a user can be asked there
+    approve: Literal["all", "reads", "none"] | None = None  # `--approve` of its turns
+    read_only: bool = False  # it drives nothing
+    from_last_turn: bool = False  # it begins with the latest turn, in place of the history
+    restart: bool = False  # the session begins anew, although it is open
+    continues: bool = False  # `session/new` continues the session if there is one
+    own_turns_only: bool = False  # it is not shown the turns of others
+    close_after_turn: bool = False  # the session is closed after the turn, if this front has opened it
+    acp_only: bool = False  # it speaks nothing but ACP: it is asked so, and shows the prompts of others
+    several: bool = False  # it stays in the sessions that it has entered before, also after the agent's end
 
 
 class SessionStatus(Struct, frozen=True, kw_only=True):

@@ -139,6 +139,11 @@ class Client:
         self._listen(self)
 
     @property
+    def judges(self) -> bool:
+        """Whether tool calls are judged here, and not by the agent, which is a host."""
+        return self._gate is not None
+
+    @property
     def is_asking(self) -> bool:
         """Whether a question of the agent waits for the user."""
         asked = (question for question, _ in self._open.values())

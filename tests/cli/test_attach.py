@@ -254,3 +254,16 @@ def test_a_terminal_shows_the_rules_of_the_profile(launch: Launcher) -> None:
         assert "--approve" not in terminal.shown, "the host's rules hold"
         terminal.types(":quit" + ENTER)
         assert terminal.ends() == 0
+
+
+def test_a_session_that_a_terminal_switches_away_from_stays_open_at_the_agent(launch: Launcher) -> None:
+    """The host has it open, also for others."""
+    launch.profile("replayer")
+    with up(launch) as host, at(launch, "run", "p", "-s", "one") as terminal:
+        terminal.until("ready ·")
+        terminal.types("hi" + ENTER)
+        terminal.until("live 1")
+        terminal.types(":new two" + ENTER)
+        terminal.until("p · two")
+        assert host.run("again", "-s", "one").out == b"live 2\n"
+        assert "session/close" not in host.methods

@@ -16,7 +16,7 @@ from acp_launch.errors import StateError
 from acp_launch.protocol.jsonrpc import as_line, request
 from acp_launch.served.connect import connect
 from acp_launch.served.registry import HostNote
-from acp_launch.served.wire import FOLLOW, META, WELCOME
+from acp_launch.served.wire import FOLLOW, META, READY
 from tests.cli.hosted import marked, up
 from tests.cli.launcher import AGENTS, Launcher, command
 from tests.patience import PATIENCE
@@ -286,7 +286,7 @@ def test_a_front_that_does_not_read_holds_up_neither_agent_nor_others(launch: La
             line.settimeout(PATIENCE)
             line.connect(host.note["socket"])
             meta = {META: {"name": "work", "can_ask": False}}
-            assert answers.readline() == WELCOME
+            assert answers.readline() == READY
             for number, method, params in (
                 (1, "initialize", {"protocolVersion": 1}),
                 (2, "session/load", {"sessionId": "-", "cwd": "/", "mcpServers": [], "_meta": meta}),

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.served.wire import WELCOME
+from acp_launch.served.wire import READY
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server
@@ -299,6 +299,6 @@ def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
             line.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acp-launch/status"}\n')
         for line in lines:
             with line, line.makefile("rb") as answers:
-                assert answers.readline() == WELCOME
+                assert answers.readline() == READY
                 assert b'"result"' in answers.readline()
         assert host.run("hi").out == b"You said: hi\n"

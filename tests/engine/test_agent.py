@@ -69,7 +69,7 @@ class FakeSession(AgentSession):
     def __init__(self, agent: "ManagedAgent[FakeSession]", number: int = -1) -> None:
         super().__init__(agent)
         self.heard: list[object] = []
-        self.client: Any = SimpleNamespace(number=number, take=self.heard.append)
+        self.client: Any = SimpleNamespace(number=number, take=self.heard.append, judges=True)
 
     def begin(self, opened: Opened) -> None:
         self.heard.append(opened)
@@ -229,10 +229,10 @@ async def test_a_message_reaches_the_session_that_it_concerns_and_the_front_if_t
 @bounded
 async def test_a_question_goes_to_the_front_of_an_agent_that_is_a_host() -> None:
     scene = Scene()
-    scene.launch.is_of_host = True
     async with scene.running():
         await scene.agent.connected()
         scene.agent.by_id["a"] = session = FakeSession(scene.agent)
+        session.client.judges = False
         question = PermissionAsked(NOTHING, "a", {}, [], b"")
         scene.launch.met[0].says(question)
         assert (session.heard, scene.front.strays) == ([], [question])

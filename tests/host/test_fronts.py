@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from acp_launch.errors import SessionError
 from acp_launch.served import connections
-from acp_launch.served.connections import FrontGone, FrontLine, SessionEvents, UnknownMethod
+from acp_launch.served.connections import ClientConnection, FrontGone, SessionEvents, UnknownMethod
 from acp_launch.served.wire import MISSED
 from tests.patience import PATIENCE
 
@@ -31,7 +31,7 @@ class Hall:
     def now(self) -> float:
         return self.clock
 
-    async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+    async def serve(self, front: ClientConnection, method: str, params: dict[str, Any], raw: Raw) -> object:
         match method:
             case "good":
                 return {"given": params}
@@ -41,16 +41,16 @@ class Hall:
                 raise ZeroDivisionError
         raise UnknownMethod
 
-    def told(self, front: FrontLine, method: str, params: Raw) -> None:
+    def told(self, front: ClientConnection, method: str, params: Raw) -> None:
         self.notes.append(method)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def gone(self, front: FrontLine) -> None:
+    def gone(self, front: ClientConnection) -> None:
         self.left.set()
 
-    def happens(self, front: FrontLine, *numbers: int) -> None:
+    def happens(self, front: ClientConnection, *numbers: int) -> None:
         for number in numbers:
             self.events.add(b'{"n":%d}\n' % number, front if number == 2 else None)
             front.news()
@@ -79,7 +79,7 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
         ours, theirs = socket.socketpair()
         hall, other = Hall(), Other(theirs)
         with theirs:
-            front = FrontLine(hall, ours)
+            front = ClientConnection(hall, ours)
             running = asyncio.create_task(front.run())
             front.follow(hall.events, 0)
             hall.happens(front, 1, 2, 3)
@@ -110,7 +110,7 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         hall, other = Hall(), Other(theirs)
         with theirs:
-            front = FrontLine(hall, ours)
+            front = ClientConnection(hall, ours)
             running = asyncio.create_task(front.run())
             front.follow(hall.events, 0)
             for start in range(0, 30_000, 50):  # more than socket and window hold, while nothing is read
@@ -141,7 +141,7 @@ def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.M
         ours, theirs = socket.socketpair()
         hall, other = Hall(), Other(theirs)
         with theirs:
-            front = FrontLine(hall, ours)
+            front = ClientConnection(hall, ours)
             running = asyncio.create_task(front.run())
             for answer in (range(100, 102), range(200, 230), range(300, 360)):
                 hall.events.begin_turn(front)
@@ -166,7 +166,7 @@ def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
         ours, theirs = socket.socketpair()
         hall, other = Hall(), Other(theirs)
         with theirs:
-            front = FrontLine(hall, ours)
+            front = ClientConnection(hall, ours)
             running = asyncio.create_task(front.run())
             hall.events.begin_turn(front)
             hall.happens(front, 100)
@@ -189,7 +189,7 @@ def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
         ours, theirs = socket.socketpair()
         hall, other = Hall(), Other(theirs)
         with theirs:
-            front = FrontLine(hall, ours)
+            front = ClientConnection(hall, ours)
             running = asyncio.create_task(front.run())
             for number, method in enumerate(("good", "bad", "broken", "other")):
                 await other.sends({"jsonrpc": "2.0", "id": number, "method": method, "params": {"x": 1}})
@@ -217,6 +217,6 @@ def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
             with pytest.raises(FrontGone):
                 await asyncio.wait_for(asking, PATIENCE)
             await asyncio.wait_for(running, PATIENCE)
-            assert not front.can_ask
+            assert not front.options.can_ask
 
     asyncio.run(story())

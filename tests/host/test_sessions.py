@@ -17,7 +17,7 @@ from acp_launch.served import connections
 from acp_launch.served.client import Attached
 from acp_launch.served.connections import SessionEvents
 from acp_launch.served.hostsession import HostSession
-from acp_launch.served.wire import EVENT, Entrance, FrontNews, event_line, news_line
+from acp_launch.served.wire import EVENT, AttachOptions, FrontNews, event_line, news_line
 from acp_launch.session.client import Client
 from acp_launch.session.events import AnyEvent, FileEvent, encode
 
@@ -30,7 +30,7 @@ def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: py
 
     async def story() -> None:
         session = SessionEvents(lambda: 0.0, lambda: None)
-        front = of_front(is_alone=False, is_first=True)
+        front = of_front(own_turns_only=False, is_first=True)
         for _ in range(1000):
             session.add(b"{}\n", front)
             session.add(b"{}\n")
@@ -48,8 +48,8 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
 
     async def story() -> None:
         those = [
-            of_front(is_alone=is_alone, is_first=is_first, is_editor=is_editor)
-            for is_alone, is_first, is_editor in product((True, False), repeat=3)
+            of_front(own_turns_only=own_turns_only, is_first=is_first, acp_only=acp_only)
+            for own_turns_only, is_first, acp_only in product((True, False), repeat=3)
         ]
         session = lived(those, random.Random(seed))
         newest, in_vain = session.window.newest, 0
@@ -100,7 +100,7 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
         session = HostSession(agent, cast(Any, host), nothing, "work", (), nothing)
         first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
         for front in (first, second):
-            session.enter(front, Entrance(name="work", can_ask=True))
+            session.enter(front, AttachOptions(name="work", can_ask=True))
         answering = asyncio.create_task(session._put(put))
         await is_asked.wait()
         session.drive(second)
@@ -148,7 +148,7 @@ def test_a_session_waits_for_the_user_while_a_permission_or_a_form_is_asked(ques
 class FakeFront:
     """A front on which a user can be asked."""
 
-    can_ask = True
+    options = AttachOptions(name="work", can_ask=True)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -163,8 +163,9 @@ class FakeFront:
         """Hear that there is something to read."""
 
 
-def of_front(*, is_alone: bool, is_first: bool, is_editor: bool = False) -> Any:
-    return SimpleNamespace(is_alone=is_alone, is_first=lambda stream: is_first, is_editor=is_editor)
+def of_front(*, own_turns_only: bool, is_first: bool, acp_only: bool = False) -> Any:
+    options = AttachOptions(name="work", can_ask=True, own_turns_only=own_turns_only, acp_only=acp_only)
+    return SimpleNamespace(options=options, is_first=lambda stream: is_first)
 
 
 def lived(fronts: list[Any], chance: random.Random) -> SessionEvents:
