@@ -9,7 +9,7 @@ imports little.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from acp_launch.regex import regex
@@ -61,6 +61,14 @@ def ours(*words: str) -> str:
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems that stop a launch; the rest are warnings."""
     return [problem for problem in problems if problem.severity == "error"]
+
+
+def summary(problems: Sequence[Problem], outcome: str) -> str:
+    """Return `2 problems, 1 warning; nothing was started`; empty if there are only warnings."""
+    wrong = len(errors(problems))
+    warnings = len(problems) - wrong
+    noted = f", {count(warnings, 'warning')}" if warnings else ""
+    return f"{count(wrong, 'problem')}{noted}; {outcome}" if wrong else ""
 
 
 def likeliest(word: str, known: Iterable[str]) -> str:

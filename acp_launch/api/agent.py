@@ -26,7 +26,7 @@ from acp_launch.protocol.acp import Capabilities, Negotiated, Offers, read_negot
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.served.client import ANSWERS, ENDED, Attached, attach_meta
 from acp_launch.served.connect import connect as connect_to_host
-from acp_launch.served.wire import ASK, SERVERS, AttachOptions, HostFault, SocketTransport
+from acp_launch.served.wire import ASK, SERVERS, AttachOptions, SocketTransport
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
 from acp_launch.session.client import GRACE_SECONDS, Client, Turn
@@ -171,7 +171,7 @@ class Agent:
         if word.name == UP and not self._up.done():
             self._up.set_result(msgspec.json.decode(word.value, type=Up))
         elif word.name == FAILED:
-            self._failure = msgspec.json.decode(word.value, type=HostFault).restored()
+            self._failure = events.restore_error(*msgspec.json.decode(word.value, type=events.NamedError))
         elif word.name == EVENT and (event := events.decode(bytes(word.value))) is not None:
             self._tell(event)
 

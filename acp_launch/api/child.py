@@ -94,9 +94,9 @@ def _work() -> int:
         try:
             _launch(order, line)
         except LaunchError as error:
-            from acp_launch.served.wire import HostFault  # it brings asyncio, which the agent's start does not wait for
+            from acp_launch.session.events import name_error  # it takes time, which the agent's start does not wait for
 
-            line.tell(FAILED, HostFault.of(error))
+            line.tell(FAILED, name_error(error))
             return error.exit_code
     return 0
 

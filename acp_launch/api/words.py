@@ -1,6 +1,6 @@
 """What a private host says to its program on the socket that both have from its start.
 
-What happens outside of a session comes as it happens, each an `EVENT`. `UP` has an `Up`; `FAILED` has a `HostFault`,
+What happens outside of a session comes as it happens, each an `EVENT`. `UP` has an `Up`; `FAILED` has a `NamedError`,
 and is the last.
 """
 

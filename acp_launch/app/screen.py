@@ -126,7 +126,7 @@ class Screen:
         import asyncio
 
         from acp_launch.console.stream.outlet import OutputClosed
-        from acp_launch.console.stream.text import describe_error
+        from acp_launch.session.events import describe_error
 
         if isinstance(error, Stopped | RunExpired):
             leave.within(FLUSH_TIMEOUT, error.exit_code)

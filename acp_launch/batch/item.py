@@ -30,7 +30,15 @@ from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec, load_settings
 from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
-from acp_launch.batch.outcome import classify, find_reset, judge_answer, read_events, shorten_answer, subtract_earlier
+from acp_launch.batch.outcome import (
+    classify,
+    find_reset,
+    judge_answer,
+    read_events,
+    shorten_answer,
+    subtract_earlier,
+    summarize_error,
+)
 from acp_launch.batch.store import (
     ANSWER,
     CHECK,
@@ -52,6 +60,7 @@ from acp_launch.errors import LaunchError, MachineError, SessionError, StateErro
 from acp_launch.private import make_digest
 from acp_launch.problem import about, ours
 from acp_launch.profile.trust import digest_content
+from acp_launch.session.events import describe_error
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
@@ -168,7 +177,7 @@ class _Attempt:
         except Stopped:
             raise
         except LaunchError as error:
-            self._note(outcome="setup_failed", exit_code=error.exit_code, error=_blame(error))
+            self._note(outcome="setup_failed", exit_code=error.exit_code, error=summarize_error(describe_error(error)))
 
     # The run.
 
@@ -268,7 +277,7 @@ class _Attempt:
             patch = self._tree.write_patch(self._where / PATCH, self._directory.root)
         except StateError as error:
             show_error(error)
-            self._note(patch_error=error.message, error=self.record.error or _blame(error))
+            self._note(patch_error=error.message, error=self.record.error or summarize_error(describe_error(error)))
             if self.record.outcome == "passed":
                 self._note(outcome="setup_failed", exit_code=error.exit_code)
             return
@@ -316,10 +325,6 @@ class _Attempt:
         if keep == "failed" and record.outcome != "passed" and not is_untouched:
             return True
         return not directory.judge(record.item, [*directory.verdicts(record.item), record]).is_done
-
-
-def _blame(error: LaunchError) -> ErrorFacts:
-    return ErrorFacts(exit_code=error.exit_code, message=error.message, fix=error.fix)
 
 
 def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:

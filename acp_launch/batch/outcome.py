@@ -88,7 +88,7 @@ class _EventReader:
                     "usage": _read_usage(event.usage) or _read_usage(theirs) or self._used or None,
                 }
             case events.ErrorEvent():
-                self._members["error"] = _describe_error(event)
+                self._members["error"] = summarize_error(event)
 
     def list_members(self) -> dict[str, Any]:
         mode, model = (find_option(self._state.options, category) for category in ("mode", "model"))
@@ -117,7 +117,8 @@ class _EventReader:
                 self._calls.add(acp.text(update.get("toolCallId")))
 
 
-def _describe_error(event: events.ErrorEvent) -> ErrorFacts:
+def summarize_error(event: events.ErrorEvent) -> ErrorFacts:
+    """Return what a record keeps of an error."""
     first = next((each for each in event.problems if each.severity == "error"), None)
     message, more = f"{first.file}: {first.message}" if first else event.message, len(event.problems)
     return ErrorFacts(

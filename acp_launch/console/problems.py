@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, paint, say
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.problem import Problem, count, errors
+from acp_launch.problem import Problem, summary
 
 STDOUT_CLOSED = 141
 
@@ -20,16 +20,8 @@ def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing 
 
         stdout.put_json({"problems": [problem.as_json() for problem in problems]})
         return
-    for line in "\n".join((*map(_text, problems), *summary(problems, outcome))).splitlines():
+    for line in "\n".join((*map(_text, problems), summary(problems, outcome))).splitlines():
         say(line)
-
-
-def summary(problems: Sequence[Problem], outcome: str) -> list[str]:
-    """Return `2 problems, 1 warning; nothing was started`, or nothing if there are only warnings."""
-    wrong = len(errors(problems))
-    warnings = len(problems) - wrong
-    noted = f", {count(warnings, 'warning')}" if warnings else ""
-    return [f"{count(wrong, 'problem')}{noted}; {outcome}"] if wrong else []
 
 
 def _text(problem: Problem) -> str:

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import RunOutput
-from acp_launch.console.stream.text import describe_error
 from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
@@ -23,7 +22,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import Said, TurnEnd
+from acp_launch.session.events import Said, TurnEnd, describe_error
 from acp_launch.session.hold import fresh_name, is_fresh
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option

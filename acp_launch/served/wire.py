@@ -30,14 +30,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch import errors
-from acp_launch.errors import AgentError, LaunchError
-from acp_launch.problem import Problem
+from acp_launch.errors import LaunchError
 from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
 from acp_launch.rpc import TransportClosed
-from acp_launch.session.events import AnyEvent, encode
+from acp_launch.session.events import AnyEvent, NamedError, encode, name_error, restore_error
 from acp_launch.waits import format_time
 
 READY = b"+\n"
@@ -173,44 +171,11 @@ def news_line(news: FrontNews) -> bytes:
 # Errors of the host, which a front raises as its own.
 
 
-class HostFault(Struct, frozen=True, kw_only=True):
-    """An error as the `data` of a JSON-RPC error carries it."""
-
-    kind: str
-    message: str
-    fix: str = ""
-    detail: tuple[str, ...] = ()
-    cause: tuple[int, str, Any] | None = None
-    exit_code: int = AgentError.exit_code
-    problems: tuple[Problem, ...] = ()
-
-    @classmethod
-    def of(cls, error: LaunchError) -> "HostFault":
-        return cls(
-            kind=type(error).__name__,
-            message=error.message,
-            fix=error.fix,
-            detail=error.detail,
-            cause=error.cause or error.reply,
-            exit_code=error.exit_code,
-            problems=error.problems,
-        )
-
-    def restored(self) -> LaunchError:
-        """Return the error, of its own kind if this version knows it."""
-        kind = getattr(errors, self.kind, None)
-        made = kind if isinstance(kind, type) and issubclass(kind, LaunchError) else AgentError
-        error = made.__new__(made)
-        LaunchError.__init__(error, self.message, fix=self.fix, detail=self.detail)
-        error.exit_code, error.problems, error.cause = self.exit_code, self.problems, self.cause
-        return error
-
-
 def as_fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data; what the agent answered goes on as it was."""
     if error.reply is not None:
         return error.reply
-    return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(HostFault.of(error))}
+    return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(name_error(error))}
 
 
 def understood(fault: Fault) -> LaunchError | None:
@@ -218,7 +183,7 @@ def understood(fault: Fault) -> LaunchError | None:
     if not isinstance(fault.data, dict) or META not in fault.data:
         return None
     try:
-        return msgspec.convert(fault.data[META], HostFault).restored()
+        return restore_error(*msgspec.convert(fault.data[META], NamedError))
     except msgspec.ValidationError:
         return None
 

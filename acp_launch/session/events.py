@@ -19,6 +19,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
+from acp_launch import errors
+from acp_launch.errors import AgentError, LaunchError, ProblemsError
+from acp_launch.problem import Problem, summary
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import How, Updated
@@ -200,6 +203,41 @@ class ErrorEvent(TimedEvent, frozen=True, kw_only=True, tag="error"):
     problems: Sequence[ErrorProblem]
     code: int | None
     data: Any
+
+
+NamedError = tuple[str, ErrorEvent]
+"""An error on its way to another process: the name of its class, and its event."""
+
+
+def describe_error(error: LaunchError) -> ErrorEvent:
+    """Return the event that ends a run which failed; problems have their own messages and fixes."""
+    code, _, data = error.reply or error.cause or (None, "", None)
+    return ErrorEvent(
+        exit_code=error.exit_code,
+        message=summary(error.problems, error.outcome) if isinstance(error, ProblemsError) else error.message,
+        fix=error.fix,
+        detail=error.detail,
+        problems=[ErrorProblem(**each._asdict()) for each in error.problems],
+        code=code,
+        data=data,
+    )
+
+
+def name_error(error: LaunchError) -> NamedError:
+    return type(error).__name__, describe_error(error)
+
+
+def restore_error(kind: str, event: ErrorEvent) -> LaunchError:
+    """Return the error that an event tells of, of its own class if this version knows it."""
+    known = getattr(errors, kind, None)
+    made = known if isinstance(known, type) and issubclass(known, LaunchError) else AgentError
+    problems = tuple(Problem(**msgspec.to_builtins(each)) for each in event.problems)
+    message = "\n".join(map(str, problems)) if issubclass(made, ProblemsError) else event.message
+    error = made.__new__(made)
+    LaunchError.__init__(error, message, fix=event.fix, detail=event.detail)
+    error.exit_code, error.problems = event.exit_code, problems
+    error.cause = None if event.code is None else (event.code, event.message, event.data)
+    return error
 
 
 AnyEvent = (

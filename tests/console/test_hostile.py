@@ -22,7 +22,7 @@ from acp_launch.console.ask.terminal import TerminalQuestions, answers, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.problems import show_error
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices, Plain, Quiet, describe_error
+from acp_launch.console.stream.text import Notices, Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
 from acp_launch.interactive import output
 from acp_launch.interactive.output import session_output
@@ -35,6 +35,7 @@ from acp_launch.session.events import (
     ResultEvent,
     TerminalEvent,
     ToolQuestion,
+    describe_error,
 )
 from tests.console.updates import answered, cancelled, chunk, note, opened, standing, unasked, update, waiting
 

@@ -5,6 +5,7 @@ import json
 import socket
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -12,6 +13,7 @@ from acp_launch.errors import SessionError
 from acp_launch.served import connections
 from acp_launch.served.connections import ClientConnection, FrontGone, SessionEvents, UnknownMethod
 from acp_launch.served.wire import MISSED
+from acp_launch.session import events
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
@@ -195,15 +197,9 @@ def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
                 await other.sends({"jsonrpc": "2.0", "id": number, "method": method, "params": {"x": 1}})
             answers = {each["id"]: each for each in await other.lines(4)}
             assert answers[0]["result"] == {"given": {"x": 1}}
-            assert answers[1]["error"]["data"]["acp-launch"] == {
-                "kind": "SessionError",
-                "message": "not here",
-                "fix": "go there",
-                "detail": [],
-                "cause": None,
-                "exit_code": 3,
-                "problems": [],
-            }
+            kind, event = answers[1]["error"]["data"]["acp-launch"]
+            error = events.restore_error(kind, msgspec.convert(event, events.ErrorEvent))
+            assert (type(error), error.message, error.fix, error.exit_code) == (SessionError, "not here", "go there", 3)
             assert (answers[2]["error"]["code"], answers[3]["error"]["code"]) == (-32603, -32601)
             await other.sends({"jsonrpc": "2.0", "method": "session/cancel"})
             asking = asyncio.create_task(front.request("ask", {"q": 1}))

@@ -9,16 +9,13 @@ changes. Text that the agent sends outside a turn is not part of an answer, and 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from acp_launch.console.draw.outside import Halves, one_line, prose
-from acp_launch.console.problems import summary
 from acp_launch.console.sessions import display_name
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
 from acp_launch.console.stdout import plain
 from acp_launch.console.stream.outlet import JoinedText, Outlet
-from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import count, unmarked
 from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp
@@ -30,7 +27,6 @@ from acp_launch.session.events import (
     AnyEvent,
     CancelledEvent,
     ErrorEvent,
-    ErrorProblem,
     FileEvent,
     NoteEvent,
     PermissionEvent,
@@ -227,24 +223,6 @@ def _file(step: FileEvent) -> str:
     if step.how == "read":
         return ""
     return harmless_line(f"the agent {'created' if step.created else 'changed'} {step.path}")
-
-
-def describe_error(error: LaunchError) -> ErrorEvent:
-    """Return the event that ends a run which failed; problems have their own messages and fixes."""
-    message, problems = error.message, list[ErrorProblem]()
-    if isinstance(error, ProblemsError):
-        message = "".join(summary(error.problems, error.outcome))
-        problems = [convert(problem.as_json(), ErrorProblem) for problem in error.problems]
-    code, _, data = error.reply or error.cause or (None, "", None)
-    return ErrorEvent(
-        exit_code=error.exit_code,
-        message=message,
-        fix=error.fix,
-        detail=error.detail,
-        problems=problems,
-        code=code,
-        data=data,
-    )
 
 
 # Notices of every kind of output: waits, notes, permissions, and how the turn ended.

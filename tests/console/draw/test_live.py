@@ -10,11 +10,10 @@ from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
 from acp_launch.console.stderr import TYPED
-from acp_launch.console.stream.text import describe_error
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.events import ResultEvent
+from acp_launch.session.events import ResultEvent, describe_error
 from tests.console.drawn import Screen
 from tests.console.updates import cancelled, chunk, end, note, opened, tool, update, waiting
 

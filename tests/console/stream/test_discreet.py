@@ -16,14 +16,14 @@ from msgspec import Raw
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.redacted import MAX_HELD_UPDATES, MAX_SHOWN_CHARS, RedactedOutput, RunOutput
-from acp_launch.console.stream.text import Plain, describe_error
+from acp_launch.console.stream.text import Plain
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
-from acp_launch.session.events import InitializedEvent, ResultEvent
+from acp_launch.session.events import InitializedEvent, ResultEvent, describe_error
 from tests.console.updates import answered, cancelled, chunk, end, note, opened, standing, tool, update, waiting
 from tests.secret.canaries import SECRETS, held, knowing, texts
 

@@ -13,11 +13,11 @@ from msgspec import Raw
 from acp_launch.console.problems import show_error
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
-from acp_launch.console.stream.text import Messages, Plain, Quiet, describe_error
+from acp_launch.console.stream.text import Messages, Plain, Quiet
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.events import PermissionEvent
+from acp_launch.session.events import PermissionEvent, describe_error
 from tests.console.updates import answered, cancelled, chunk, end, note, tool, update, waiting
 
 NOON = 1_795_780_800.25  # 2026-11-27T12:00:00.250Z
