@@ -31,7 +31,7 @@ from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.settings.model import Settings
 
 

@@ -116,7 +116,7 @@ async def serve(order: Order, started: Launched, registry: Registry, line: Progr
             outlives=False,
             delays=True,
         )
-        make = partial(HostOfProgram, log_in=logging_in(started.ready, None))
+        make = partial(HostOfProgram, log_in=logging_in(started.prepared, None))
         await serve_fronts(started, context, notices, policy, ready, make=make)
 
 

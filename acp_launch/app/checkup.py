@@ -26,7 +26,7 @@ from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import list_rows, loaded_profile, resolved_from
 from acp_launch.app.probe import StartedServer, meet_server
 from acp_launch.app.run import session_of
-from acp_launch.app.spec import PreparedPlan, at_home, load_settings, settings_of
+from acp_launch.app.spec import at_home, load_settings, settings_of
 from acp_launch.app.start import server_logs, with_seat
 from acp_launch.app.stores import open_store, outcomes, say_waiting
 from acp_launch.bridge import offer
@@ -42,6 +42,7 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
 from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import SessionRequest, add_advice, open_requested, unable, untakeable
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
@@ -348,12 +349,13 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
-        log_in = logging_in(PreparedPlan(plan, self.wallet.secrets), None)
+        prepared = PreparedPlan(plan, self.wallet.secrets)
+        log_in = logging_in(prepared, None)
         try:
             if self.continued is not None:
                 how_to_continue(able, replay=True, name=self.continued.name)
             none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.wallet.settings, plan))
-            opened = await open_requested(plan, self.wallet.secrets, request, connection, client, none, log_in)
+            opened = await open_requested(prepared, request, connection, client, none, log_in)
             if able.delete or able.close:
                 end = connection.conversation.end("delete" if able.delete else "close", opened.ready.session_id)
                 what = "answer about the end of a session from the agent"

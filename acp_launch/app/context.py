@@ -32,11 +32,11 @@ from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
     from acp_launch.app.start import ChosenSession, Launched
     from acp_launch.bridge.servers import ShareServer
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.engine.context import Elicit, LogIn
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.errors import AuthRequired
     from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
@@ -66,7 +66,7 @@ def run_context(
             started,
             note,
             log=log_file if request.is_verbose else aloud,
-            log_in=logging_in(started.ready, person, None if request.is_verbose else aloud, in_front),
+            log_in=logging_in(started.prepared, person, None if request.is_verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
@@ -80,7 +80,7 @@ async def _offer_login(
     request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
 ) -> bool:
     """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
-    proof = started.ready.credentials.get(server)
+    proof = started.prepared.credentials.get(server)
     if proof is None or not proof.is_login or not available():
         return False
     async with person.floor():
@@ -118,19 +118,18 @@ def context_of(
     has_person: bool,
 ) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
-    settings, (plan, secrets, credentials) = started.settings, started.ready
+    settings, plan = started.settings, started.plan
     if started.trace is not None:
         started.trace.note = note
-    for each in credentials.values():
+    for each in started.prepared.credentials.values():
         each.note = note
     with (
         closing(server_logs(settings, plan)) as logs,
         gates(plan, settings, note, approve=approve, ask=ask) as gate,
     ):
         context = LaunchContext(
-            plan=plan,
+            prepared=started.prepared,
             guard=started.guard,
-            secrets=secrets,
             max_line=settings.max_line,
             log=log,
             offers=offers(plan, has_person=has_person),
@@ -138,11 +137,10 @@ def context_of(
             env=open_env(plan),
             elicit=elicit,
             log_in=log_in,
-            respawn=lambda: spawn_agent(started.ready),
+            respawn=lambda: spawn_agent(started.prepared),
             server_logs=logs,
             cache=settings.cache,
             state=settings.state,
-            credentials=credentials,
             trace=started.trace,
             share=sharing(settings, plan, started.verb),
         )

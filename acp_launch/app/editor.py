@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
 from acp_launch.app.planning import lock_differences, ready, require, require_plan
-from acp_launch.app.spec import PreparedPlan, settings_of
+from acp_launch.app.spec import settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
 from acp_launch.plan.resolve import resolve
 from acp_launch.private import real
@@ -71,9 +72,8 @@ class ServedProfile:
         with closing(agent_log(settings, plan)) as log, closing(server_logs(settings, plan)) as logs:
             log.begin()
             yield LaunchContext(
-                plan=plan,
+                prepared=PreparedPlan(plan),
                 guard=self.guard,
-                secrets={},
                 max_line=settings.max_line,
                 log=log,
                 grace=HASTY_GRACE_SECONDS,
@@ -107,7 +107,8 @@ class ServedProfile:
     @contextmanager
     def plan_session(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
-        plan, secrets, credentials = self._for(cwd)
+        prepared = self._for(cwd)
+        plan = prepared.plan
         state = self.settings.state
         with (
             with_workdirs(self.settings, plan) as given,
@@ -115,9 +116,7 @@ class ServedProfile:
             open_registry(state) as registry,
         ):
             yield SessionPlan(
-                plan=given,
-                secrets=secrets,
-                credentials=credentials,
+                prepared=prepared._replace(plan=given),
                 wishes=settings_of(given),
                 gate=gate(),
                 registry=registry,
@@ -212,9 +211,7 @@ class HostedProfile(ServedProfile):
             raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
         with open_registry(self.settings.state) as registry:
             yield SessionPlan(
-                plan=self.plan,
-                secrets={},
-                credentials={},
+                prepared=PreparedPlan(self.plan),
                 wishes=settings_of(self.plan),
                 gate=None,
                 registry=registry,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.screen import Screen, elicitor, exit_code
-from acp_launch.app.spec import PreparedPlan, RunSpec, check_session_name
+from acp_launch.app.spec import RunSpec, check_session_name
 from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import open_and_prompt, run_once
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
@@ -143,9 +144,8 @@ def _front_context(
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
     has_person = person is not None
     return LaunchContext(
-        plan=plan,
+        prepared=PreparedPlan(plan),
         guard=None,
-        secrets={},
         max_line=settings.max_line,
         log=lambda data: None,
         offers=Offers(forms=has_person, urls=has_person, terminal_login=has_person),

@@ -32,7 +32,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
@@ -140,9 +140,8 @@ class VerbProcesses(Struct, frozen=True):
     ) -> LaunchContext:
         """Build the context of `engine.run.with_agent`; `log` takes the agent's stderr."""
         return LaunchContext(
-            plan=planned.plan,
+            prepared=planned,
             guard=self.guard,
-            secrets=planned.secrets,
             max_line=self.settings.max_line,
             log=log or self.log,
             offers=offers,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.questions import has_terminal
-from acp_launch.app.spec import PreparedPlan, at_home, check_session_name, find_profile, load_settings
+from acp_launch.app.spec import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console import problems as screen
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved, adhoc, resolve

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from acp_launch.app.operation import StartedProgram, verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
-from acp_launch.app.spec import PreparedPlan
 from acp_launch.app.stores import say_waiting
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.mcp.client import McpClient, McpConnection, shake_hands
 from acp_launch.mcp.http.wire import RemoteFacts

@@ -18,9 +18,9 @@ from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
-from acp_launch.app.spec import PreparedPlan
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.app.stores import open_store, open_unasked, outcomes
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.problem import ours
@@ -99,7 +99,7 @@ class Reloading:
         `later` ends with the host, after its servers; it gets the directories of servers to come.
         """
         self._write, self._later = write, later
-        self._profile, self._cwd, self._settings, self._ready = profile, cwd, started.settings, started.ready
+        self._profile, self._cwd, self._settings, self._ready = profile, cwd, started.settings, started.prepared
         self._servers = _servers(loaded)
         content, plan = content_of(loaded), started.plan
         self._note = HostNote(
@@ -148,7 +148,7 @@ class Reloading:
         changed = tuple(name for name in read.fresh if name in before)
         removed = tuple(name for name in before if name not in {server.name for server in self._ready.plan.servers})
         show_note(launch.observer, "; ".join(sentences(Reloaded(added=added, changed=changed, removed=removed))))
-        await launch.reload(*self._ready)
+        await launch.reload(self._ready)
         servers = tuple(launch.servers.standings())
         return Reloaded(added=added, changed=changed, removed=removed, servers=servers)
 

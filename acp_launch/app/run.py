@@ -14,7 +14,7 @@ from acp_launch.session.hold import fresh_name, hold
 from acp_launch.session.store import open_registry
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
-from acp_launch.app.spec import PreparedPlan, RunSpec, load_settings, silence
+from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import guard, launch_agent
 from acp_launch.console.problems import show_error
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import LaunchError, NotTrusted, UsageError
 from acp_launch.profile.discover import here
 from acp_launch.served.registry import any_host

@@ -28,7 +28,7 @@ from acp_launch.session.opening import Stay, end_session, how_to_continue, list_
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.served.client import Attached
     from acp_launch.served.registry import HostNote
     from acp_launch.session.connection import Connection

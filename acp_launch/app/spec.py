@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
@@ -17,12 +17,10 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.profile.discover import discover, find, here, project_of
 from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
-from acp_launch.secret.value import Secret
 from acp_launch.settings.load import load
 
 if TYPE_CHECKING:
     from acp_launch.engine.run import Prompt
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
     from acp_launch.profile.discover import Found
     from acp_launch.protocol.acp import Capabilities
@@ -30,17 +28,6 @@ if TYPE_CHECKING:
     from acp_launch.session.opening import Setting
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
-
-
-NOTHING: Mapping[str, Any] = {}
-
-
-class PreparedPlan(NamedTuple):
-    """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
-
-    plan: LaunchPlan
-    secrets: Mapping[str, Secret] = NOTHING
-    credentials: "Mapping[str, Credentials]" = NOTHING
 
 
 class RunSpec(Struct, frozen=True, kw_only=True):

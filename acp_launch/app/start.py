@@ -33,7 +33,7 @@ from acp_launch.profile.discover import here
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
@@ -235,7 +235,7 @@ class Launched(Struct, frozen=True):
     """What was started: the process of the agent of a plan, whose servers have directories."""
 
     settings: Settings
-    ready: "PreparedPlan"
+    prepared: "PreparedPlan"
     guard: Guard
     spawned: Spawned
     trace: "Trace | None"
@@ -243,7 +243,7 @@ class Launched(Struct, frozen=True):
 
     @property
     def plan(self) -> LaunchPlan:
-        return self.ready.plan
+        return self.prepared.plan
 
 
 class ChosenSession(NamedTuple):

@@ -24,8 +24,8 @@ from acp_launch.protocol.acp import AuthMethod, Offers
 from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_on_terminal
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
     from acp_launch.engine.loop import Interrupts
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.session.connection import Connection
 
 Profile = Annotated[str, Argument("PROFILE", "The profile of the agent.")]

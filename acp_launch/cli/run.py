@@ -33,7 +33,7 @@ from acp_launch.problem import ours
 from acp_launch.served.registry import any_host
 
 if TYPE_CHECKING:
-    from acp_launch.app.spec import PreparedPlan
+    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.settings.model import Settings
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AuthRequired
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
@@ -19,12 +20,10 @@ from acp_launch.session.events import Observer, Serve, Services, show_note
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.guard import Guard
     from acp_launch.process.logs import ServerLogs
     from acp_launch.process.spawn import Spawned
-    from acp_launch.secret.value import Secret
     from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.permission.gate import Gate
     from acp_launch.trace import Trace
@@ -110,10 +109,8 @@ OfferLogin = Callable[[str], Awaitable[bool]]
 class LaunchContext(Struct, frozen=True, kw_only=True):
     """What is fixed when an agent is started, for all its sessions and fronts."""
 
-    plan: "LaunchPlan"  # its servers have directories
+    prepared: PreparedPlan  # its servers have directories
     guard: "Guard | None"  # None for a front of a host, which starts nothing
-    secrets: "Mapping[str, Secret]"
-    credentials: "Mapping[str, Credentials]" = field(default_factory=dict)  # of servers that need a login, by name
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
     server_logs: "ServerLogs | None" = None  # None for a front of a host, and a verb without servers
@@ -130,3 +127,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     respawn: "Callable[[], Spawned] | None" = None  # starts the agent again; None where that is not wanted
     log_in: LogIn = leave_login
     offer_login: OfferLogin | None = None
+
+    @property
+    def plan(self) -> "LaunchPlan":
+        return self.prepared.plan

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from acp_launch.bridge import offer
 from acp_launch.engine.context import LaunchContext, LogIn, client_services
 from acp_launch.engine.loop import EVERY, Interrupts, supervise
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.servers import launch_servers
 from acp_launch.errors import (
     AgentError,
@@ -61,12 +62,10 @@ from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_
 
 if TYPE_CHECKING:
     from acp_launch.engine.servers import LaunchServers
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan, ProcessPlan, ServerPlan
     from acp_launch.process.child import Child
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
-    from acp_launch.secret.value import Secret
     from acp_launch.session.permission.gate import Gate
     from acp_launch.session.store import Record
     from acp_launch.trace import Trace
@@ -206,16 +205,14 @@ class Launch:
         """Return the request for a session with what its agent wants besides."""
         return request
 
-    async def reload(
-        self, plan: "LaunchPlan", secrets: "Mapping[str, Secret]", credentials: "Mapping[str, Credentials]"
-    ) -> None:
+    async def reload(self, prepared: PreparedPlan) -> None:
         """Go on with the servers of this plan, which differs in nothing else.
 
         Raises:
             LaunchError: as `LaunchServers.up`; the other servers are as the plan says.
         """
-        self.context = replace(self.context, plan=plan, secrets=secrets, credentials=credentials)
-        await self.servers.reload(plan, secrets, credentials)
+        self.context = replace(self.context, prepared=prepared)
+        await self.servers.reload(prepared)
         await self.servers.up()
 
     @asynccontextmanager
@@ -246,8 +243,7 @@ class Launch:
                 listen=request.listen,
                 asking=request.asked.asking if request.asked else lambda question, call: None,
             )
-            plan, secrets = context.plan, context.secrets
-            yield await open_requested(plan, secrets, request, connection, client, self.servers, self.log_in)
+            yield await open_requested(context.prepared, request, connection, client, self.servers, self.log_in)
 
     def turn(self, session: OpenSession, *, is_first: bool, broken: Callable[[Said], None] = lambda said: None) -> Turn:
         """Make a turn of this session; the caller runs it. `broken` as for `Turn`."""
@@ -468,8 +464,7 @@ def add_advice(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> N
 
 
 async def open_requested(
-    plan: "LaunchPlan",
-    secrets: "Mapping[str, Secret]",
+    prepared: PreparedPlan,
     request: SessionRequest,
     connection: Connection,
     client: Client,
@@ -481,7 +476,7 @@ async def open_requested(
     Raises:
         LaunchError: as `open_session`, `configure` and `log_in`.
     """
-    agent, asked = connection.agent, request.asked
+    plan, agent, asked = prepared.plan, connection.agent, request.asked
     how: How = asked.how if asked else "new"
     if request.continued is not None:
         from acp_launch.session.store import drift
@@ -489,7 +484,7 @@ async def open_requested(
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.note(changed)
-    offered = await _offer_servers(plan, secrets, connection, servers, request.name) if plan.servers else []
+    offered = await _offer_servers(prepared, connection, servers, request.name) if plan.servers else []
     entries = [*offered, *request.servers]
     params = asked.params if asked else None
     theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
@@ -513,14 +508,16 @@ async def open_requested(
 
 
 async def _offer_servers(
-    plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers", session: str
+    prepared: PreparedPlan, connection: Connection, servers: "LaunchServers", session: str
 ) -> "list[dict[str, object]]":
     """Return the servers as the agent is told of them in a session of this name, once the required ones are up."""
-    agent = connection.agent
+    plan, agent = prepared.plan, connection.agent
     offered = usable_servers(plan, agent, connection.observer)
     await servers.up()
     offered = [server for server in offered if server.name not in servers.absent]
-    return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities), session))
+    return offer.entries(
+        offered, prepared.secrets, await servers.way(offer.transport(plan, agent.capabilities), session)
+    )
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:

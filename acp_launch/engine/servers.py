@@ -8,7 +8,7 @@ states. Remote servers that the agent connects to itself are only checked for ac
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from acp_launch.bridge import shim
 from acp_launch.bridge.offer import HttpAddress, ShimCommand, is_bridged
 from acp_launch.engine.context import LaunchContext, OfferLogin
 from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
 from acp_launch.mcp.client import McpClient, silent
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
@@ -34,7 +35,6 @@ from acp_launch.waits import FIRST_WORD, awaited, next_word, seconds, stretch
 if TYPE_CHECKING:
     from acp_launch.bridge.offer import Transport, Way
     from acp_launch.bridge.servers import RunningServers, Servers
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.process.logs import ServerLogs
     from acp_launch.trace import Trace
 
@@ -225,16 +225,14 @@ class LaunchServers:
             self.note(f"{said}; the session opens without it")
             self.absent |= {server.name}
 
-    async def reload(
-        self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
-    ) -> None:
+    async def reload(self, prepared: PreparedPlan) -> None:
         """Go on with the servers of this plan (`bridge.servers.Servers.reload`); `may_change` was set.
 
         Servers that the agent runs or connects to itself are as the plan says in sessions opened from now on.
         """
         assert self._inner is not None
-        self._plan, self._asked, self.absent, self._fatal = plan, (), frozenset(), ""
-        await self._inner.servers.reload(_ours(plan), secrets, credentials)
+        self._plan, self._asked, self.absent, self._fatal = prepared.plan, (), frozenset(), ""
+        await self._inner.servers.reload(_ours(prepared.plan), prepared.secrets, prepared.credentials)
 
     async def refresh(self) -> None:
         """Learn the states of the servers, where they run in a host."""
@@ -357,14 +355,14 @@ async def launch_servers(
 
         directories = (plan.cwd, *plan.additional_directories)
         needs = ServerNeeds(
-            secrets=context.secrets,
+            secrets=context.prepared.secrets,
             directories=directories,
             max_line=context.max_line,
             hurry=interrupts.hurry,
             trace=context.trace,
             cache=context.cache,
             state=context.state,
-            credentials=context.credentials,
+            credentials=context.prepared.credentials,
             called=plan.called,
             share=context.share,
             seat=plan.place.seat if plan.place else None,

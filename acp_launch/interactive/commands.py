@@ -374,7 +374,7 @@ def _check_server(name: str, known: Sequence[str], command: str, fault: str, non
 
 
 async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    known = [name for name, each in interactive.launch.context.credentials.items() if each.is_login]
+    known = [name for name, each in interactive.launch.context.prepared.credentials.items() if each.is_login]
     none = "(no server of this session wants a login)"
     _check_server(rest, known, ":login", f'no server "{rest}" wants a login', none)
     if not await interactive.log_in(rest):

@@ -316,7 +316,7 @@ class FrontUpdates:
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
         sessions = tuple(Word(name, title) for name, title in interactive.held_sessions.names)
-        logins = [name for name, each in self._interactive.launch.context.credentials.items() if each.is_login]
+        logins = [name for name, each in self._interactive.launch.context.prepared.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),

@@ -20,17 +20,16 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.engine.agent import AgentSession, ManagedAgent
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import first_of
 from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.splice import written
-from acp_launch.secret.value import Secret
 from acp_launch.served.entries import plan_servers
 from acp_launch.served.lines import EditorRequest
 from acp_launch.session.client import Client
@@ -42,7 +41,7 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
 if TYPE_CHECKING:
-    from acp_launch.mcp.http.wire import Credentials
+    pass
 
 OPENING: Mapping[str, How] = {f"session/{how}": how for how in get_args(How)}
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
@@ -56,9 +55,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     entered to the params of a request, for a session of that name.
     """
 
-    plan: LaunchPlan
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
+    prepared: PreparedPlan
     wishes: Sequence[Setting]
     gate: Gate | None
     registry: Registry
@@ -125,19 +122,20 @@ class EditorSession(AgentSession):
         editor = self._editor
         observer, interrupts = self.agent.launch.observer, self.agent.launch.interrupts
         with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
+            plan = made.prepared.plan
             given = plan_servers(
                 acp.sequence(self._params.get("mcpServers")),
-                [each.name for each in made.plan.servers],
-                made.plan.cwd,
-                is_confined=made.plan.place is not None,
+                [each.name for each in plan.servers],
+                plan.cwd,
+                is_confined=plan.place is not None,
             )
             for own, name in given.renamed:
                 show_note(
                     observer,
                     f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name',
                 )
-            plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
-            context = replace(self.agent.launch.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
+            prepared = made.prepared._replace(plan=replace(plan, servers=(*plan.servers, *given.plans)))
+            context = replace(self.agent.launch.context, prepared=prepared)
             async with launch_servers(context, observer, interrupts) as servers:
                 self.servers = servers
                 launch = Launch(context, observer, interrupts, servers)
@@ -148,7 +146,7 @@ class EditorSession(AgentSession):
 
     def _begin(self, made: SessionPlan, agent: Negotiated) -> AbstractContextManager[None]:
         """Take the plan, and the name that the store has for this session, or a new one. Return its lock."""
-        plan, self._agent = made.plan, agent
+        plan, self._agent = made.prepared.plan, agent
         known = made.registry.list(str(plan.project), plan.profile) if self.id else ()
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
         self.name = record.name if record else fresh_name()

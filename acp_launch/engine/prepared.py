@@ -1,0 +1,20 @@
+"""A plan that is ready to be launched. Light: it is made before the agent starts."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.secret.value import Secret
+
+if TYPE_CHECKING:
+    from acp_launch.mcp.http.wire import Credentials
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class PreparedPlan(NamedTuple):
+    """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
+
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret] = NOTHING
+    credentials: "Mapping[str, Credentials]" = NOTHING
