@@ -29,7 +29,7 @@ from acp_launch.served.connect import connect as connect_to_host
 from acp_launch.served.wire import ASK, SERVERS, AttachOptions, SocketTransport
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
-from acp_launch.session.client import GRACE_SECONDS, Client, Turn
+from acp_launch.session.client import GRACE_SECONDS, AcpSession, Turn
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.events import (
     Answer,
@@ -44,7 +44,7 @@ from acp_launch.session.events import (
     WaitingEvent,
 )
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.opening import Setting, Stay, configure, open_session
+from acp_launch.session.opening import SessionParams, Setting, configure, open_session
 from acp_launch.session.permission.policy import choose
 from acp_launch.session.state import Cost
 from acp_launch.waits import format_time, stretch
@@ -387,7 +387,7 @@ class Session:
         self._agent, self._options, self._is_new = agent, options, is_new
         self._turn: _Reading | None = None
         self._left = asyncio.Event()
-        self._opened: asyncio.Future[tuple[Connection, Client]] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[tuple[Connection, AcpSession]] = asyncio.get_running_loop().create_future()
         self._living: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -453,7 +453,7 @@ class Session:
         return made
 
     @property
-    def _client(self) -> Client:
+    def _client(self) -> AcpSession:
         return self._opened.result()[1]
 
     @property
@@ -493,14 +493,14 @@ class Session:
         async with self._agent._connected(observer) as (connection, attached):
             connection.conversation.serving([ASK])
             services = {ASK: self._ask, ELICITATION: self._fill}
-            client = Client(connection, name=self.name, gate=None, services=services, observer=observer)
+            client = AcpSession(connection, name=self.name, gate=None, services=services, observer=observer)
             attached.client = client
-            stay = Stay(Path(up.note.cwd), (), (), attach_meta(options))
-            ready = await open_session(connection, client, stay, how="new", session_id="", limit=inf)
-            wishes = [Setting(*each) for each in up.settings]
-            await configure(connection, client.state, ready.session_id, wishes, limit=self._limit)
+            params = SessionParams(Path(up.note.cwd), (), (), attach_meta(options))
+            ready = await open_session(connection, client, params, how="new", session_id="", limit=inf)
+            wanted_options = [Setting(*each) for each in up.settings]
+            await configure(connection, client.state, ready.session_id, wanted_options, limit=self._limit)
             self._opened.set_result((connection, client))
-            await connection.unless_over(self._left.wait())
+            await connection.race_with_close(self._left.wait())
             close = connection.conversation.forward("session/close", {"sessionId": ready.session_id})
             await connection.call(close, what="end of the session", limit=self._limit)
 

@@ -62,7 +62,7 @@ from acp_launch.rpc import connected
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Budget, Connection, connect, negotiate
 from acp_launch.session.login import point_to_trace, refer_to_log
 from acp_launch.session.opening import how_to_continue
@@ -344,11 +344,11 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             name="doctor",
             continued=None,
             replay=False,
-            wishes=settings_of(plan),
+            wanted_options=settings_of(plan),
             servers=servers,
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
-        client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
+        client = AcpSession(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
         prepared = PreparedPlan(plan, self.wallet.secrets)
         log_in = logging_in(prepared, None)
         try:

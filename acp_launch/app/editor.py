@@ -117,7 +117,7 @@ class ServedProfile:
         ):
             yield SessionPlan(
                 prepared=prepared._replace(plan=given),
-                wishes=settings_of(given),
+                wanted_options=settings_of(given),
                 gate=gate(),
                 registry=registry,
                 hold=lambda name, id: _hold(state, (str(plan.project), plan.profile, name), id),
@@ -212,7 +212,7 @@ class HostedProfile(ServedProfile):
         with open_registry(self.settings.state) as registry:
             yield SessionPlan(
                 prepared=PreparedPlan(self.plan),
-                wishes=settings_of(self.plan),
+                wanted_options=settings_of(self.plan),
                 gate=None,
                 registry=registry,
                 stores=False,

@@ -61,7 +61,7 @@ class SessionTerminal:
             held_sessions=held_sessions,
             held_session=first,
             replay=self._request.replay,
-            wishes=settings_of(self._plan, self._request.options),
+            wanted_options=settings_of(self._plan, self._request.options),
             blocks=self._blocks,
             here=here(),
             log_in=self._log_in,

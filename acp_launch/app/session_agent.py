@@ -21,9 +21,9 @@ from acp_launch.served.client import watch_turn, with_host
 from acp_launch.served.connect import read_status
 from acp_launch.served.registry import find
 from acp_launch.served.wire import AttachOptions
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Budget
-from acp_launch.session.opening import Stay, end_session, how_to_continue, list_sessions, open_session
+from acp_launch.session.opening import SessionParams, end_session, how_to_continue, list_sessions, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,10 +50,10 @@ def require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
     plan = planned.plan
 
     async def story(connection: "Connection") -> None:
-        client = Client(connection, name=record.name, gate=None)
+        client = AcpSession(connection, name=record.name, gate=None)
         how = how_to_continue(connection.agent.capabilities, replay=False, name=record.name)
-        limit, stay = plan.timeouts.session, Stay(plan.cwd, (), ())
-        await open_session(connection, client, stay, how=how, session_id=record.session_id, limit=limit)
+        limit, params = plan.timeouts.session, SessionParams(plan.cwd, (), ())
+        await open_session(connection, client, params, how=how, session_id=record.session_id, limit=limit)
 
     try:
         _with_agent(planned, story, trace)
@@ -87,7 +87,7 @@ async def _show_turn(
     observer = screen.observer
 
     async def story(attached: "Attached") -> "TurnEnd":
-        client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
+        client = AcpSession(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
         options = AttachOptions(name=record.name, can_ask=False, read_only=True, from_last_turn=True)
         end = await watch_turn(attached, client, record.session_id, options)
         await observer.drain()

@@ -68,8 +68,8 @@ class RunSpec(Struct, frozen=True, kw_only=True):
         """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
         from acp_launch.engine.run import Prompt, SessionRequest
 
-        wishes = settings_of(plan, self.options)
-        session = SessionRequest(name=name, continued=record, replay=self.replay, wishes=wishes)
+        wanted_options = settings_of(plan, self.options)
+        session = SessionRequest(name=name, continued=record, replay=self.replay, wanted_options=wanted_options)
         return Prompt(request=session, blocks=self._blocks(plan, text), timeout=self.timeout)
 
     def _blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
@@ -105,13 +105,13 @@ class RunSpec(Struct, frozen=True, kw_only=True):
 
 def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]":
     """Collect the mode and options of the profile and of `--set`."""
-    from acp_launch.session.opening import wishes
+    from acp_launch.session.opening import wanted_options
 
     def place(path: "KeyPath") -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
-    return wishes(plan.mode, plan.config, sets, place=place)
+    return wanted_options(plan.mode, plan.config, sets, place=place)
 
 
 def silence(*descriptors: int) -> None:

@@ -17,7 +17,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, Wait
 from acp_launch.process.child import first_of
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import AgentMessage, Connection
 
 
@@ -26,7 +26,7 @@ class AgentSession(ABC):
 
     def __init__(self, agent: "ManagedAgent[Any]") -> None:
         self.agent = agent
-        self.client: Client | None = None  # set while the agent has it open, or opens it
+        self.client: AcpSession | None = None  # set while the agent has it open, or opens it
         self.gone = asyncio.Event()
         agent.sessions.append(self)
 
@@ -43,7 +43,7 @@ class AgentSession(ABC):
 S = TypeVar("S", bound=AgentSession)
 
 
-class Parked(Struct, frozen=True):
+class QueuedRequest(Struct, frozen=True):
     """A request that waits for the agent. `refuse` returns whether its sender was still waiting."""
 
     go_on: Callable[[], object]
@@ -89,7 +89,7 @@ class ManagedAgent(Generic[S]):
         self._reason: LaunchError | None = None  # of the stop
         self._is_ready = False  # it has its sessions
         self._was_ready = False  # the latest one
-        self._parked: list[Parked] = []
+        self._queued: list[QueuedRequest] = []
 
     # Its life.
 
@@ -113,11 +113,11 @@ class ManagedAgent(Generic[S]):
 
     async def _again(self, error: Exception | None) -> bool:
         if isinstance(error, LaunchError):
-            waiting, self._parked = ([], self._parked) if self._was_ready else (self._parked, [])
+            waiting, self._queued = ([], self._queued) if self._was_ready else (self._queued, [])
             refused = [each.refuse(error) for each in waiting]
             self._front.lose(error, is_told=any(refused))
         self._was_ready = False
-        if not self._parked:
+        if not self._queued:
             self.wanted.clear()
         return await self._await_want()
 
@@ -133,9 +133,9 @@ class ManagedAgent(Generic[S]):
         connection.listen(self._take)
         self._front.meet(connection)
         try:
-            await connection.unless_over(first_of(self._over.wait(), self._stopped.wait(), self._bring_back()))
+            await connection.race_with_close(first_of(self._over.wait(), self._stopped.wait(), self._bring_back()))
             if self._reason is not None:
-                raise connection.excused(self._reason)
+                raise connection.with_stall_reason(self._reason)
         finally:
             self.connection, self._is_ready = None, False
             self._up.clear()
@@ -147,9 +147,9 @@ class ManagedAgent(Generic[S]):
         await self._front.restore()
         if self.connection is None:
             return  # it has just ended
-        parked, self._parked = self._parked, []
+        queued, self._queued = self._queued, []
         self._is_ready = self._was_ready = True
-        for each in parked:
+        for each in queued:
             each.go_on()
         await asyncio.Event().wait()
 
@@ -162,11 +162,11 @@ class ManagedAgent(Generic[S]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests; others are to be parked."""
+        """Whether it takes requests; others are to be queued."""
         return self._is_ready and not self.launch.is_agent_dead
 
-    def park(self, request: Parked) -> None:
-        self._parked.append(request)
+    def queue(self, request: QueuedRequest) -> None:
+        self._queued.append(request)
         self.wanted.set()
 
     async def connected(self) -> Connection:
@@ -187,7 +187,7 @@ class ManagedAgent(Generic[S]):
                 if not waiting.done():
                     waiting.set_result(None)
 
-            self.park(Parked(go_on, refuse))
+            self.queue(QueuedRequest(go_on, refuse))
             await waiting
         if self.connection is None:
             raise AgentError("the agent has ended")
@@ -207,7 +207,7 @@ class ManagedAgent(Generic[S]):
     # What it says.
 
     def _take(self, message: AgentMessage) -> None:
-        client: Client | None = None
+        client: AcpSession | None = None
         match message:
             case Updated() | ServiceAsked():
                 client = self._client(message.session_id)
@@ -220,7 +220,7 @@ class ManagedAgent(Generic[S]):
         take = self._front.stray if client is None else client.take
         take(message)
 
-    def _client(self, session_id: str) -> Client | None:
+    def _client(self, session_id: str) -> AcpSession | None:
         session = self.by_id.get(session_id)
         return None if session is None else session.client
 

@@ -54,11 +54,11 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
-from acp_launch.session.client import LATE_GRACE, Client, Turn
+from acp_launch.session.client import LATE_GRACE, AcpSession, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.events import Observer, Said, Services, SessionEvent, TurnEnd, show_note
 from acp_launch.session.login import Advice, point_to_trace, refer_to_log
-from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
+from acp_launch.session.opening import AppliedOption, SessionParams, Setting, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:
     from acp_launch.engine.servers import LaunchServers
@@ -90,13 +90,13 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     name: str
     continued: "Record | None" = None  # None opens a new session
     replay: bool = False  # whether to show its history
-    wishes: Sequence[Setting] = ()  # its mode and options
+    wanted_options: Sequence[Setting] = ()  # its mode and options
     opened: Callable[[SessionEvent, Negotiated], None] = lambda ready, agent: None  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     servers: Sequence[object] = ()  # entries of others besides those of the launch
     gate: "Gate | None" = None  # the launch's own without one
     observer: Observer | None = None
-    listen: Callable[[Client], None] | None = None
+    listen: Callable[[AcpSession], None] | None = None
     services: Services = field(default_factory=dict)
     asked: "EditorOpening | None" = None  # set if an editor opens it
 
@@ -113,9 +113,9 @@ class EditorOpening(Struct, frozen=True, kw_only=True):
 
 class OpenSession(Struct, frozen=True):
     connection: Connection
-    client: Client
+    client: AcpSession
     ready: SessionEvent
-    made: Sequence[Fulfilled]  # the settings of `wishes` that were made
+    made: Sequence[AppliedOption]  # the settings of `wanted_options` that were made
 
 
 class Launch:
@@ -231,7 +231,7 @@ class Launch:
         context, hurry = self.context, self.interrupts.hurry
         gate, observer = request.gate or context.gate, request.observer or connection.observer
         async with client_services(context, gate, connection, hurry, observer) as (services, completed):
-            client = Client(
+            client = AcpSession(
                 connection,
                 name=request.name,
                 title=request.continued.title if request.continued else "",
@@ -467,7 +467,7 @@ async def open_requested(
     prepared: PreparedPlan,
     request: SessionRequest,
     connection: Connection,
-    client: Client,
+    client: AcpSession,
     servers: "LaunchServers",
     log_in: LogIn,
 ) -> OpenSession:
@@ -489,7 +489,7 @@ async def open_requested(
     params = asked.params if asked else None
     theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
     directories = _directories(plan, agent, connection.observer, theirs)
-    stay = Stay(plan.cwd, directories, entries, request.meta, params)
+    stay = SessionParams(plan.cwd, directories, entries, request.meta, params)
 
     async def tried() -> SessionEvent:
         session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
@@ -502,7 +502,7 @@ async def open_requested(
     request.opened(ready, agent)
     servers.opened()
     limit = plan.timeouts.session
-    made = await configure(connection, client.state, ready.session_id, request.wishes, limit=limit)
+    made = await configure(connection, client.state, ready.session_id, request.wanted_options, limit=limit)
     client.settled()
     return OpenSession(connection, client, ready, made)
 

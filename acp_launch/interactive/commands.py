@@ -32,7 +32,7 @@ from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.hold import is_fresh
-from acp_launch.session.opening import Setting, fulfil
+from acp_launch.session.opening import Setting, apply_option
 from acp_launch.session.options import Option, match
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store import Record
@@ -336,7 +336,7 @@ async def _set_option(interactive: InteractiveState, current: CurrentSession, na
     """Set an option, and return it as it was before."""
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, interactive.launch.plan.timeouts.session
-    made = await fulfil(current.connection, client.state, current.session.ready.session_id, wish, limit=limit)
+    made = await apply_option(current.connection, client.state, current.session.ready.session_id, wish, limit=limit)
     client.settled()
     interactive.chosen[:] = [*(each for each in interactive.chosen if each.option != name), wish]
     return made.option

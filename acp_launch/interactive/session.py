@@ -451,7 +451,8 @@ class _InteractiveSession:
     async def _talk(self, connection: Connection) -> int:
         interactive, self._showing.mood = self._interactive, "starting"
         self._can_resume = can_go_on(connection.agent.capabilities)
-        current = await self._enter(connection, interactive.held_session, [*interactive.wishes, *interactive.chosen])
+        wanted_options = [*interactive.wanted_options, *interactive.chosen]
+        current = await self._enter(connection, interactive.held_session, wanted_options)
         if is_first_time(interactive.seen):
             interactive.say(commands.FIRST, DIM)
         try:
@@ -466,11 +467,11 @@ class _InteractiveSession:
             await current.leaving.aclose()
 
     async def _enter(
-        self, connection: Connection, held_session: HeldSession, wishes: Sequence[Setting]
+        self, connection: Connection, held_session: HeldSession, wanted_options: Sequence[Setting]
     ) -> CurrentSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not interactive.replay
-        request = interactive.launch.completed(held_session.request(wishes, replay=interactive.replay))
+        request = interactive.launch.completed(held_session.request(wanted_options, replay=interactive.replay))
         opening = interactive.launch.session(connection, request, changed=self._showing.refresh_soon)
         try:
             session = await leaving.enter_async_context(opening)
@@ -497,7 +498,7 @@ class _InteractiveSession:
             self._tell_why(error)
             return current
         await self._leave_session(current)
-        interactive.held_session, interactive.wishes = held_session, ()
+        interactive.held_session, interactive.wanted_options = held_session, ()
         interactive.chosen.clear()
         return entered
 
@@ -560,7 +561,7 @@ class _InteractiveSession:
             return Submitted(self._turning.dequeue())
         while True:
             with self.focus.of(self._inbox.put_nowait):
-                event = await current.connection.unless_over(self._inbox.get())
+                event = await current.connection.race_with_close(self._inbox.get())
             match event:
                 case Submitted() | Pressed() | Began():
                     self._interrupted = 0.0

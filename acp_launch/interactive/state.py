@@ -20,7 +20,7 @@ from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.redact import redactor
 from acp_launch.session.attachments import Block
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import Said, TurnEnd, describe_error
 from acp_launch.session.hold import fresh_name, is_fresh
@@ -52,10 +52,10 @@ class HeldSession:
         self._record = record
         self._held = held
 
-    def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
+    def request(self, wanted_options: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """Return how to open it now: as a new session the first time, resumed afterwards."""
         name, record, opened = self.name, self._record, self._keeper.opened
-        return SessionRequest(name=name, continued=record, replay=replay, wishes=wishes, opened=opened)
+        return SessionRequest(name=name, continued=record, replay=replay, wanted_options=wanted_options, opened=opened)
 
     def note_open(self) -> None:
         """Note that it is open and on record: from now on it is resumed."""
@@ -143,7 +143,7 @@ class CurrentSession(Struct, eq=False):
         return self.session.connection
 
     @property
-    def client(self) -> Client:
+    def client(self) -> AcpSession:
         return self.session.client
 
 
@@ -156,7 +156,7 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     held_sessions: HeldSessions
     held_session: HeldSession  # the one to be in, at first and after a restart of the agent
     replay: bool
-    wishes: Sequence[Setting]
+    wanted_options: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked

@@ -25,7 +25,7 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.protocol.conversation import Extension
 from acp_launch.served.connect import connect as connect_to_host
-from acp_launch.served.connect import excuse
+from acp_launch.served.connect import stall_reason
 from acp_launch.served.registry import HostNote
 from acp_launch.served.wire import (
     ASK,
@@ -41,9 +41,9 @@ from acp_launch.served.wire import (
     AttachOptions,
     FrontNews,
     SocketTransport,
-    understood,
+    read_own_error,
 )
-from acp_launch.session.client import Client, Turn
+from acp_launch.session.client import AcpSession, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
 from acp_launch.session.events import Ask, Observer, SessionEvent, ToolQuestion, TurnEnd, decode
 from acp_launch.waits import stretch
@@ -89,7 +89,7 @@ def _request_beside(connection: Connection, method: str, params: Mapping[str, ob
     async def request() -> None:
         await _request_host(connection, method, params)
 
-    connection.beside(request())
+    connection.spawn(request())
 
 
 class Attached:
@@ -97,13 +97,13 @@ class Attached:
 
     def __init__(self, connection: Connection, observer: Observer) -> None:
         self.connection, self._observer = connection, observer
-        self.client: Client | None = None
+        self.client: AcpSession | None = None
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
         self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
         self.changed: Callable[[Change], None] = lambda change: None  # hears of a step in the life of a server
-        connection.understood, connection.extension = understood, self._took
+        connection.read_own_error, connection.extension = read_own_error, self._receive_event
 
-    def _took(self, extension: Extension) -> None:
+    def _receive_event(self, extension: Extension) -> None:
         if extension.method == EVENT and (event := decode(bytes(extension.params))) is not None:
             if isinstance(event, Change):
                 self.changed(event)
@@ -152,7 +152,7 @@ async def with_host(
             async with connect(
                 SocketTransport(line, ENDED), observer, max_line=max_line, longer=in_profile, budget=interrupts.budget
             ) as connection:
-                connection.excuse = partial(excuse, note)
+                connection.stall_reason = partial(stall_reason, note)
                 attached = Attached(connection, observer)
                 await negotiate(connection, limit=limit, offers=offers)
                 connection.conversation.serving([ASK])
@@ -176,7 +176,7 @@ async def detach_prompt(launch: "HostedLaunch", prompt: Prompt, connection: Conn
     await connection.observer.drain()
 
 
-async def watch_turn(attached: Attached, client: Client, session_id: str, options: AttachOptions) -> TurnEnd:
+async def watch_turn(attached: Attached, client: AcpSession, session_id: str, options: AttachOptions) -> TurnEnd:
     """Watch the latest turn of a session from its beginning, and return its end.
 
     Raises:
@@ -250,7 +250,7 @@ class HostedLaunch(Launch):
             answer = await ask(msgspec.convert(params.get("question"), ToolQuestion))
             return msgspec.to_builtins(answer)
 
-        def listen(client: Client) -> None:
+        def listen(client: AcpSession) -> None:
             attached.client = client
             connection.listen(client.take)
 
@@ -314,7 +314,7 @@ class HostAsAgent(Launch):
         note = self._find()
 
         async def met(connection: Connection) -> T:
-            connection.excuse = partial(excuse, note)
+            connection.stall_reason = partial(stall_reason, note)
             return await story(Attached(connection, self.observer).connection)
 
         with connect_to_host(note) as line:

@@ -33,7 +33,7 @@ from acp_launch.served.wire import (
     ServerHostStatus,
     SharedLikeness,
     SharedStanding,
-    understood,
+    read_own_error,
 )
 from acp_launch.waits import stretch
 
@@ -115,7 +115,7 @@ def _way_down(note: HostNote) -> str:
     return ours("down", *([note.called] if note.project else ["--servers", "--force"]))
 
 
-def excuse(note: HostNote) -> StateError | None:
+def stall_reason(note: HostNote) -> StateError | None:
     """Return why a host is silent, if it is stopped."""
     process = prepare.table().read(note.pid)
     if process is None or not process.is_stopped:
@@ -179,5 +179,5 @@ def call(note: HostNote, method: str, params: Mapping[str, object], *, within: f
     if answer is not None and isinstance(answer.result, msgspec.Raw):
         return answer.result
     fault = jsonrpc.fault(answer.error) if answer is not None and answer.error is not msgspec.UNSET else None
-    error = understood(fault) if fault is not None else None
+    error = read_own_error(fault) if fault is not None else None
     raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")

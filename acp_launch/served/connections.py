@@ -227,13 +227,13 @@ class ClientConnection:
         self.news()
 
     def hold(self, stream: SessionEvents) -> None:
-        """Write no event of the session until `go_on`."""
+        """Write no event of the session until `resume`."""
         self._places[id(stream)].is_held = True
 
     def is_held(self, stream: SessionEvents) -> bool:
         return (place := self._places.get(id(stream))) is not None and place.is_held
 
-    def go_on(self, stream: SessionEvents) -> None:
+    def resume(self, stream: SessionEvents) -> None:
         if (place := self._places.get(id(stream))) is not None:
             place.is_held = False
         self.news()

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
-from acp_launch.engine.agent import ManagedAgent, Parked
+from acp_launch.engine.agent import ManagedAgent, QueuedRequest
 from acp_launch.engine.run import Launch
 from acp_launch.errors import LaunchError, WaitExpired, first
 from acp_launch.process.flow import HIGH_BYTES, LOW_BYTES, Lent
@@ -187,11 +187,11 @@ class EditorConnection(EditorLines):
     # What the agent needs (`engine.agent.AgentFront`).
 
     def meet(self, connection: Connection) -> None:
-        connection.serve_editor(lines=self._pass_plain, passing=self._take_passing, written=self._resume)
+        connection.serve_editor(lines=self._stream_updates, passing=self._take_passing, written=self._resume)
         if self._greeting is not None and not self._greeting.is_settled:
             line = jsonrpc.result(NULL, connection.agent.raw)
             self.finish(self._greeting, handshake.edit_answer(line, self.agent.launch.plan.called))
-        connection.beside(self._watch(connection))
+        connection.spawn(self._watch(connection))
 
     async def restore(self) -> None:
         await asyncio.gather(*(each.is_back.wait() for each in self.agent.sessions if each.is_open))
@@ -219,7 +219,7 @@ class EditorConnection(EditorLines):
             show_note(self.observer, f"{error.message}{after}")
         self._resume()
 
-    def _park(self, request: EditorRequest, go_on: Callable[[EditorRequest], None]) -> None:
+    def _queue(self, request: EditorRequest, go_on: Callable[[EditorRequest], None]) -> None:
         """Let a request wait for the agent."""
 
         def refuse(error: LaunchError) -> bool:
@@ -228,7 +228,7 @@ class EditorConnection(EditorLines):
             self.tell(request, error)
             return is_open
 
-        self.agent.park(Parked(partial(go_on, request), refuse))
+        self.agent.queue(QueuedRequest(partial(go_on, request), refuse))
 
     async def _watch(self, connection: Connection) -> None:
         """Stop the agent if it lets the time for an answer pass. While it waits for the editor, it has time."""
@@ -238,7 +238,7 @@ class EditorConnection(EditorLines):
             await asyncio.sleep(to_beat(now(), BEAT_SECONDS))
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
             if self._passed and now() >= spoke + FIRST_WORD and not has_told:
-                has_told = connection.tell_excuse()
+                has_told = connection.tell_stall_reason()
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
@@ -286,7 +286,7 @@ class EditorConnection(EditorLines):
         elif self.agent.is_ready:
             self._go_on(request)
         else:
-            self._park(request, self._go_on)
+            self._queue(request, self._go_on)
 
     def _greet(self, request: EditorRequest) -> None:
         """Take the editor's `initialize`, with which the agent is met, now and after each start."""
@@ -299,7 +299,7 @@ class EditorConnection(EditorLines):
             self.refuse(request, PARSE_ERROR, "Parse error")
             return
         self.agent.launch.context = replace(self.agent.launch.context, greeting=greeting)
-        self._park(request, lambda request: None)  # it is answered with the agent's handshake
+        self._queue(request, lambda request: None)  # it is answered with the agent's handshake
 
     def _go_on(self, request: EditorRequest) -> None:
         if request.is_settled:
@@ -362,7 +362,7 @@ class EditorConnection(EditorLines):
         try:
             if session.id:
                 await self._take_place(session)
-            await session.live(request, self.agent.negotiated)
+            await session.run(request, self.agent.negotiated)
         except LaunchError as error:
             self.tell(request, error)
         except Exception as error:  # a bug of ours costs the session, not the others
@@ -422,22 +422,22 @@ class EditorConnection(EditorLines):
 
     # What the agent says.
 
-    def _pass_plain(self, chunk: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
+    def _stream_updates(self, chunk: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Pass on the updates that do not concern us, as a turn has very many, and yield the other lines."""
-        may_pass, plain = self._is_plain(chunk), list[bytes]()
+        may_pass, plain = self._may_stream(chunk), list[bytes]()
         is_first = True  # it may have begun before this chunk
         for line in lines:
-            if may_pass and not (is_first and not self._is_plain(line)) and self._may_pass(line):
+            if may_pass and not (is_first and not self._may_stream(line)) and self._may_pass(line):
                 plain.append(line)
             else:
                 self._write_plain(plain)
                 plain = []
                 yield line
-                may_pass = may_pass and self._is_plain(b"")  # an answer may let updates wait
+                may_pass = may_pass and self._may_stream(b"")  # an answer may let updates wait
             is_first = False
         self._write_plain(plain)
 
-    def _is_plain(self, said: bytes) -> bool:
+    def _may_stream(self, said: bytes) -> bool:
         """Tell whether no update in what the agent has said concerns us: none is held, and none is of a tool call."""
         is_held = any(each.held is not None or each.is_muted for each in self.agent.by_id.values())
         return not is_held and b'"tool_call' not in said and b'"session_info_update"' not in said

@@ -32,11 +32,11 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.splice import written
 from acp_launch.served.entries import plan_servers
 from acp_launch.served.lines import EditorRequest
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, editor_answer, show_note
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.opening import Fulfilled, Setting
+from acp_launch.session.opening import AppliedOption, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
@@ -48,7 +48,7 @@ CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cance
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
-    """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
+    """The plan of a session; each of its servers has a directory. `wanted_options` are its mode and options.
 
     `hold` locks a session by its name; it is given the id too, if that is known. Without a `gate` the agent is a host,
     which decides about tool calls, and without `stores` it keeps the session: then `enters` adds how the session is
@@ -56,7 +56,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     """
 
     prepared: PreparedPlan
-    wishes: Sequence[Setting]
+    wanted_options: Sequence[Setting]
     gate: Gate | None
     registry: Registry
     stores: bool = True
@@ -113,7 +113,7 @@ class EditorSession(AgentSession):
 
     # Its life.
 
-    async def live(self, request: EditorRequest, agent: Negotiated) -> None:
+    async def run(self, request: EditorRequest, agent: Negotiated) -> None:
         """Open the session, and keep it open until it is left.
 
         Raises:
@@ -160,7 +160,7 @@ class EditorSession(AgentSession):
     def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
         return SessionRequest(
             name=self.name,
-            wishes=made.wishes,
+            wanted_options=made.wanted_options,
             servers=others,
             gate=self._gate,
             observer=self.agent.launch.observer,
@@ -168,7 +168,7 @@ class EditorSession(AgentSession):
             asked=EditorOpening(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
         )
 
-    def _attend(self, client: Client) -> None:
+    def _attend(self, client: AcpSession) -> None:
         self.client = client
 
     async def _stay(self, launch: Launch, request: EditorRequest, wanted: SessionRequest) -> None:
@@ -212,7 +212,7 @@ class EditorSession(AgentSession):
         """
         if not self.is_open:
             if self.id and self.held is not None and connection.agent.capabilities.close:
-                connection.beside(_close(connection, self.id))
+                connection.spawn(_close(connection, self.id))
             raise error
         if isinstance(error, AgentRefused | AuthRequired | SessionError):
             why = error.reply[1] if error.reply else error.message
@@ -252,7 +252,7 @@ class EditorSession(AgentSession):
         asked = replace(
             request.asked, how=how, session_id=self.id, params={**self._params, "sessionId": self.id}, is_again=True
         )
-        return replace(request, wishes=(), asked=asked)
+        return replace(request, wanted_options=(), asked=asked)
 
     async def _restore(self, connection: Connection, limit: float) -> None:
         """Set again what was set."""
@@ -282,7 +282,7 @@ class EditorSession(AgentSession):
         self._editor.finish(request, line)
         self.release()
 
-    def _with_setting(self, line: bytes, made: Fulfilled) -> bytes:
+    def _with_setting(self, line: bytes, made: AppliedOption) -> bytes:
         if made.call is None or made.result is None:
             return line
         message = jsonrpc.decode(made.call.line)
@@ -330,7 +330,7 @@ class EditorSession(AgentSession):
         params = acp.mapping(acp.decoded(message.params))
         if message.method == "terminal/release":
             self._terminals.discard(acp.text(params.get("terminalId")))
-        elif self._gate is not None and (why := self._gate.forbids(_act(message.method, params))):
+        elif self._gate is not None and (why := self._gate.deny_reason(_act(message.method, params))):
             self._editor.refuse_agent(message.id, INTERNAL_ERROR, why)
             return
         answered = self._note_terminal if message.method == "terminal/create" else lambda line: None
@@ -343,7 +343,7 @@ class EditorSession(AgentSession):
     def cancel(self) -> None:
         """Note that the editor cancels the turn."""
         if self.client is not None:
-            self.client.excuse()
+            self.client.note_cancel()
         if self._turn is not None:
             self._turn.limit = CANCELLED
 

@@ -56,10 +56,10 @@ from acp_launch.served.wire import (
     member,
     news_line,
 )
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, NoteEvent, ServersEvent, redact, show_note
-from acp_launch.session.opening import Stay, how_to_continue, open_session
+from acp_launch.session.opening import SessionParams, how_to_continue, open_session
 from acp_launch.session.store import SessionKeeper, continued
 
 if TYPE_CHECKING:
@@ -266,10 +266,10 @@ class Host:
         keeper = SessionKeeper(host.registry, plan, record)
         session = HostSession(self.agent, host, self._tasks, options.name, servers, keeper)
         if record is not None:
-            session.named(record.session_id)
+            session.set_agent_id(record.session_id)
         before = self._enter_session(front, session, options)
         front.follow(session.events, 0)
-        living = connection.beside(session.live(connection, session.request(record, replay=how == "load")))
+        living = connection.spawn(session.run(connection, session.request(record, replay=how == "load")))
         living.add_done_callback(lambda task: self._end(session))
         try:
             await asyncio.shield(session.opened)
@@ -286,7 +286,7 @@ class Host:
             self.past.pop(session.name, None)
             self.past[session.name] = session
         while len(self.past) > PAST:  # the oldest goes, first of those whose end a front has
-            del self.past[min(self.past, key=lambda name: self.past[name].stay != "over")]
+            del self.past[min(self.past, key=lambda name: self.past[name].lifetime != "over")]
 
     async def forward(self, method: str, params: object) -> Raw:
         """Pass a request on to the agent, and return its answer."""
@@ -420,8 +420,8 @@ class Host:
         interrupts.hurry = self.launch.interrupts.hurry
 
         async def story(connection: Connection) -> None:
-            client = Client(connection, name=session.name, gate=None, observer=RedactedOutput(feed))
-            stay, id = Stay(self.plan.cwd, (), ()), ready.session_id
+            client = AcpSession(connection, name=session.name, gate=None, observer=RedactedOutput(feed))
+            stay, id = SessionParams(self.plan.cwd, (), ()), ready.session_id
             await open_session(connection, client, stay, how="load", session_id=id, limit=limit)
 
         with suppress(LaunchError, TimeoutError):
@@ -437,13 +437,13 @@ class Host:
             session = await self._enter_again(front, session)
         self._require_open(session)
         self.past.pop(session.name, None)
-        session.go_on(front)
+        session.resume_events(front)
         end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result
 
     async def _join(self, front: ClientConnection, params: dict[str, Any]) -> object:
         session = self._session_of(front, params)
-        session.go_on(front)
+        session.resume_events(front)
         end = await session.join()
         if end is None:
             what = f'session "{session.name}" has had no turn since the host was started'
@@ -514,7 +514,7 @@ class Host:
 
 # What a front may do in its session, and ask of the host.
 ACTS: Mapping[str, Callable[[HostSession, ClientConnection], None]] = {
-    FOLLOW: HostSession.go_on,
+    FOLLOW: HostSession.resume_events,
     TAKE: HostSession.drive,
     DETACH: HostSession.detach,
 }

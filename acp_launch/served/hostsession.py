@@ -30,7 +30,7 @@ from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.served.connections import KEPT_BYTES, MAX_EVENTS, ClientConnection, FrontGone, SessionEvents
 from acp_launch.served.wire import ASK, TAKEN, AttachOptions, FrontNews, Reloaded, SessionStatus, event_line, news_line
-from acp_launch.session.client import CANCELLED, Client, Turn
+from acp_launch.session.client import CANCELLED, AcpSession, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import (
     Answer,
@@ -175,7 +175,7 @@ class HostSession(AgentSession):
         self._host, self._tasks, self._gate = host, tasks, host.gate()
         self._open: OpenSession | None = None
         # It stays open; or until a front has the end of its turn, which is over then.
-        self.stay: Literal["open", "turn", "over"] = "turn"
+        self.lifetime: Literal["open", "turn", "over"] = "turn"
         self._left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()  # whether the agent is told
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
@@ -231,7 +231,7 @@ class HostSession(AgentSession):
         for front in self.fronts:
             front.news()
 
-    async def live(self, connection: Connection, request: SessionRequest) -> None:
+    async def run(self, connection: Connection, request: SessionRequest) -> None:
         """Open the session, and keep it open until it is left or the agent ends."""
         launch = self.agent.launch
         try:
@@ -259,13 +259,14 @@ class HostSession(AgentSession):
             self._left.set_result(closes)
 
     def _leave_if_over(self) -> None:
-        if (self.stay == "over" or not (self.stay == "open" or self.has_begun)) and not (self.fronts or self.is_busy):
+        is_over = self.lifetime == "over" or not (self.lifetime == "open" or self.has_begun)
+        if is_over and not (self.fronts or self.is_busy):
             self.leave(closes=True)
 
     def _note_end(self) -> None:
         """Note that a front has the end of the latest turn, or that none wants it."""
-        if self.stay == "turn":
-            self.stay = "over"
+        if self.lifetime == "turn":
+            self.lifetime = "over"
 
     def request(self, record: Record | None, *, replay: bool) -> SessionRequest:
         """Return the request that opens it."""
@@ -286,7 +287,7 @@ class HostSession(AgentSession):
     def enter(self, front: ClientConnection, options: AttachOptions) -> None:
         self.fronts.append(front)
         if not (options.close_after_turn or options.from_last_turn):
-            self.stay = "open"
+            self.lifetime = "open"
         self._choose_driver()
 
     def drive(self, front: ClientConnection) -> None:
@@ -313,9 +314,9 @@ class HostSession(AgentSession):
         self._choose_driver()
         self._leave_if_over()
 
-    def go_on(self, front: ClientConnection) -> None:
+    def resume_events(self, front: ClientConnection) -> None:
         """Give a front what follows the history that it has shown."""
-        front.go_on(self.events)
+        front.resume(self.events)
         self._changed.set()
 
     def detach(self, front: ClientConnection) -> None:
@@ -397,7 +398,7 @@ class HostSession(AgentSession):
         may_drive = front.options.can_ask and not front.options.read_only and self._keeps_driving is None
         if front in self.fronts and may_drive:
             self._drive(front)  # the user who has sent the prompt is asked about it
-        self.stay = "open" if self.stay == "open" else "turn"
+        self.lifetime = "open" if self.lifetime == "open" else "turn"
         broken = partial(self._keeper.broken, said)
         self.turn = turn = self.agent.launch.turn(self._open, is_first=self.agent.turns == 0, broken=broken)
         self.agent.turns += 1
@@ -525,13 +526,13 @@ class HostSession(AgentSession):
 
     # The agent's session.
 
-    def _listen(self, client: Client) -> None:
+    def _listen(self, client: AcpSession) -> None:
         self.client = client
         self.agent.by_id[msgspec.json.decode(self.id_json)] = self
 
     def begin(self, opened: Opened) -> None:
         assert self.client is not None, "it opens the session"
-        self.named(opened.session_id)
+        self.set_agent_id(opened.session_id)
         before = self.agent.by_id.get(opened.session_id)
         if opened.how == "new" and before not in (None, self):
             what = f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it"
@@ -542,7 +543,7 @@ class HostSession(AgentSession):
     def _note_opened(self, ready: SessionEvent, agent: Negotiated) -> None:
         self._keeper.opened(ready, agent)
 
-    def named(self, session_id: str) -> None:
+    def set_agent_id(self, session_id: str) -> None:
         """Note the agent's id before the first event of a session that is loaded."""
         self.id_json = msgspec.json.encode(session_id)
 

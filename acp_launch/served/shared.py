@@ -36,7 +36,7 @@ from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
-from acp_launch.served.connect import GREETING_TIMEOUT, excuse
+from acp_launch.served.connect import GREETING_TIMEOUT, stall_reason
 from acp_launch.served.registry import find_server_host, hold_place, server_host_state
 from acp_launch.served.wire import READY
 from acp_launch.waits import stretch
@@ -231,7 +231,7 @@ async def _reach(state: Path) -> socket.socket:
     now = asyncio.get_running_loop().time
     begun, again, is_ours = now(), 0.0, False
     with ExitStack() as held:
-        while (line := await _knock(state)) is None:
+        while (line := await _connect(state)) is None:
             try:
                 is_ours = is_ours or held.enter_context(hold_place(server_host_state(state), "", STARTING)) is not None
             except StateError as error:
@@ -250,7 +250,7 @@ async def _reach(state: Path) -> socket.socket:
     return line
 
 
-async def _knock(state: Path) -> socket.socket | None:
+async def _connect(state: Path) -> socket.socket | None:
     """Connect to a host, and wait until it greets, as a stopped one does not; None if there is none, or it ends.
 
     Raises:
@@ -267,7 +267,7 @@ async def _knock(state: Path) -> socket.socket | None:
             if await asyncio.get_running_loop().sock_recv(line, len(READY)) == READY:
                 return line
     except TimeoutError:
-        stopped = excuse(note)
+        stopped = stall_reason(note)
         what = stopped.message if stopped else f"the server host (pid {note.pid}) does not answer"
         line.close()
         raise AgentError(what, fix=stopped.fix if stopped else ours("down", "--servers", "--force")) from None

@@ -178,7 +178,7 @@ def as_fault(error: LaunchError) -> tuple[int, str, object]:
     return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(name_error(error))}
 
 
-def understood(fault: Fault) -> LaunchError | None:
+def read_own_error(fault: Fault) -> LaunchError | None:
     """Return the host's own error; None for an answer of the agent."""
     if not isinstance(fault.data, dict) or META not in fault.data:
         return None

@@ -1,7 +1,7 @@
 """
 Our side of a session: answers the agent's requests, tracks its updates, and runs prompt turns.
 
-`Client` handles everything the agent sends, `Turn` is one prompt turn. Every question gets
+`AcpSession` handles everything the agent sends, `Turn` is one prompt turn. Every question gets
 exactly one answer: by policy at once, by the user if one can be asked, `cancelled` if the turn is cancelled. Several
 may be open at the same time (C-11, C-60, C-61).
 """
@@ -82,7 +82,7 @@ class TurnWords:
         return Said(answer, tuple(tools))
 
 
-class Client:
+class AcpSession:
     """One session's side of a connection. A connection has one at a time, the latest, unless `listen` takes several."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Client:
         completed: Callable[[str], None] = lambda elicitation_id: None,
         changed: Callable[[], None] = lambda: None,
         observer: Observer | None = None,
-        listen: "Callable[[Client], None] | None" = None,
+        listen: "Callable[[AcpSession], None] | None" = None,
         asking: Callable[[PermissionAsked, dict[str, Any]], None] = lambda question, call: None,
     ) -> None:
         """Serve a session. `name` is our name for it, `title` the one that the store has.
@@ -233,11 +233,11 @@ class Client:
         announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
         if self._checks is not None:
-            self._checks.excuse([call])
+            self._checks.allow_failure([call])
         decision = self._decide(question, call)
         if decision is None:
             self._asking(question, call)
-            task = self._connection.beside(self._question(question, call, announced))
+            task = self._connection.spawn(self._question(question, call, announced))
             self._open[bytes(question.id)] = (question, task)
             return
         if decision.is_unasked:
@@ -250,11 +250,11 @@ class Client:
             return Decision(False, None, "its session was left")
         if self._gate is None:
             return Decision(False, None, "the agent decides")
-        return self._gate.decided(call, question.options)
+        return self._gate.decide_by_policy(call, question.options)
 
     def service(self, question: ServiceAsked) -> None:
         if question.session_id in ("", self.session_id):
-            self._open[bytes(question.id)] = (question, self._connection.beside(self._serve(question)))
+            self._open[bytes(question.id)] = (question, self._connection.spawn(self._serve(question)))
             return
         conversation = self._connection.conversation
         self._connection.send(conversation.refuse(question.id, jsonrpc.INVALID_PARAMS, "this session was left"))
@@ -288,11 +288,11 @@ class Client:
         error.reply = jsonrpc.INTERNAL_ERROR, text, self.state.failure
         return error
 
-    def excuse(self) -> list[dict[str, Any]]:
+    def note_cancel(self) -> list[dict[str, Any]]:
         """Note that the turn is being cancelled, and return the tool calls that were unfinished (C-63)."""
         unfinished = self.calls.cancel()
         if self._checks is not None:
-            self._checks.excuse(unfinished)
+            self._checks.allow_failure(unfinished)
         return unfinished
 
     def cancel(self, session_id: str, grace: float) -> None:
@@ -310,7 +310,7 @@ class Client:
                 self._connection.send(conversation.serve(question.id, {"action": "cancel"}))
             del self._open[id]
             task.cancel()
-        self.observer.show(CancelledEvent(tool_calls=self.excuse(), limit=grace))
+        self.observer.show(CancelledEvent(tool_calls=self.note_cancel(), limit=grace))
 
     async def _serve(self, question: ServiceAsked) -> None:
         serve = self._services.get(question.method)
@@ -334,7 +334,7 @@ class Client:
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
         assert self._gate is not None, "it has left the decision to the user"
         try:
-            decision = await self._gate.asked(call, question.options, announced=announced)
+            decision = await self._gate.ask_user(call, question.options, announced=announced)
         except LaunchError:
             raise
         except Exception as error:  # a bug of ours costs the question, not the session
@@ -350,7 +350,7 @@ class Client:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
         if self._checks is not None:
-            self._checks.settle(call, allowed=decision.allowed)
+            self._checks.record_answer(call, allowed=decision.allowed)
         self.observer.show(
             PermissionEvent(
                 tool_call=call,
@@ -395,7 +395,7 @@ class Turn:
     def __init__(
         self,
         connection: Connection,
-        client: Client,
+        client: AcpSession,
         session_id: str,
         *,
         silence: float,
@@ -473,7 +473,7 @@ class Turn:
         try:
             async with self._patience:
                 self.is_running = True
-                self._connection.drained.add(self._extend)
+                self._connection.drain_listeners.add(self._extend)
                 return await self._connection.call(
                     call, what="activity from the agent", limit=self._silence, knob=KNOB, since=self._alive
                 )
@@ -488,7 +488,7 @@ class Turn:
             return CANCELLED  # agents must not turn a cancellation into an error, and some do
         finally:
             self.is_running = False
-            self._connection.drained.discard(self._extend)
+            self._connection.drain_listeners.discard(self._extend)
             if self._next_look is not None:
                 self._next_look.cancel()
 

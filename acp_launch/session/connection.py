@@ -148,10 +148,10 @@ class Connection:
         self.offered = Offers()  # what we offered in the handshake
         self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
-        self.drained: set[Callable[[float], None]] = set()  # hear how long it was not read
-        self.understood: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # reads a host's own errors
+        self.drain_listeners: set[Callable[[float], None]] = set()  # hear how long it was not read
+        self.read_own_error: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # of a host
         self.extension: Callable[[Extension], None] = lambda extension: None  # takes what a host says besides ACP
-        self.excuse: Callable[[], LaunchError | None] = lambda: None  # what else than the agent explains a silence
+        self.stall_reason: Callable[[], LaunchError | None] = lambda: None  # other than the agent
         self._passing: Callable[[Passing], None] = lambda message: None  # passes a message on to an editor
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
@@ -211,7 +211,7 @@ class Connection:
         assert self.negotiated is not None, "negotiate comes first"
         return self.negotiated
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task while the pump continues; it ends with the connection at the latest."""
         assert self._tasks is not None, "the pump runs"
         task = self._tasks.create_task(work)
@@ -219,7 +219,7 @@ class Connection:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def unless_over(self, work: Coroutine[Any, Any, T]) -> T:
+    async def race_with_close(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of `work`, unless the agent ends first.
 
         Raises:
@@ -265,11 +265,11 @@ class Connection:
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
         limit = self._budget.clamped(waited, limit)
-        if not self.tell_excuse() and limit < inf:  # a wait without one is known to the user
+        if not self.tell_stall_reason() and limit < inf:  # a wait without one is known to the user
             self.observer.show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
     def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
-        if (foreseen := self.understood(fault)) is not None:
+        if (foreseen := self.read_own_error(fault)) is not None:
             return foreseen
         if fault.code == jsonrpc.AUTH_REQUIRED:
             methods = self.negotiated.auth_methods if self.negotiated else ()
@@ -310,7 +310,7 @@ class Connection:
         began, self.held_back = self._clock(), True
         await self.observer.drain()
         self.held_back = False
-        for hear in tuple(self.drained):
+        for hear in tuple(self.drain_listeners):
             hear(self._clock() - began)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
@@ -323,19 +323,19 @@ class Connection:
         if command := self._command():
             told = f"command: {command}"
             error.detail = (told, *(line for line in error.detail if line != told))
-        return self.excused(error)
+        return self.with_stall_reason(error)
 
-    def tell_excuse(self) -> bool:
+    def tell_stall_reason(self) -> bool:
         """Tell the user what else than the agent explains its silence; return whether anything does."""
-        excuse = self.excuse()
-        if excuse is not None:
-            self.note(f"{excuse.message}: {excuse.fix}")
-        return excuse is not None
+        reason = self.stall_reason()
+        if reason is not None:
+            self.note(f"{reason.message}: {reason.fix}")
+        return reason is not None
 
-    def excused(self, error: L) -> L:
+    def with_stall_reason(self, error: L) -> L:
         """Let what explains the silence take the place of the error that blames the agent."""
-        if (excuse := self.excuse()) is not None:
-            error.message, error.fix = excuse.message, excuse.fix
+        if (reason := self.stall_reason()) is not None:
+            error.message, error.fix = reason.message, reason.fix
         return error
 
 

@@ -26,7 +26,7 @@ from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import SessionEvent, show_note
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
@@ -49,7 +49,7 @@ OPENING = {
 }
 
 
-class Stay(Struct, frozen=True):
+class SessionParams(Struct, frozen=True):
     """The place of a session, sent whole every time it is opened: agents remember none of it."""
 
     cwd: Path
@@ -76,8 +76,8 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
 
 async def open_session(
     connection: Connection,
-    client: Client,
-    stay: Stay,
+    client: AcpSession,
+    stay: SessionParams,
     *,
     how: How,
     session_id: str,
@@ -126,7 +126,7 @@ def _unknown_session(error: AgentRefused, name: str) -> Exception:
     return unknown
 
 
-async def _is_late(connection: Connection, client: Client) -> bool:
+async def _is_late(connection: Connection, client: AcpSession) -> bool:
     """Whether an agent continued the history after its answer to `session/load`.
 
     It gets a request that it must refuse: everything still on its way comes before the refusal, and we need not wait
@@ -231,7 +231,7 @@ def parse_setting(text: str) -> Setting:
     return Setting(option.strip(), value, f"--set {text}")
 
 
-def wishes(
+def wanted_options(
     mode: str | None, config: Mapping[str, Value], sets: Sequence[str], *, place: Callable[[KeyPath], str]
 ) -> list[Setting]:
     """Return everything wanted of a session, in the order in which it is set; `place` locates a key in the profile.
@@ -244,7 +244,7 @@ def wishes(
     return found + [parse_setting(text) for text in sets]
 
 
-class Fulfilled(Struct, frozen=True):
+class AppliedOption(Struct, frozen=True):
     """An option as it was, and the value that it was set to. `call` and `result` are None if it had that value."""
 
     option: Option
@@ -255,26 +255,26 @@ class Fulfilled(Struct, frozen=True):
 
 async def configure(
     connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
-) -> list[Fulfilled]:
+) -> list[AppliedOption]:
     """Set all wanted options, `limit` seconds for each; of two about one option only the later.
 
     The observer is told of an option that has another value in the end, which the agent decides.
 
     Raises:
-        As `fulfil`.
+        As `apply_option`.
     """
-    made: dict[str, tuple[Setting, Fulfilled]] = {}
+    made: dict[str, tuple[Setting, AppliedOption]] = {}
     for wish in _latest(state.options, wanted):
-        done = await fulfil(connection, state, session_id, wish, limit=limit)
+        done = await apply_option(connection, state, session_id, wish, limit=limit)
         made[done.option.id] = (wish, done)
     for id, (wish, done) in made.items():
         _check(connection, state, id, wish, done.value)
     return [done for _, done in made.values()]
 
 
-async def fulfil(
+async def apply_option(
     connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
-) -> Fulfilled:
+) -> AppliedOption:
     """Set one option.
 
     Raises:
@@ -288,7 +288,7 @@ async def fulfil(
     except NotOffered as error:
         raise NotOffered(f"{wish.origin}: {error.message}", fix=error.fix) from None
     if option.current == value:
-        return Fulfilled(option, value)
+        return AppliedOption(option, value)
     call = _call(connection, session_id, option, value)
     lists = state.lists
     try:
@@ -298,7 +298,7 @@ async def fulfil(
         refused.cause = error.reply
         raise refused from None
     state.answered(option, value, acp.decoded(result), lists=lists)
-    return Fulfilled(option, value, call, result)
+    return AppliedOption(option, value, call, result)
 
 
 def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec import Raw
 
-from acp_launch.engine.agent import AgentSession, ManagedAgent, Parked
+from acp_launch.engine.agent import AgentSession, ManagedAgent, QueuedRequest
 from acp_launch.engine.run import Ending, Launch, Story
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated
@@ -33,10 +33,10 @@ class FakeConnection:
     def listen(self, listener: Any) -> None:
         self.says = listener
 
-    def excused(self, error: LaunchError) -> LaunchError:
+    def with_stall_reason(self, error: LaunchError) -> LaunchError:
         return error
 
-    async def unless_over(self, work: Coroutine[Any, Any, T]) -> T:
+    async def race_with_close(self, work: Coroutine[Any, Any, T]) -> T:
         running = asyncio.ensure_future(work)
         either: list[asyncio.Future[Any]] = [running, self.death]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -107,12 +107,12 @@ class Scene:
         self.agent: ManagedAgent[FakeSession] = ManagedAgent(self.launch, self.front, self.over)
         self.order: list[str] = []
 
-    def park(self, name: str) -> None:
+    def queue(self, name: str) -> None:
         def refuse(error: LaunchError) -> bool:
             self.order.append(f"{name}: {error.message}")
             return True
 
-        self.agent.park(Parked(lambda: self.order.append(name), refuse))
+        self.agent.queue(QueuedRequest(lambda: self.order.append(name), refuse))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -128,8 +128,8 @@ async def test_requests_wait_in_their_order_until_the_agent_has_its_sessions() -
     scene.front.restored.clear()
     async with scene.running():
         assert scene.launch.met == []  # nothing wants it
-        scene.park("first")
-        scene.park("second")
+        scene.queue("first")
+        scene.queue("second")
         await scene.agent.reconnected()  # as a session does that it has to get back
         assert scene.order == [] and not scene.agent.is_ready
         scene.front.restored.set()
@@ -153,12 +153,12 @@ async def test_an_agent_that_has_died_is_started_again_when_it_is_wanted() -> No
 async def test_those_that_wait_for_an_agent_that_does_not_come_up_are_told_why_and_the_next_starts_another() -> None:
     scene = Scene(fail=[0])
     async with scene.running():
-        scene.park("first")
+        scene.queue("first")
         with pytest.raises(AgentError, match="agent 0 did not come up"):
             await scene.agent.connected()
         assert scene.order == ["first: agent 0 did not come up"]
         assert scene.front.told == ["agent 0 did not come up, as a request is told"]
-        scene.park("next")
+        scene.queue("next")
         await scene.agent.connected()
         assert scene.order[1:] == ["next"]
 
@@ -170,7 +170,7 @@ async def test_a_request_that_comes_while_the_agent_dies_waits_for_the_next() ->
         first = await scene.agent.connected()
         scene.launch.met[0].death.set_exception(AgentError("it crashed"))
         await scene.agent.until_end(first)
-        scene.park("late")
+        scene.queue("late")
         await scene.agent.connected()
         assert scene.order == ["late"]
 
@@ -191,7 +191,7 @@ async def test_an_agent_that_is_stopped_is_started_again_by_the_next_request(rea
 @bounded
 async def test_without_an_answer_of_any_agent_the_end_is_its_error() -> None:
     scene = Scene(fail=[0])
-    scene.park("first")
+    scene.queue("first")
     running = asyncio.create_task(scene.agent.run())
     await scene.front.lost.wait()
     scene.over.set()

@@ -93,7 +93,7 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
             hall.happens(front, 5)
             front.say(b'{"said":3}\n')
             assert await other.lines(1) == [{"said": 3}]
-            front.go_on(hall.events)
+            front.resume(hall.events)
             assert await other.lines(1) == [{"n": 5}]
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)

@@ -69,7 +69,7 @@ def test_of_past_sessions_those_go_first_whose_end_a_front_has() -> None:
             for number in range(PAST + 2):
                 session = SimpleNamespace(
                     name=f"s{number}",
-                    stay="over" if number in (2, 3) else "turn",
+                    lifetime="over" if number in (2, 3) else "turn",
                     has_begun=True,
                     end=lambda: None,
                 )

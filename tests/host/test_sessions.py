@@ -18,7 +18,7 @@ from acp_launch.served.client import Attached
 from acp_launch.served.connections import SessionEvents
 from acp_launch.served.hostsession import HostSession
 from acp_launch.served.wire import EVENT, AttachOptions, FrontNews, event_line, news_line
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.events import AnyEvent, FileEvent, encode
 
 NOTHING = Raw(b"1")
@@ -142,7 +142,7 @@ def test_an_id_that_the_agent_gives_twice_is_noted_and_the_earlier_session_is_le
 )
 def test_a_session_waits_for_the_user_while_a_permission_or_a_form_is_asked(question: Any, is_asking: bool) -> None:
     client = SimpleNamespace(_open={b"1": (question, None)})
-    assert Client.is_asking.fget(client) == is_asking  # type: ignore[attr-defined]
+    assert AcpSession.is_asking.fget(client) == is_asking  # type: ignore[attr-defined]
 
 
 class FakeFront:

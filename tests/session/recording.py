@@ -10,7 +10,7 @@ from typing import Any
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.events import (
     AnyEvent,
@@ -180,7 +180,7 @@ async def connected(
 @asynccontextmanager
 async def negotiated(
     capabilities: object = None, *, default: Approval = "ask", approve: Approve | None = None, ask: Ask | None = None
-) -> AsyncIterator[tuple[Connection, Agent, Recorder, Client]]:
+) -> AsyncIterator[tuple[Connection, Agent, Recorder, AcpSession]]:
     """A connection after `initialize`, and a client that answers questions."""
     async with connected() as (connection, agent, recorder):
         handshake = asyncio.create_task(negotiate(connection, limit=5))
@@ -188,4 +188,4 @@ async def negotiated(
         result = {"protocolVersion": 1, "agentCapabilities": CAPABLE if capabilities is None else capabilities}
         await agent.answers(request, result)
         await handshake
-        yield connection, agent, recorder, Client(connection, name="n", gate=Gate(Policy(default, approve), ask))
+        yield connection, agent, recorder, AcpSession(connection, name="n", gate=Gate(Policy(default, approve), ask))

@@ -21,10 +21,10 @@ from acp_launch.errors import (
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session import connection as module
-from acp_launch.session.client import Client
+from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import ACP_MODE, negotiate
 from acp_launch.session.events import ToolQuestion
-from acp_launch.session.opening import Stay, end_session, list_sessions, open_session
+from acp_launch.session.opening import SessionParams, end_session, list_sessions, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
 from tests import rawjson
@@ -125,7 +125,8 @@ async def test_a_wait_that_expires_names_the_key_that_makes_it_longer_where_ther
             await connection.call(new, what="a session", limit=0.01)
         assert caught.value.fix == ""
         with pytest.raises(WaitExpired) as caught:
-            await open_session(connection, client, Stay(Path("/w"), (), []), how="new", session_id="", limit=0.01)
+            params = SessionParams(Path("/w"), (), [])
+            await open_session(connection, client, params, how="new", session_id="", limit=0.01)
         assert caught.value.message == "no answer about a new session from the agent within 0.01 s"
         assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
         with pytest.raises(WaitExpired) as caught:
@@ -315,7 +316,7 @@ async def test_an_update_that_breaks_us_costs_nothing_beside_it() -> None:
         handshake = asyncio.create_task(negotiate(connection, limit=5))
         await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})
         await handshake
-        client = Client(connection, name="n", gate=Gate(Policy("ask"), None))
+        client = AcpSession(connection, name="n", gate=Gate(Policy("ask"), None))
         client.opening("s1")
         opening = asyncio.create_task(open_new(connection))
         request = await agent.hears("session/new")

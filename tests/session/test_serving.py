@@ -9,10 +9,10 @@ from typing import Any
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
 from acp_launch.protocol.acp import Offers
-from acp_launch.session.client import Client, Turn
+from acp_launch.session.client import AcpSession, Turn
 from acp_launch.session.connection import Connection, negotiate
 from acp_launch.session.events import Answer, Ask, Services, ToolQuestion, missing
-from acp_launch.session.opening import Stay, open_session
+from acp_launch.session.opening import SessionParams, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
 from tests.looped import looped
@@ -25,16 +25,16 @@ FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "p
 @asynccontextmanager
 async def serving(
     services: Services, completed: Any = lambda id: None, policy: Policy | None = None, ask: Ask | None = None
-) -> AsyncIterator[tuple[Connection, Agent, Recorder, Client]]:
+) -> AsyncIterator[tuple[Connection, Agent, Recorder, AcpSession]]:
     """An open session, `s1`, of an agent to which everything was offered."""
     async with connected() as (connection, agent, recorder):
         handshake = asyncio.create_task(negotiate(connection, limit=5, offers=EVERYTHING))
         await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})
         await handshake
-        client = Client(
+        client = AcpSession(
             connection, name="n", gate=Gate(policy or Policy("ask"), ask), services=services, completed=completed
         )
-        stay = Stay(Path("/w"), (), [])
+        stay = SessionParams(Path("/w"), (), [])
         ready = asyncio.create_task(open_session(connection, client, stay, how="new", session_id="", limit=5))
         await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
         await ready
@@ -166,8 +166,8 @@ async def test_a_tool_call_that_runs_and_was_not_asked_about_is_told_once() -> N
 async def test_what_another_session_tells_is_not_ours() -> None:
     """A session that was left goes on talking: neither its words nor its questions are this session's."""
     async with serving({}) as (connection, agent, recorder, _):
-        second = Client(connection, name="two", gate=Gate(Policy("allow")))
-        stay = Stay(Path("/w"), (), [])
+        second = AcpSession(connection, name="two", gate=Gate(Policy("allow")))
+        stay = SessionParams(Path("/w"), (), [])
         ready = asyncio.create_task(open_session(connection, second, stay, how="new", session_id="", limit=5))
         request = await agent.hears("session/new")
         await agent.says(update("s1", "stray"))

@@ -10,26 +10,26 @@ from acp_launch.errors import SessionError, WaitExpired
 from acp_launch.profile.agents import Replay
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
-from acp_launch.session.client import GRACE_SECONDS, Client, Turn
+from acp_launch.session.client import GRACE_SECONDS, AcpSession, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, TurnEnd
-from acp_launch.session.opening import Stay, how_to_continue, open_session
+from acp_launch.session.opening import SessionParams, how_to_continue, open_session
 from tests.looped import looped
 from tests.session.recording import Agent, negotiated, question, update
 from tests.turnedclock import run
 
-HERE = Stay(Path("/w"), (), [])
+HERE = SessionParams(Path("/w"), (), [])
 TEXT = [{"type": "text", "text": "hi"}]
 
 
 def opened(
-    connection: Connection, client: Client, how: Any = "new", id: str = "", replay: Replay = "before"
+    connection: Connection, client: AcpSession, how: Any = "new", id: str = "", replay: Replay = "before"
 ) -> "asyncio.Task[SessionEvent]":
     return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, limit=5, replay=replay))
 
 
 async def in_turn(
-    connection: Connection, agent: Agent, client: Client
+    connection: Connection, agent: Agent, client: AcpSession
 ) -> tuple[Turn, "asyncio.Task[TurnEnd]", dict[str, Any]]:
     """A new session with a turn under way, and the request the agent has not answered yet."""
     ready = opened(connection, client)
@@ -65,7 +65,7 @@ async def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
         assert recorder.of("update") == []
 
 
-async def told_in_a_turn(connection: Connection, agent: Agent, client: Client) -> None:
+async def told_in_a_turn(connection: Connection, agent: Agent, client: AcpSession) -> None:
     running = asyncio.create_task(Turn(connection, client, "s9", silence=5).run(TEXT))
     request = await agent.hears("session/prompt")
     await agent.says(update("s9", "live"), {"id": request["id"], "result": {"stopReason": "end_turn"}})

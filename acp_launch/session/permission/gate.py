@@ -136,11 +136,11 @@ class DecisionLog(Protocol):
 
 
 class Gate:
-    def __init__(self, policy: Policy, ask: Ask | None = None, books: DecisionLog | None = None) -> None:
+    def __init__(self, policy: Policy, ask: Ask | None = None, log: DecisionLog | None = None) -> None:
         """Set the policy; `ask` is None if the user cannot be asked."""
         self.policy = policy
         self.ask = ask
-        self._books = books
+        self._log = log
         self._granted: deque[TurnGrant] = deque(maxlen=GRANTS)  # in this turn
         self._latest: tuple[Call, Subject] | None = None  # the call judged last
 
@@ -153,7 +153,7 @@ class Gate:
         others = (answer for answer in self.policy.remembered if answer.session != self.policy.session)
         self.policy = replace(self.policy, remembered=tuple(others))
 
-    def decided(self, call: Call, options: list[Any]) -> Decision | None:
+    def decide_by_policy(self, call: Call, options: list[Any]) -> Decision | None:
         """Return the policy's answer to a question of the agent; None if the user must be asked."""
         verdict = self._judge(call)
         if verdict.answer == "allow" and is_choice(options):
@@ -162,11 +162,11 @@ class Gate:
             return None
         return self._conclude(call, options, verdict)
 
-    async def asked(self, call: Call, options: list[Any], how: Way = "asked", announced: str = "") -> Decision:
+    async def ask_user(self, call: Call, options: list[Any], how: Way = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
-        assert self.ask is not None, "decided returns None only if there is a user to ask"
-        books = None if is_choice(options) else self._books  # no answer to a choice is kept
-        would_keep = self._storable(call, True) if books is not None else None
+        assert self.ask is not None, "decide_by_policy returns None only if there is a user to ask"
+        log = None if is_choice(options) else self._log  # no answer to a choice is kept
+        would_keep = self._storable(call, True) if log is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
@@ -178,8 +178,8 @@ class Gate:
             kinds.setdefault(acp.text(option.get("optionId")), option.get("kind"))  # the first one was shown
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         kept = None
-        if answer.holds != "once" and books is not None:
-            kept = books.keep(self._storable(call, allowed), holds=answer.holds, session=session)
+        if answer.holds != "once" and log is not None:
+            kept = log.keep(self._storable(call, allowed), holds=answer.holds, session=session)
         by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
@@ -203,12 +203,12 @@ class Gate:
                 self._note("service", call, [], Decision(True, None, by), is_grant=False)
             return ""
         if verdict.answer == "ask" and self.ask is not None:
-            decision = await self.asked(call, SERVICE_OPTIONS, "service")
+            decision = await self.ask_user(call, SERVICE_OPTIONS, "service")
         else:
             decision = self._conclude(call, SERVICE_OPTIONS, verdict, "service")
         return "" if decision.allowed else f"denied: {decision.by}"
 
-    def forbids(self, call: Call) -> str:
+    def deny_reason(self, call: Call) -> str:
         """Return why nothing may do this for the agent, an editor neither; empty if the policy does not deny it."""
         verdict = self._judge(call)
         if verdict.answer != "deny":
@@ -216,7 +216,7 @@ class Gate:
         self._note("service", call, [], Decision(False, None, verdict.by))
         return f"denied: {verdict.by}"
 
-    def passed(self, call: Call, *, by: str = "") -> str:
+    def audit_unasked(self, call: Call, *, by: str = "") -> str:
         """Return the rule by which a call that ran without a question should have been asked about; empty if it was
         fine.
 
@@ -239,8 +239,8 @@ class Gate:
         return self._note(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
 
     def _note(self, how: Way, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
-        if self._books:
-            self._books.record(how, call, options, decision, self.policy.session)
+        if self._log:
+            self._log.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
             changes, cwd = _changes(call, self.policy.links), _directory(call, self.policy.links)
             self._granted.append(TurnGrant(acp.text(call.get("kind")), self.about(call), changes, cwd))
@@ -290,11 +290,11 @@ class Checks:
         self._settled: dict[str, Settled] = {}  # by tool call: the question, and the report
         self._excused: set[str] = set()  # calls that may fail: asked about, whatever the answer, or cancelled
 
-    def excuse(self, calls: Iterable[dict[str, Any]]) -> None:
+    def allow_failure(self, calls: Iterable[dict[str, Any]]) -> None:
         """Note calls that may fail without a report."""
         self._excused.update(map(call_id, calls))
 
-    def settle(self, call: dict[str, Any], *, allowed: bool) -> None:
+    def record_answer(self, call: dict[str, Any], *, allowed: bool) -> None:
         """Note the answer to a question about a call."""
         self._settled[call_id(call)] = Settled(allowed, self._gate.about(call))
 
@@ -302,14 +302,14 @@ class Checks:
         """Return why a call that has ended should not have run as it did; empty if it is fine, or was reported."""
         if call.get("status") not in ("completed", "failed") or not (by := self._reason(call)):
             return ""
-        self.settle(call, allowed=True)
+        self.record_answer(call, allowed=True)
         return by
 
     def _reason(self, call: dict[str, Any]) -> str:
         settled = self._settled.get(call_id(call))
         if settled is None:
             was_asked = call_id(call) in self._excused  # and withdrawn, or cancelled with its turn
-            return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
+            return "" if was_asked and call.get("status") == "failed" else self._gate.audit_unasked(call)
         if not settled.allowed:  # a failure is the right result of a denial
-            return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""
-        return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
+            return self._gate.audit_unasked(call, by=DENIED) if call.get("status") == "completed" else ""
+        return "" if settled.about.includes(self._gate.about(call)) else self._gate.audit_unasked(call)

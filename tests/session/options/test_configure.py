@@ -14,7 +14,7 @@ from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Opened, Updated
 from acp_launch.session.connection import AgentMessage, Connection, connect, negotiate
-from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, parse_setting, wishes
+from acp_launch.session.opening import AppliedOption, Setting, apply_option, configure, parse_setting, wanted_options
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
 from tests.looped import looped
@@ -39,7 +39,7 @@ class Scene:
         self.recorder = recorder
         self.state = SessionState()
 
-    def configured(self, *wanted: Setting, limit: float = 5) -> asyncio.Task[list[Fulfilled]]:
+    def configured(self, *wanted: Setting, limit: float = 5) -> asyncio.Task[list[AppliedOption]]:
         return asyncio.create_task(configure(self.connection, self.state, "s1", wanted, limit=limit))
 
     async def is_asked(self, config: str, value: object, listed: Sequence[object], **more: object) -> None:
@@ -88,14 +88,14 @@ MODE_PLAN = Setting("mode", "plan", place(("session", "mode")))
 
 
 def test_mode_config_and_set_are_wished_in_that_order() -> None:
-    wanted = wishes("plan", {"model": "opus", "web": True}, ["effort=high"], place=place)
+    wanted = wanted_options("plan", {"model": "opus", "web": True}, ["effort=high"], place=place)
     assert wanted == [
         Setting("mode", "plan", "review.yaml:12:9 session.mode"),
         Setting("model", "opus", "review.yaml:12:9 session.config.model"),
         Setting("web", True, "review.yaml:12:9 session.config.web"),
         Setting("effort", "high", "--set effort=high"),
     ]
-    assert wishes(None, {}, [], place=place) == []
+    assert wanted_options(None, {}, [], place=place) == []
 
 
 def test_a_set_is_split_at_its_first_equals_sign() -> None:
@@ -255,7 +255,7 @@ async def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_
     """What a command of an interactive session needs."""
     async with offering({"configOptions": [MODEL]}) as scene:
         wish = Setting("model", "SONNET", ":set model SONNET")
-        task = asyncio.create_task(fulfil(scene.connection, scene.state, "s1", wish, limit=5))
+        task = asyncio.create_task(apply_option(scene.connection, scene.state, "s1", wish, limit=5))
         await scene.is_asked("m", "sonnet", [now(MODEL, "sonnet")])
         made = await task
         assert (made.option, made.value) == (config_options([MODEL])[0], "sonnet")

@@ -61,26 +61,26 @@ def done(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def test_the_policy_answers_at_once_and_says_by_which_rule() -> None:
-    books = DecisionLog()
-    gate = Gate(Policy("ask", rules=(rule("deny", kind=("edit",)),)), Person(), books)
+    log = DecisionLog()
+    gate = Gate(Policy("ask", rules=(rule("deny", kind=("edit",)),)), Person(), log)
     gate.enter("work")
     by = "permissions.rules[0] (p.yaml:3:5)"
-    assert gate.decided(EDIT, OPTIONS) == Decision(False, "no", by)
-    assert books.entries == [("asked", "Edit a", Decision(False, "no", by), "work")]
+    assert gate.decide_by_policy(EDIT, OPTIONS) == Decision(False, "no", by)
+    assert log.entries == [("asked", "Edit a", Decision(False, "no", by), "work")]
 
 
 def test_where_no_user_can_be_asked_the_answer_is_no_and_says_why() -> None:
-    decision = Gate(Policy("ask")).decided(EDIT, OPTIONS)
+    decision = Gate(Policy("ask")).decide_by_policy(EDIT, OPTIONS)
     assert decision == Decision(False, "no", f"permissions.default: ask, {NO_TERMINAL}", is_unasked=True)
 
 
 def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> None:
-    books, person = DecisionLog(), Person(Answer("always", "always"))
-    gate = Gate(Policy("ask", cwd="/w"), person, books)
-    assert gate.decided(EDIT, OPTIONS) is None
-    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
-    assert books.kept == [("allow", "always")]
-    assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+    log, person = DecisionLog(), Person(Answer("always", "always"))
+    gate = Gate(Policy("ask", cwd="/w"), person, log)
+    assert gate.decide_by_policy(EDIT, OPTIONS) is None
+    assert done(gate.ask_user(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
+    assert log.kept == [("allow", "always")]
+    assert gate.decide_by_policy(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
 
 
 def choices(*kinds: str) -> list[dict[str, str]]:
@@ -107,9 +107,9 @@ def choices(*kinds: str) -> list[dict[str, str]]:
     ids=["default", "approve", "rule"],
 )
 def test_no_policy_chooses_among_answers_of_which_none_rejects(policy: Policy, by: str, kinds: tuple[str, ...]) -> None:
-    assert Gate(policy, Person()).decided(EDIT, choices(*kinds)) is None
+    assert Gate(policy, Person()).decide_by_policy(EDIT, choices(*kinds)) is None
     denied = Decision(False, None, f"{by}, {WHICH}, {NO_TERMINAL}", is_unasked=True)
-    assert Gate(policy).decided(EDIT, choices(*kinds)) == denied
+    assert Gate(policy).decide_by_policy(EDIT, choices(*kinds)) == denied
 
 
 @pytest.mark.parametrize(
@@ -124,48 +124,49 @@ def test_no_policy_chooses_among_answers_of_which_none_rejects(policy: Policy, b
     ids=lambda given: ",".join(given),
 )
 def test_an_allowance_chooses_where_the_question_is_whether(kinds: tuple[str, ...], id: str) -> None:
-    assert Gate(Policy("allow")).decided(EDIT, choices(*kinds)) == Decision(True, id, "permissions.default: allow")
+    decision = Decision(True, id, "permissions.default: allow")
+    assert Gate(Policy("allow")).decide_by_policy(EDIT, choices(*kinds)) == decision
 
 
 def test_one_option_that_is_offered_twice_is_no_choice() -> None:
     twice = [{"optionId": "x", "name": "Yes", "kind": "allow_once"}] * 2
-    assert Gate(Policy("allow")).decided(EDIT, twice) == Decision(True, "x", "permissions.default: allow")
+    assert Gate(Policy("allow")).decide_by_policy(EDIT, twice) == Decision(True, "x", "permissions.default: allow")
 
 
 def test_a_choice_is_never_kept_and_an_answer_that_was_kept_does_not_choose() -> None:
-    books, person = DecisionLog(), Person(Answer("always", "always"), Answer("1", "session"))
-    gate = Gate(Policy("ask", cwd="/w"), person, books)
-    done(gate.asked(EDIT, OPTIONS))
+    log, person = DecisionLog(), Person(Answer("always", "always"), Answer("1", "session"))
+    gate = Gate(Policy("ask", cwd="/w"), person, log)
+    done(gate.ask_user(EDIT, OPTIONS))
     offered = choices("allow_always", "allow_always")
-    assert gate.decided(EDIT, offered) is None
-    assert done(gate.asked(EDIT, offered)) == Decision(True, "1", "you")
+    assert gate.decide_by_policy(EDIT, offered) is None
+    assert done(gate.ask_user(EDIT, offered)) == Decision(True, "1", "you")
     assert not person.questions[1].is_keepable
     assert len(gate.policy.kept) == 1
 
 
 def test_an_answer_for_a_session_holds_in_that_session_and_in_no_other() -> None:
-    books, person = DecisionLog(), Person(Answer("always", "session"))
-    gate = Gate(Policy("ask", cwd="/w"), person, books)
+    log, person = DecisionLog(), Person(Answer("always", "session"))
+    gate = Gate(Policy("ask", cwd="/w"), person, log)
     gate.enter("one")
-    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, in this session")
-    assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: allow in this session")
+    assert done(gate.ask_user(EDIT, OPTIONS)) == Decision(True, "always", "you, in this session")
+    assert gate.decide_by_policy(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: allow in this session")
     gate.enter("two")
-    assert gate.decided(EDIT, OPTIONS) is None
+    assert gate.decide_by_policy(EDIT, OPTIONS) is None
     gate.enter("one")
     assert done(gate.serve(WRITE)) == "", "what is done for it needs no other word"
     gate.new_turn()
     assert done(gate.serve(WRITE)) == ""
-    assert books.entries[-1][2].by == "your earlier answer: allow in this session"
+    assert log.entries[-1][2].by == "your earlier answer: allow in this session"
 
 
 def test_another_session_of_the_same_name_has_none_of_its_answers() -> None:
     gate = Gate(Policy("ask", cwd="/w"), Person(Answer("always", "session"), Answer("always", "always")), DecisionLog())
     gate.enter("one")
-    done(gate.asked(EDIT, OPTIONS))
-    done(gate.asked(RUN, OPTIONS))
+    done(gate.ask_user(EDIT, OPTIONS))
+    done(gate.ask_user(RUN, OPTIONS))
     gate.begin()
-    assert gate.decided(EDIT, OPTIONS) is None
-    assert gate.decided(RUN, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+    assert gate.decide_by_policy(EDIT, OPTIONS) is None
+    assert gate.decide_by_policy(RUN, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
 
 
 def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
@@ -177,34 +178,34 @@ def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
 
     gate = Gate(Policy("ask", cwd="/w"), late, DecisionLog())
     gate.enter("one")
-    done(gate.asked(EDIT, OPTIONS))
-    assert gate.decided(EDIT, OPTIONS) is None
+    done(gate.ask_user(EDIT, OPTIONS))
+    assert gate.decide_by_policy(EDIT, OPTIONS) is None
     gate.enter("one")
-    assert gate.decided(EDIT, OPTIONS) is not None
+    assert gate.decide_by_policy(EDIT, OPTIONS) is not None
 
 
 def test_a_question_says_whether_its_answer_can_be_kept() -> None:
     person = Person(*[Answer("no")] * 4)
     gate = Gate(Policy("ask", cwd="/w"), person, DecisionLog())
     for call in (EDIT, RUN, {"kind": "switch_mode", "title": "Go", "rawInput": {"plan": "1."}}, {"title": "Something"}):
-        done(gate.asked(call, OPTIONS))
+        done(gate.ask_user(call, OPTIONS))
     assert [question.is_keepable for question in person.questions] == [True, True, False, False]
     assert [question.scope for question in person.questions] == ['edit `/w/a` "Edit a"', "execute `make`", "", ""]
     unbooked = Person(Answer("no"))
-    done(Gate(Policy("ask", cwd="/w"), unbooked).asked(EDIT, OPTIONS))
+    done(Gate(Policy("ask", cwd="/w"), unbooked).ask_user(EDIT, OPTIONS))
     assert not unbooked.questions[0].is_keepable
 
 
 def test_a_person_who_chooses_nothing_that_was_offered_has_not_allowed_it() -> None:
     for answer in (Answer(None), Answer("unheard of"), Answer("no")):
-        decision = done(Gate(Policy("ask"), Person(answer)).asked(EDIT, OPTIONS))
+        decision = done(Gate(Policy("ask"), Person(answer)).ask_user(EDIT, OPTIONS))
         assert (decision.allowed, decision.option_id) == (False, answer.option_id)
 
 
 def test_what_was_allowed_in_this_turn_is_served_without_a_second_question() -> None:
     person = Person(Answer("yes"), Answer("no"))
     gate = Gate(Policy("ask", cwd="/w"), person)
-    done(gate.asked(EDIT, OPTIONS))
+    done(gate.ask_user(EDIT, OPTIONS))
     assert done(gate.serve({**EDIT, "title": "Write a"})) == ""
     assert len(person.asked) == 1
     gate.new_turn()
@@ -217,10 +218,10 @@ def test_what_was_allowed_in_this_turn_is_served_without_a_second_question() -> 
 
 def test_an_allowed_file_is_not_another_file_and_no_command() -> None:
     gate = Gate(Policy("ask", cwd="/w"))
-    gate.decided(EDIT, OPTIONS)  # denied: nothing is granted
+    gate.decide_by_policy(EDIT, OPTIONS)  # denied: nothing is granted
     assert done(gate.serve(EDIT)).startswith("denied: permissions.default: ask")
     granting = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
-    done(granting.asked(EDIT, OPTIONS))
+    done(granting.ask_user(EDIT, OPTIONS))
     granting.ask = None
     other = {"kind": "edit", "title": "Edit b", "locations": [{"path": "/w/b"}]}
     assert done(granting.serve(other)).startswith("denied: ")
@@ -243,12 +244,12 @@ def test_a_command_is_served_as_the_policy_says() -> None:
 
 
 def test_what_ran_and_was_not_asked_about_goes_on_record_when_it_should_have_been() -> None:
-    books = DecisionLog()
-    gate = Gate(Policy("ask", rules=(rule("allow", kind=("read",)),), cwd="/w"), None, books)
-    assert gate.passed(READ) == ""
-    assert books.entries == []
-    assert gate.passed(RUN) == "permissions.default: ask"
-    assert [(how, title) for how, title, _, _ in books.entries] == [("unasked", "make")]
+    log = DecisionLog()
+    gate = Gate(Policy("ask", rules=(rule("allow", kind=("read",)),), cwd="/w"), None, log)
+    assert gate.audit_unasked(READ) == ""
+    assert log.entries == []
+    assert gate.audit_unasked(RUN) == "permissions.default: ask"
+    assert [(how, title) for how, title, _, _ in log.entries] == [("unasked", "make")]
     assert done(gate.serve(RUN)).startswith("denied: "), "that it ran once grants nothing"
 
 
@@ -263,7 +264,7 @@ WRITE: Call = {
 def after_allowing(call: Call) -> Gate:
     """A gate at which a person has allowed one call, and cannot be asked again."""
     gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
-    done(gate.asked(call, OPTIONS))
+    done(gate.ask_user(call, OPTIONS))
     gate.ask = None
     return gate
 
@@ -300,16 +301,16 @@ def test_an_id_that_two_options_share_means_what_was_shown_first() -> None:
         {"optionId": "x", "name": "No", "kind": "reject_once"},
         {"optionId": "x", "name": "Always", "kind": "allow_always"},
     ]
-    assert not done(Gate(Policy("ask"), Person(Answer("x"))).asked(EDIT, options)).allowed
+    assert not done(Gate(Policy("ask"), Person(Answer("x"))).ask_user(EDIT, options)).allowed
 
 
 def test_what_is_served_without_a_question_is_on_record_and_reading_is_not() -> None:
-    books = DecisionLog()
-    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")), books)
-    done(gate.asked(WRITE, OPTIONS))
+    log = DecisionLog()
+    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")), log)
+    done(gate.ask_user(WRITE, OPTIONS))
     done(gate.serve(WRITE))
     done(gate.serve(READ))
-    assert [(how, decision.by) for how, _, decision, _ in books.entries] == [
+    assert [(how, decision.by) for how, _, decision, _ in log.entries] == [
         ("asked", "you"),
         ("service", "allowed in this turn"),
     ]
