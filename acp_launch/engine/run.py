@@ -80,6 +80,16 @@ class RestartAgent(Exception):  # noqa: N818 - a request, not an error
     """Raised after a login that takes effect only when the agent is restarted (C-27)."""
 
 
+class Opening(Struct, frozen=True, kw_only=True):
+    """How a session is opened that is not continued by its record, by default as a new one."""
+
+    how: How = "new"
+    session_id: str = ""
+    params: Mapping[str, object] | None = None  # of an editor, whose other members stay
+    replay: "Replay" = ""  # as of `open_session`, if it does not depend on the agent
+    asking: Callable[[PermissionAsked, dict[str, Any]], None] = lambda question, call: None  # hears of a question
+
+
 class SessionRequest(Struct, frozen=True, kw_only=True):
     """A session to open, and its settings.
 
@@ -98,17 +108,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     listen: Callable[[AcpSession], None] | None = None
     services: Services = field(default_factory=dict)
-    asked: "EditorOpening | None" = None  # set if an editor opens it
-
-
-class EditorOpening(Struct, frozen=True, kw_only=True):
-    """An editor's request for a session: how, with which id and params; and what hears of a question for the editor."""
-
-    how: How
-    session_id: str
-    params: Mapping[str, object]
-    is_again: bool = False  # an agent that was started again opens it, so its history is waited for
-    asking: Callable[[PermissionAsked, dict[str, Any]], None]
+    opening: Opening = Opening()
 
 
 class OpenSession(Struct, frozen=True):
@@ -241,7 +241,7 @@ class Launch:
                 changed=changed,
                 observer=observer,
                 listen=request.listen,
-                asking=request.asked.asking if request.asked else lambda question, call: None,
+                asking=request.opening.asking,
             )
             yield await open_requested(context.prepared, request, connection, client, self.servers, self.log_in)
 
@@ -476,32 +476,27 @@ async def open_requested(
     Raises:
         LaunchError: as `open_session`, `configure` and `log_in`.
     """
-    plan, agent, asked = prepared.plan, connection.agent, request.asked
-    how: How = asked.how if asked else "new"
+    plan, agent, opening = prepared.plan, connection.agent, request.opening
+    how, session_id = opening.how, opening.session_id
     if request.continued is not None:
         from acp_launch.session.store import drift
 
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
+        session_id = request.continued.session_id
         if changed := drift(request.continued, agent):
             connection.note(changed)
     offered = await _offer_servers(prepared, connection, servers, request.name) if plan.servers else []
     entries = [*offered, *request.servers]
-    params = asked.params if asked else None
-    theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
+    theirs = acp.sequence((opening.params or {}).get("additionalDirectories"))
     directories = _directories(plan, agent, connection.observer, theirs)
-    stay = SessionParams(plan.cwd, directories, entries, request.meta, params)
-
-    async def tried() -> SessionEvent:
-        session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
-        limit, replay = plan.timeouts.session, _replay(plan.agent) if how == "load" else ""
-        if asked and not asked.is_again:
-            replay = "before"  # the editor shows it as it comes
-        return await open_session(connection, client, stay, how=how, session_id=session_id, limit=limit, replay=replay)
-
+    params = SessionParams(plan.cwd, directories, entries, request.meta, opening.params)
+    limit, replay = plan.timeouts.session, opening.replay or (_replay(plan.agent) if how == "load" else "")
+    tried = partial(
+        open_session, connection, client, params, how=how, session_id=session_id, limit=limit, replay=replay
+    )
     ready = await after_login(tried, connection, log_in)
     request.opened(ready, agent)
     servers.opened()
-    limit = plan.timeouts.session
     made = await configure(connection, client.state, ready.session_id, request.wanted_options, limit=limit)
     client.settled()
     return OpenSession(connection, client, ready, made)

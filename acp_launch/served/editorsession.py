@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acp_launch.engine.agent import AgentSession, ManagedAgent
 from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.engine.run import EditorOpening, Launch, OpenSession, SessionRequest
+from acp_launch.engine.run import Launch, Opening, OpenSession, SessionRequest
 from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
 from acp_launch.process.child import first_of
@@ -165,7 +165,13 @@ class EditorSession(AgentSession):
             gate=self._gate,
             observer=self.agent.launch.observer,
             listen=self._attend,
-            asked=EditorOpening(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
+            opening=Opening(
+                how=self.how,
+                session_id=self.id,
+                params=self._params,
+                replay="before",  # the editor shows it as it comes
+                asking=self._pass_question,
+            ),
         )
 
     def _attend(self, client: AcpSession) -> None:
@@ -248,11 +254,9 @@ class EditorSession(AgentSession):
         if not (able.resume or able.load):
             raise SessionError("it can neither load nor resume a session")
         how: How = "resume" if able.resume else "load"
-        assert request.asked is not None
-        asked = replace(
-            request.asked, how=how, session_id=self.id, params={**self._params, "sessionId": self.id}, is_again=True
-        )
-        return replace(request, wanted_options=(), asked=asked)
+        params = {**self._params, "sessionId": self.id}
+        opening = replace(request.opening, how=how, session_id=self.id, params=params, replay="")
+        return replace(request, wanted_options=(), opening=opening)
 
     async def _restore(self, connection: Connection, limit: float) -> None:
         """Set again what was set."""

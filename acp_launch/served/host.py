@@ -2,7 +2,7 @@
 The host: one agent, its sessions, and the fronts that are attached to them.
 
 Towards the agent it is the client that a launch of one prompt is, once for each session; towards a front it is an
-agent (`wire`). The agent may die and be started again; fronts and the host's place stay.
+agent (`wire`). The agent may die and be started again; fronts and the host's place params.
 """
 
 import asyncio
@@ -421,8 +421,8 @@ class Host:
 
         async def story(connection: Connection) -> None:
             client = AcpSession(connection, name=session.name, gate=None, observer=RedactedOutput(feed))
-            stay, id = SessionParams(self.plan.cwd, (), ()), ready.session_id
-            await open_session(connection, client, stay, how="load", session_id=id, limit=limit)
+            params, id = SessionParams(self.plan.cwd, (), ()), ready.session_id
+            await open_session(connection, client, params, how="load", session_id=id, limit=limit)
 
         with suppress(LaunchError, TimeoutError):
             agent, quiet = context.respawn(), replace(context, trace=None)
@@ -471,7 +471,7 @@ class Host:
             return await self.policy.reload(self.launch, acp.text(params.get("digest")))
 
     async def _close(self, front: ClientConnection, params: dict[str, Any]) -> object:
-        """Let a front leave a session, which the agent closes if it does not stay."""
+        """Let a front leave a session, which the agent closes if it does not params."""
         for session in self._about(front, params):
             self._exit(front, session)
             if session.is_left:

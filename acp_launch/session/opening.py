@@ -77,7 +77,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
 async def open_session(
     connection: Connection,
     client: AcpSession,
-    stay: SessionParams,
+    params: SessionParams,
     *,
     how: How,
     session_id: str,
@@ -93,17 +93,17 @@ async def open_session(
     call = connection.conversation.open(
         how,
         session_id,
-        cwd=str(stay.cwd),
-        servers=stay.servers,
-        directories=stay.directories,
-        meta=stay.meta,
-        asked=stay.asked,
+        cwd=str(params.cwd),
+        servers=params.servers,
+        directories=params.directories,
+        meta=params.meta,
+        asked=params.asked,
     )
     client.opening(session_id, call.number)
     try:
         await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:
-        raise error if how == "new" or stay.asked is not None else _unknown_session(error, client.name) from None
+        raise error if how == "new" or params.asked is not None else _unknown_session(error, client.name) from None
     if how == "load":
         if replay == "after" or (replay == "" and await _is_late(connection, client)):
             await _settle(connection)
