@@ -267,3 +267,15 @@ def test_a_session_that_a_terminal_switches_away_from_stays_open_at_the_agent(la
         terminal.until("p · two")
         assert host.run("again", "-s", "one").out == b"live 2\n"
         assert "session/close" not in host.methods
+
+
+def test_a_terminal_whose_launch_is_its_own_is_told_that_no_other_could_take_it_over(demo: Launcher) -> None:
+    with at(demo, "run", "p", "-s", "work") as terminal:
+        terminal.until("ready ·")
+        terminal.types(":take" + ENTER)
+        terminal.until("only this terminal is attached to the session")
+        terminal.types(":detach" + ENTER)
+        terminal.until("this launch ends with its terminal")
+        terminal.until("fix: to keep one running: acp-launch up p")
+        terminal.types(":quit" + ENTER)
+        assert terminal.ends() == 0
