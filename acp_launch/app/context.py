@@ -251,8 +251,8 @@ def run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: 
     prompt = replace(
         prompt,
         request=replace(prompt.request, opened=keeper.opened),
-        over=lambda end: keeper.ended(end.title, text, end.said, end.stop_reason),
-        broken=lambda said: keeper.broken(text, said),
+        over=partial(keeper.store_turn, text),
+        broken=partial(keeper.store_broken_turn, text),
     )
     with run_context(spec, started, screen.person(), lambda text: show_note(screen.observer, text)) as context:
         return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))

@@ -236,7 +236,7 @@ class InteractiveTurn:
 
     async def _run(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
         interactive, prompt = self._interactive, acp.prompt_text(blocks or ())
-        broken = partial(current.held_session.note_broken, prompt)
+        broken = partial(current.held_session.keeper.store_broken_turn, prompt)
 
         async def send() -> TurnEnd:
             self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0, broken=broken)
@@ -244,7 +244,7 @@ class InteractiveTurn:
 
         current.last = await after_login(send, current.connection, interactive.launch.context.log_in)
         current.turns += 1
-        current.held_session.note_turn(current.last, prompt, current.first_prompt)
+        current.held_session.keeper.store_turn(prompt, current.last, current.first_prompt)
         await interactive.observer.drain()
 
     def _handle(

@@ -22,7 +22,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.attachments import Block
 from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import Said, TurnEnd, describe_error
+from acp_launch.session.events import TurnEnd, describe_error
 from acp_launch.session.hold import fresh_name, is_fresh
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
@@ -48,26 +48,18 @@ class HeldSession:
         self.name = name
         self.is_used = record is not None  # there is something to come back to
         self._registry, self._plan = registry, plan
-        self._keeper = SessionKeeper(registry, plan, record)
+        self.keeper = SessionKeeper(registry, plan, record)
         self._record = record
         self._held = held
 
     def request(self, wanted_options: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """Return how to open it now: as a new session the first time, resumed afterwards."""
-        name, record, opened = self.name, self._record, self._keeper.opened
+        name, record, opened = self.name, self._record, self.keeper.opened
         return SessionRequest(name=name, continued=record, replay=replay, wanted_options=wanted_options, opened=opened)
 
     def note_open(self) -> None:
         """Note that it is open and on record: from now on it is resumed."""
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
-
-    def note_turn(self, end: TurnEnd, prompt: str, first: str) -> None:
-        """Note the end of a turn, as `SessionKeeper.ended`; `first` is the first prompt of this run."""
-        self._keeper.ended(end.title, prompt, end.said, end.stop_reason, first)
-
-    def note_broken(self, prompt: str, said: Said) -> None:
-        """Note a turn without an end, as `SessionKeeper.broken`."""
-        self._keeper.broken(prompt, said)
 
     def leave(self) -> None:
         """Release it for other processes."""

@@ -34,7 +34,7 @@ from acp_launch.served.entries import plan_servers
 from acp_launch.served.lines import EditorRequest
 from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Connection
-from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, editor_answer, show_note
+from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, TurnEnd, editor_answer, show_note
 from acp_launch.session.hold import fresh_name
 from acp_launch.session.opening import AppliedOption, Setting
 from acp_launch.session.permission.gate import Gate
@@ -398,10 +398,11 @@ class EditorSession(AgentSession):
             if self.servers is not None and is_first:
                 self.servers.first_turn_over()
             if answer.fault is not None:
-                self._note(lambda: self._keeper.broken(said, client.said()))
+                self._note(lambda: self._keeper.store_broken_turn(said, client.said()))
             else:
                 reason = acp.text(acp.mapping(acp.decoded(answer.result)).get("stopReason"))
-                self._note(lambda: self._keeper.ended(client.title, said, client.said(), reason))
+                end = TurnEnd(reason, None, "", client.title, client.said())
+                self._note(lambda: self._keeper.store_turn(said, end))
 
         self._editor.pass_on(request, answered)
 

@@ -399,7 +399,7 @@ class HostSession(AgentSession):
         if front in self.fronts and may_drive:
             self._drive(front)  # the user who has sent the prompt is asked about it
         self.lifetime = "open" if self.lifetime == "open" else "turn"
-        broken = partial(self._keeper.broken, said)
+        broken = partial(self._keeper.store_broken_turn, said)
         self.turn = turn = self.agent.launch.turn(self._open, is_first=self.agent.turns == 0, broken=broken)
         self.agent.turns += 1
         self.since, self.failed = time.time(), None
@@ -414,7 +414,7 @@ class HostSession(AgentSession):
         finally:
             self.turn, self.since = None, time.time()
             self.events.add(news_line(FrontNews(is_idle=True)), front)
-        self._keeper.ended(end.title, said, end.said, end.stop_reason)
+        self._keeper.store_turn(said, end)
         if end.denied:
             self.events.add(news_line(FrontNews(denied=redactor.text(end.denied))))
         assert self.feed.last is not None, "it is told of each end"

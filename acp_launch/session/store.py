@@ -32,7 +32,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Negotiated
-    from acp_launch.session.events import Said, SessionEvent
+    from acp_launch.session.events import Said, SessionEvent, TurnEnd
 
 # Every failure of the session store in words: which file, what is wrong, and what to do about it.
 
@@ -546,17 +546,15 @@ class SessionKeeper:
         self._key = record.key
         self._registry.save(record)
 
-    def ended(self, title: str, prompt: str, said: "Said", stop_reason: str, first: str = "") -> None:
-        """Store the end of a turn, and its words. `title` is the agent's name of the session; without one, a session
-        that has none is named by `first`, or by the prompt.
-        """
+    def store_turn(self, prompt: str, end: "TurnEnd", first: str = "") -> None:
+        """Store the end of a turn, and its words. A session without a title is named by `first`, or by the prompt."""
         if self._key is not None:
-            name = redactor.text(title) or ("" if self._has_title else _as_title(first or prompt))
+            name = redactor.text(end.title) or ("" if self._has_title else _as_title(first or prompt))
             self._has_title = self._has_title or bool(name)
             self._registry.touch(self._key, time.time(), name or None)
-            self._add(self._key, prompt, said, stop_reason)
+            self._add(self._key, prompt, end.said, end.stop_reason)
 
-    def broken(self, prompt: str, said: "Said") -> None:
+    def store_broken_turn(self, prompt: str, said: "Said") -> None:
         """Store the words of a turn that has no end: its agent refused, died, or was ended."""
         if self._key is not None:
             self._add(self._key, prompt, said, "error")

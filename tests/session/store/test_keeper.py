@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.session.events import Said, SessionEvent
+from acp_launch.session.events import Said, SessionEvent, TurnEnd
 from acp_launch.session.store import Record, Registry, SessionKeeper, open_registry
 from tests.session.store.test_choice import planned, record
 
@@ -32,13 +32,13 @@ def test_an_agent_that_is_started_again_leaves_the_session_its_title_and_turns(t
     with open_registry(tmp_path / "state") as registry:
         keeper = SessionKeeper(registry, plan, None if is_new else old)
         keeper.opened(ready(), AGENT)
-        keeper.ended("", "add 2 3", Said(answer="5"), "end_turn")
+        keeper.store_turn("add 2 3", TurnEnd("end_turn", None, "", "", Said(answer="5")))
         first = known(registry, plan)
         keeper.opened(ready(), AGENT)
         again = known(registry, plan)
         assert (again.title, again.turns, again.created) == ("add 2 3", 1, first.created)
         assert [turn.answer for turn in registry.history.turns(again.key)] == ["5"]
-        keeper.ended("", "add 3 4", Said(answer="7"), "end_turn")
+        keeper.store_turn("add 3 4", TurnEnd("end_turn", None, "", "", Said(answer="7")))
         assert known(registry, plan).turns == 2
         assert [turn.answer for turn in registry.history.turns(again.key)] == ["5", "7"]
 
@@ -49,7 +49,7 @@ def test_a_new_session_begins_without_the_words_of_one_that_had_its_name(tmp_pat
         for prompt in ("add 2 3", "add 3 4"):
             keeper = SessionKeeper(registry, plan, None)
             keeper.opened(ready(prompt), AGENT)
-            keeper.ended("", prompt, Said(answer=prompt), "end_turn")
+            keeper.store_turn(prompt, TurnEnd("end_turn", None, "", "", Said(answer=prompt)))
         only = known(registry, plan)
         assert (only.title, only.turns, only.session_id) == ("add 3 4", 1, "add 3 4")
         assert [turn.answer for turn in registry.history.turns(only.key)] == ["add 3 4"]
