@@ -1,8 +1,8 @@
 """
 The end of this process: after its work, or by a signal at any moment from its first instruction to its last.
 
-    the first signal     raises KeyboardInterrupt in the main thread inside an `undoing` block. While an event loop
-                         runs, its listener receives the signal instead and decides.
+    the first signal     raises KeyboardInterrupt in the main thread inside a `raise_interrupts` block. While an event
+                         loop runs, its listener receives the signal instead and decides.
     a second signal, or work that does not end within `EXIT_TIMEOUT` of the first one
                          exits at once. The guards end all processes that were started, and the terminal is restored.
     the end of file of `--lifeline`
@@ -46,8 +46,8 @@ class _State:
     def __init__(self) -> None:
         self.first = 0  # the signal that ends this process
         self.latest = 0
-        self.undoing = 0  # depth of `undoing` blocks
-        self.deferring = 0  # depth of `deferred` blocks
+        self.undoing = 0  # depth of `raise_interrupts` blocks
+        self.deferring = 0  # depth of `critical_section` blocks
         self.listener: Listener | None = None
         self.pending = 0.0  # when the listener took a signal that it has not acknowledged
         self.callbacks: list[Callable[[], object]] = []
@@ -148,7 +148,7 @@ def code() -> int:
 
 
 @contextmanager
-def undoing() -> Iterator[None]:
+def raise_interrupts() -> Iterator[None]:
     """Turn the first signal into a KeyboardInterrupt in this block, so that the block can undo its work."""
     _state.undoing += 1
     try:
@@ -158,7 +158,7 @@ def undoing() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def critical_section() -> Iterator[None]:
     """Delay the first signal to the end of this block, which is short and must not be interrupted."""
     _state.deferring += 1
     try:
@@ -182,12 +182,12 @@ def set_listener(listener: Listener) -> None:
 def acknowledge() -> None:
     """Note that the listener has acted on the signals it took."""
     _state.pending = 0.0
-    within(0, 0)
+    exit_deadline(0, 0)
 
 
-def within(seconds: float, code: int) -> None:
+def exit_deadline(seconds: float, code: int) -> None:
     """Exit at once after `seconds` with this exit code, unless this is called again; 0 cancels that."""
-    _alarm(seconds, lambda number, frame: at_once(code))
+    _alarm(seconds, lambda number, frame: exit_now(code))
 
 
 def _alarm(seconds: float, act: Callable[[int, FrameType | None], object]) -> None:
@@ -217,7 +217,7 @@ def tell(descriptor: int, text: bytes) -> None:
         os.write(descriptor, text)
 
 
-def at_once(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Exit now, after the callbacks of `at_exit`; those that last for `IMMEDIATE_EXIT_TIMEOUT` are abandoned."""
     _alarm(IMMEDIATE_EXIT_TIMEOUT, lambda number, frame: os._exit(code))
     for number in SIGNALS:
@@ -238,7 +238,7 @@ def finish_with(work: Callable[[], int]) -> int:
         code = work()
     except BaseException:
         if is_due():  # a signal may have surfaced as any exception
-            at_once(128 + _state.first)
+            exit_now(128 + _state.first)
         sys.excepthook(*sys.exc_info())
     finish(code)
     return code
@@ -260,7 +260,7 @@ def finish(code: int) -> None:
             stream.flush()
         except OSError:
             code = code or 1  # an exit function wrote this text; earlier text was flushed and errors reported
-    at_once(128 + _state.first if _state.first else code)
+    exit_now(128 + _state.first if _state.first else code)
 
 
 def _is_watched() -> bool:
@@ -276,7 +276,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
     if _state.listener is not None and _is_taken(number, _state.listener):
         return
     if _state.first:
-        at_once(code())
+        exit_now(code())
     _state.first = number
     _end_when_whole(frame, monotonic() + EXIT_TIMEOUT)
 
@@ -284,7 +284,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
 def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
     """Exit or interrupt, but not while an exception would leave something half done."""
     if _state.deferring:
-        within(EXIT_TIMEOUT, code())
+        exit_deadline(EXIT_TIMEOUT, code())
     elif _state.undoing and _is_fragile(frame) and monotonic() < deadline:
         _alarm(LOOK_AGAIN, lambda number, frame: _end_when_whole(frame, deadline))
     else:
@@ -308,26 +308,26 @@ def _is_fragile(frame: FrameType | None) -> bool:
 def _is_taken(number: int, listener: Listener) -> bool:
     now = monotonic()
     if _state.pending and now - _state.pending > STUCK_SECONDS:
-        at_once(128 + number)
+        exit_now(128 + number)
     if not listener(number):
         _state.listener = None
         acknowledge()
         return False
     if not _state.pending:
         _state.pending = now
-        within(EXIT_TIMEOUT, 128 + number)
+        exit_deadline(EXIT_TIMEOUT, 128 + number)
     return True
 
 
 def _end() -> NoReturn:
     if not _state.undoing:
-        at_once(code())
-    within(EXIT_TIMEOUT, code())
+        exit_now(code())
+    exit_deadline(EXIT_TIMEOUT, code())
     raise KeyboardInterrupt
 
 
 def _unraisable(unraisable: "UnraisableHookArgs") -> None:
     """Exit on a KeyboardInterrupt that was raised where Python only prints it, for instance in a destructor."""
     if _state.first and unraisable.exc_type is KeyboardInterrupt:
-        at_once(code())
+        exit_now(code())
     sys.__unraisablehook__(unraisable)

@@ -152,7 +152,7 @@ OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
 Deliver = Callable[[Answered | LaunchError], None]
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
-Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message we failed to handle needs (`Peer.spoilt`)
+Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message we failed to handle needs (`Peer.recover`)
 Split = Callable[[bytes], Iterable[bytes]]  # a line becomes messages
 
 

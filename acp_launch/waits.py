@@ -28,11 +28,11 @@ def stretch(limit: float) -> float:
     return limit * PATIENCE
 
 
-FIRST_WORD = stretch(3.0)  # seconds until the user is told of a wait
+FIRST_NOTICE = stretch(3.0)  # seconds until the user is told of a wait
 T = TypeVar("T")
 
 
-def next_word(word: float) -> float:
+def next_notice(word: float) -> float:
     """Return the second of a wait at which the user is told next, if the last time was at `word`."""
     return min(word * 3, word + 60)
 
@@ -77,7 +77,7 @@ async def awaited(
 
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    word = FIRST_WORD
+    word = FIRST_NOTICE
 
     def last() -> float:
         return max(begun, since()) if since else begun
@@ -92,10 +92,10 @@ async def awaited(
             raise WaitExpired(f"no {what} within {seconds(limit)}")
         else:
             waiting(what, word, limit)
-            word = next_word(word)
+            word = next_notice(word)
 
 
-class Work:
+class SlowSteps:
     """Names the step that comes next where the steps of one command take long together, which looks like a hang."""
 
     def __init__(self, first_word: float) -> None:
@@ -110,7 +110,7 @@ class Work:
     def step(self, name: str) -> Iterator[None]:
         if self._seconds >= self._word:
             self._say(name, self._seconds)
-            self._word = next_word(self._word)
+            self._word = next_notice(self._word)
         begun = time.monotonic()
         try:
             yield
@@ -118,4 +118,4 @@ class Work:
             self._seconds += time.monotonic() - begun
 
 
-reading = Work(stretch(1.0))  # the files of profiles
+reading = SlowSteps(stretch(1.0))  # the files of profiles

@@ -69,7 +69,7 @@ def test_a_signal_between_two_stories_ends_the_second_one() -> None:
 @pytest.fixture(autouse=True)
 def as_users_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is ours, so the tests need no patience."""
-    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 3.0)
+    monkeypatch.setattr("acp_launch.waits.FIRST_NOTICE", 3.0)
 
 
 def test_a_wait_for_the_agent_is_named_and_so_is_the_deadline_that_runs() -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.app.context import logging_in
-from acp_launch.app.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
+from acp_launch.app.credentials import CredentialFactory, ServerLogin, list_lacking, print_headers, server_logins
 from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import list_rows, loaded_profile, resolved_from
 from acp_launch.app.probe import StartedServer, meet_server
@@ -79,7 +79,7 @@ class Checkup(Struct, kw_only=True):
     name: str | None
     cwd: Path | None
     opens_session: bool
-    is_waved: bool
+    allow_once: bool
     trace: Path | None
     found: list[Check] = []
     answers: dict[str, list[Check]] = {}  # by part
@@ -140,7 +140,7 @@ class Checkup(Struct, kw_only=True):
             loaded,
             settings,
             lambda state: report(list_rows(loaded, state, resolved_from(loaded, cwd=self.cwd).found), state),
-            is_waved=self.is_waved,
+            allow_once=self.allow_once,
         )
         self._note([trusted])
         parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self.cwd)))
@@ -158,7 +158,7 @@ class Checkup(Struct, kw_only=True):
         found = self._look_up(parts, logins, settings, store, opening)
         record = self._find_session(parts[0].plan, settings)
         known = secrets(found)
-        wallet = Wallet(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
+        wallet = CredentialFactory(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
         credentials = self._credentials(parts, logins, found, wallet)
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
@@ -223,7 +223,7 @@ class Checkup(Struct, kw_only=True):
         parts: Sequence[ProfilePart],
         logins: Sequence[ServerLogin],
         found: Mapping[str, Outcome],
-        wallet: Wallet,
+        wallet: CredentialFactory,
     ) -> Mapping[str, Credentials]:
         """Return the credentials of remote servers, and report the servers that lack them."""
         credentials = wallet.credentials(logins, found)
@@ -250,7 +250,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     """
 
     parts: Sequence[ProfilePart]
-    wallet: Wallet
+    wallet: CredentialFactory
     credentials: Mapping[str, Credentials]
     continued: Record | None
     opens_session: bool

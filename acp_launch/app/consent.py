@@ -44,14 +44,19 @@ if TYPE_CHECKING:
 
 
 def require_claim(
-    claim: "Claim", how: "TrustState", rows: "Callable[[], Iterable[ReportRow]]", settings: Settings, *, is_waved: bool
+    claim: "Claim",
+    how: "TrustState",
+    rows: "Callable[[], Iterable[ReportRow]]",
+    settings: Settings,
+    *,
+    allow_once: bool,
 ) -> None:
-    """Refuse a profile or a batch that is not trusted, as `require`; `rows` say what it would run.
+    """Refuse a profile or a batch that is not trusted, as `require_trust`; `rows` say what it would run.
 
     Raises:
         NotTrusted: it is not trusted.
     """
-    if how.is_trusted or (is_waved and how.how != "doubtful"):
+    if how.is_trusted or (allow_once and how.how != "doubtful"):
         return
     show_claim(claim, how, rows())
     if agrees(f"Trust this {claim.noun} and continue?"):

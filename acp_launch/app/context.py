@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
-from acp_launch.app.start import Launched, login_program, open_env, server_logs, spawn_agent, stderr_log
+from acp_launch.app.start import Launched, login_program, server_logs, spawn_agent, stderr_log, visible_env
 from acp_launch.console.ask.logins import LoginQuestions
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.engine.context import LaunchContext, offers
@@ -134,7 +134,7 @@ def context_of(
             log=log,
             offers=offers(plan, has_person=has_person),
             gate=gate(),
-            env=open_env(plan),
+            env=visible_env(plan),
             elicit=elicit,
             log_in=log_in,
             respawn=lambda: spawn_agent(started.prepared),

@@ -75,7 +75,7 @@ class ServerLogin(Struct, frozen=True):
         return self.record.item if self.record is not None else ""
 
 
-class Lack(Struct, frozen=True):
+class MissingLogin(Struct, frozen=True):
     """A server that the user cannot prove to who they are, and why: `what` completes "the MCP server …"."""
 
     server: RemotePlan
@@ -152,7 +152,7 @@ def _key(server: RemotePlan) -> tuple[str, str]:
     return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
 
 
-def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
+def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[MissingLogin]:
     """Yield the servers to which the user is not logged in; `called` is the profile's name in commands.
 
     `found` are the outcomes of the look-up, with those of the logins.
@@ -163,14 +163,14 @@ def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], ca
         fix = ours("mcp", "login", called, login.server.name)
         outcome = found.get(login.item)
         if outcome is None or outcome.state == "missing":
-            yield Lack(login.server, NOT_LOGGED_IN, fix)
+            yield MissingLogin(login.server, NOT_LOGGED_IN, fix)
         elif outcome.secret is None:
             reason = outcome.reason or f"the {outcome.source} says: {outcome.state}"
-            yield Lack(login.server, f"{NOT_LOGGED_IN}: its login cannot be read: {reason}", outcome.fix or fix)
+            yield MissingLogin(login.server, f"{NOT_LOGGED_IN}: its login cannot be read: {reason}", outcome.fix or fix)
         elif (grant := _grant(outcome)) is None:
-            yield Lack(login.server, f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", fix)
+            yield MissingLogin(login.server, f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", fix)
         elif grant.refresh is None and grant.expires is not None and grant.expires <= time.time():
-            yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
+            yield MissingLogin(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
 
 
 def _grant(outcome: Outcome) -> Grant | None:
@@ -365,7 +365,7 @@ class PrintedHeaders:
         return headers
 
 
-class Wallet(Struct, frozen=True, kw_only=True):
+class CredentialFactory(Struct, frozen=True, kw_only=True):
     """Makes credentials. `opening` returns the prepared store; `called` is the profile's name in commands."""
 
     settings: Settings
@@ -405,7 +405,9 @@ class Wallet(Struct, frozen=True, kw_only=True):
         )
 
 
-def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credentials], settings: Settings) -> list[Lack]:
+def print_headers(
+    logins: Collection[ServerLogin], made: Mapping[str, Credentials], settings: Settings
+) -> list[MissingLogin]:
     """Call the commands that print headers, each once and all at once; return the servers that get none."""
     printers = {login.printer: made[login.server.name] for login in logins if login.printer}
     if not printers:
@@ -427,4 +429,4 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
     protect_secrets()
     asyncio.run(call_all())
     lacking = ((login.server, failed[login.printer]) for login in logins if login.printer in failed)
-    return [Lack(server, error.how, error.fix) for server, error in lacking]
+    return [MissingLogin(server, error.how, error.fix) for server, error in lacking]

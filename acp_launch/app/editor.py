@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
-from acp_launch.app.planning import lock_differences, ready, require, require_plan
+from acp_launch.app.planning import lock_differences, ready, require_plan, require_trust
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
 from acp_launch.engine.prepared import PreparedPlan
@@ -164,7 +164,7 @@ class ServedProfile:
         problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
         resolved = replace(resolved, problems=problems)
         with name_place(cwd):
-            require(loaded, self.settings, is_waved=self.request.trust, found=resolved.found)
+            require_trust(loaded, self.settings, allow_once=self.request.trust, found=resolved.found)
         if self.request.locked and (different := lock_differences(loaded, resolved)):
             raise ProfileError(different)
         running = self.ready.plan

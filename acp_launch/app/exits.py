@@ -15,7 +15,7 @@ FLUSH_TIMEOUT = stretch(0.5)  # for stderr to take the last message after a sign
 def end_in_code(work: Callable[[], int]) -> int:
     """Do the work of this process; an exception becomes a message and an exit code."""
     try:
-        with leave.undoing():
+        with leave.raise_interrupts():
             code = work()
         sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
@@ -23,7 +23,7 @@ def end_in_code(work: Callable[[], int]) -> int:
         from acp_launch.console.problems import show_error
 
         if isinstance(error, Stopped):
-            leave.within(FLUSH_TIMEOUT, error.exit_code)
+            leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
         show_error(error)
         return error.exit_code
     except KeyboardInterrupt:

@@ -110,7 +110,7 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
     from acp_launch.app.interactive_run import SessionTerminal
     from acp_launch.interactive.session import run_session
-    from acp_launch.interactive.state import HeldSessions
+    from acp_launch.interactive.state import LockedSessions
     from acp_launch.session.store import open_registry
 
     name, record = _session_of(request, plan, settings)
@@ -125,7 +125,7 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(note=note, options=options, ask=ask, stays=True)
     with open_registry(settings.state) as registry:
-        sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
+        sessions = LockedSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
         return await run_session(
             lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
             terminal.setup(

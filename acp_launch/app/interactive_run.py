@@ -12,7 +12,7 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.run import conversation
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.session import choose_front, run_session
-from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
+from acp_launch.interactive.state import LockedSession, LockedSessions, SessionSetup
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_digest
 from acp_launch.problem import ours
@@ -52,7 +52,9 @@ class SessionTerminal:
         async with self.front.suspended():
             return await foreground(program)
 
-    def setup(self, held_sessions: HeldSessions, first: HeldSession, policy: "Callable[[], Policy]") -> SessionSetup:
+    def setup(
+        self, held_sessions: LockedSessions, first: LockedSession, policy: "Callable[[], Policy]"
+    ) -> SessionSetup:
         """Return the set-up of `run_session`; `policy` are the rules that the user may see."""
         return SessionSetup(
             front=self.front,
@@ -91,7 +93,7 @@ async def run_interactive(request: RunSpec, started: "Launched", chosen: "Chosen
     """Run an interactive session and return the exit code; `held` holds the first session."""
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
     terminal = SessionTerminal(request, plan, started.settings)
-    sessions = HeldSessions(
+    sessions = LockedSessions(
         registry,
         plan,
         lambda name: hold(state, (str(plan.project), plan.profile, name)),

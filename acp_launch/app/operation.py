@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from acp_launch.app.spec import load_settings
-from acp_launch.app.start import agent_log, agent_process, both, guard, server_logs, with_workdir
+from acp_launch.app.start import agent_log, agent_process, guarded_launch, server_logs, tee, with_workdir
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.engine import run
@@ -119,7 +119,7 @@ class VerbProcesses(Struct, frozen=True):
         with with_workdir(self.settings, planned.plan) as given:
             program, begun = server_program(planned._replace(plan=given), self.settings), time.monotonic()
             async with AsyncExitStack() as stack:
-                took = log if shown is None else both(shown, log)
+                took = log if shown is None else tee(shown, log)
                 try:
                     running = await stack.enter_async_context(program.begin(restarts=0, log=took))
                 except AgentError as error:
@@ -166,7 +166,7 @@ def verb_processes(
     `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
     """
     with (
-        guard(settings, plan, verb, trace) as (watching, tracing),
+        guarded_launch(settings, plan, verb, trace) as (watching, tracing),
         closing(agent_log(settings, plan)) as log,
         closing(server_logs(settings, plan)) as logs,
         ExitStack() as ending,

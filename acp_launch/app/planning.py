@@ -1,8 +1,8 @@
 """
 The way from a profile's name, or an agent's command line, to a launch plan.
 
-It shows warnings and raises problems. Nothing of a project runs before the user has trusted the profile: `require`
-checks that wherever something is about to start.
+It shows warnings and raises problems. Nothing of a project runs before the user has trusted the profile:
+`require_trust` checks that wherever something is about to start.
 """
 
 import os
@@ -31,7 +31,7 @@ from acp_launch.secret.value import Secret, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.credentials import Lack, ServerLogin
+    from acp_launch.app.credentials import MissingLogin, ServerLogin
     from acp_launch.console.trust import ReportRow
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
@@ -104,9 +104,9 @@ def ready(
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return PreparedPlan(plan, values, _later(others, plan, settings, values))
-    from acp_launch.app.credentials import Wallet, list_lacking, print_headers
+    from acp_launch.app.credentials import CredentialFactory, list_lacking, print_headers
 
-    wallet = Wallet(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
+    wallet = CredentialFactory(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
     credentials = wallet.credentials(logins, found)
     lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
@@ -134,12 +134,14 @@ def _later(
     """
     if not others:
         return {}
-    from acp_launch.app.credentials import Wallet
+    from acp_launch.app.credentials import CredentialFactory
     from acp_launch.app.stores import open_unasked, protect_secrets
 
     protect_secrets()
     opening = opening or cache(partial(open_unasked, settings))
-    return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(others, {})
+    return CredentialFactory(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(
+        others, {}
+    )
 
 
 def resolve_trusted(
@@ -162,7 +164,7 @@ def resolve_trusted(
     """
     resolve_again = partial(resolved_from, loaded, cwd=cwd, session=session, typed=typed)
     resolved = resolve_again()
-    require(loaded, settings, is_waved=trust, found=resolved.found)
+    require_trust(loaded, settings, allow_once=trust, found=resolved.found)
     if locked and (different := lock_differences(loaded, resolved)):
         raise ProfileError(different)
     if resolved.plan is not None:
@@ -237,7 +239,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None, is_c
 def _plan(
     resolved: Resolved,
     missing: "tuple[Problem, ...]" = (),
-    lacks: "Sequence[Lack]" = (),
+    lacks: "Sequence[MissingLogin]" = (),
     *,
     is_alone: bool = False,
 ) -> LaunchPlan:
@@ -282,12 +284,12 @@ def find_server(name: str | None, profile: str, servers: Collection[str]) -> str
 # Trust in a project's profile.
 
 
-def require(
-    loaded: Loaded, settings: Settings, *, is_waved: bool, found: "Mapping[KeyPath, Path] | None" = None
+def require_trust(
+    loaded: Loaded, settings: Settings, *, allow_once: bool, found: "Mapping[KeyPath, Path] | None" = None
 ) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
-    `is_waved` is `--trust`, which allows one run; `found` as in `list_rows`.
+    `allow_once` is `--trust`, which allows one run; `found` as in `list_rows`.
 
     Raises:
         NotTrusted: the profile is not trusted; all that it would run has been shown.
@@ -296,7 +298,9 @@ def require(
     if not how.is_trusted:
         from acp_launch.app.consent import require_claim
 
-        require_claim(claim_profile(loaded), how, partial(list_rows, loaded, how, found), settings, is_waved=is_waved)
+        require_claim(
+            claim_profile(loaded), how, partial(list_rows, loaded, how, found), settings, allow_once=allow_once
+        )
 
 
 def list_rows(

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.app.operation import StartedProgram, verb_processes
-from acp_launch.app.planning import find_server, loaded_profile, ready, require, resolved_from
+from acp_launch.app.planning import find_server, loaded_profile, ready, require_trust, resolved_from
 from acp_launch.app.stores import say_waiting
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
@@ -90,7 +90,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     """
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    require(loaded, settings, is_waved=trust, found=resolved_from(loaded, cwd=cwd).found)
+    require_trust(loaded, settings, allow_once=trust, found=resolved_from(loaded, cwd=cwd).found)
     alone = reduce_to(loaded, [find_server(name, profile, loaded.profile.mcp_servers)])
     resolved = resolved_from(alone, cwd=cwd)
     planned = ready(resolved, settings, is_alone=True)

@@ -211,13 +211,13 @@ class Reloading:
         """Return the names of optional servers that lack a login, and the credentials of the others."""
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
-        from acp_launch.app.credentials import Wallet, server_logins
+        from acp_launch.app.credentials import CredentialFactory, server_logins
 
         settings = self._settings
         logins = server_logins(fresh, settings)
         lacking = [login for login in logins if login.is_needed and not (login.item or login.printer)]
         absent = frozenset(login.server.name for login in lacking if not login.server.required)
-        wallet = Wallet(
+        wallet = CredentialFactory(
             settings=settings,
             opening=cache(partial(open_unasked, settings)),
             secrets=secrets,

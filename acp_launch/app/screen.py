@@ -129,7 +129,7 @@ class Screen:
         from acp_launch.session.events import describe_error
 
         if isinstance(error, Stopped | RunExpired):
-            leave.within(FLUSH_TIMEOUT, error.exit_code)
+            leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
         self.observer.show(describe_error(error))
         try:
             asyncio.run(self.observer.drain())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
 from acp_launch.app.spec import RunSpec, load_settings, silence
-from acp_launch.app.start import guard, launch_agent
+from acp_launch.app.start import guarded_launch, launch_agent
 from acp_launch.console.problems import show_error
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import LaunchError, NotTrusted, UsageError
@@ -93,7 +93,7 @@ class ServedLaunch:
         if plan is None or self.find_running_host(plan) is None:
             return False
         self.ready, self.plan = PreparedPlan(plan), plan
-        self.guard, self.trace = stack.enter_context(guard(self.settings, plan, "serve", self.request.trace))
+        self.guard, self.trace = stack.enter_context(guarded_launch(self.settings, plan, "serve", self.request.trace))
         return True
 
     def find_running_host(self, plan: "LaunchPlan") -> "HostNote | None":

@@ -20,7 +20,7 @@ if __name__ == "__main__":
     leave.listen()
     code = 1
     try:
-        with leave.undoing():
+        with leave.raise_interrupts():
             code = main()
     except KeyboardInterrupt:
         code = leave.code()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
-from acp_launch.leave import deferred
+from acp_launch.leave import critical_section
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.plan.repository import list_shared_objects
 from acp_launch.private import directory
@@ -42,7 +42,7 @@ TOLD = 5  # names of files in a message
 
 
 @contextmanager
-def guard(
+def guarded_launch(
     settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None
 ) -> "Iterator[tuple[Guard, Trace | None]]":
     """Record a launch and guard it. Enter before the first child starts, and leave after the last has ended.
@@ -73,17 +73,17 @@ def guard(
 
 @contextmanager
 def record_and_guard(settings: Settings, verb: str, profile: str, cwd: Path) -> Iterator[Guard]:
-    """Record a launch that works in `cwd`, and guard it; as `guard`."""
+    """Record a launch that works in `cwd`, and guard it; as `guarded_launch`."""
     record = LaunchRecord(settings.state, report)
     made = Guard(record, report)
     try:
-        with deferred():  # a signal within `start` would lose what it has just started
+        with critical_section():  # a signal within `start` would lose what it has just started
             record.begin(verb, profile)
             record.works_in(cwd)
             made.start()
         yield made
     finally:
-        with deferred():
+        with critical_section():
             made.dismiss()
             record.remove()
 
@@ -134,7 +134,7 @@ def agent_process(planned: "PreparedPlan") -> Iterator[Spawned]:
     """Start the agent's process; leaving kills what is left of its tree."""
     spawned = None
     try:
-        with deferred():  # a signal within `spawn` would lose the process it has just started
+        with critical_section():  # a signal within `spawn` would lose the process it has just started
             spawned = spawn_agent(planned)
         yield spawned
     except ProblemsError as error:
@@ -142,7 +142,7 @@ def agent_process(planned: "PreparedPlan") -> Iterator[Spawned]:
         raise
     finally:
         if spawned is not None:
-            with deferred():
+            with critical_section():
                 end_now(spawned)
 
 
@@ -183,7 +183,7 @@ def with_seat(planned: "PreparedPlan", settings: Settings) -> "Iterator[Prepared
         yield planned._replace(plan=replace(planned.plan, place=add_seat(where, made)))
 
 
-def open_env(plan: LaunchPlan) -> dict[str, str]:
+def visible_env(plan: LaunchPlan) -> dict[str, str]:
     """Return the agent's environment without secrets and without the variables that acp-launch itself sets."""
     return {
         name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets and value.origin != OURS
@@ -200,7 +200,7 @@ def server_logs(settings: Settings, plan: LaunchPlan) -> ServerLogs:
     return ServerLogs(settings.state / "log", plan.profile, launch=launch_in(plan.project))
 
 
-def both(first: Callable[[bytes], None], second: Callable[[bytes], None]) -> Callable[[bytes], None]:
+def tee(first: Callable[[bytes], None], second: Callable[[bytes], None]) -> Callable[[bytes], None]:
     """Return what gives data to two receivers."""
 
     def take(data: bytes) -> None:
@@ -224,7 +224,7 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
         put(harmless(strip_colours(decoder.decode(data, is_last))))
 
     try:
-        yield both(show, log) if echo else log
+        yield tee(show, log) if echo else log
     finally:
         if echo:
             show(b"", is_last=True)
@@ -263,7 +263,7 @@ def launch_agent(
     `verb` is the name in `ps`.
     """
     with (
-        guard(settings, ready.plan, verb, trace) as (watching, tracing),
+        guarded_launch(settings, ready.plan, verb, trace) as (watching, tracing),
         with_seat(ready, settings) as ready,
         with_workdirs(settings, ready.plan) as given,
         agent_process(ready) as spawned,

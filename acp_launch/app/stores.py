@@ -26,7 +26,7 @@ from acp_launch.secret.value import PROGRAMS_AT_ONCE, Outcome, Secret, Store, St
 from acp_launch.session.events import WaitingEvent
 from acp_launch.settings.load import FILE, load
 from acp_launch.settings.model import Settings
-from acp_launch.waits import FIRST_WORD
+from acp_launch.waits import FIRST_NOTICE
 
 if TYPE_CHECKING:
     from acp_launch.process.capture import CaptureResult
@@ -129,7 +129,7 @@ def say_waiting(what: str, waited: float, limit: float) -> None:
 @contextmanager
 def saying_waiting(what: str, limit: float) -> Iterator[None]:
     """Report the block as a wait, if it takes long. A thread does it, so not while programs are started."""
-    timer = threading.Timer(FIRST_WORD, say_waiting, (what, FIRST_WORD, limit))
+    timer = threading.Timer(FIRST_NOTICE, say_waiting, (what, FIRST_NOTICE, limit))
     timer.daemon = True
     timer.start()
     try:

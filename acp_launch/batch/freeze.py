@@ -178,7 +178,7 @@ def _plan(file: Path, *, trust: bool, elsewhere: bool) -> tuple[Batch, Mapping[s
         raise ProfileError(found.problems)
     from acp_launch.app.consent import require_claim
 
-    require_claim(found.claim, found.trust, lambda: list_rows(list_said(found.checked)), settings, is_waved=trust)
+    require_claim(found.claim, found.trust, lambda: list_rows(list_said(found.checked)), settings, allow_once=trust)
     items, problems = _find_items(found)
     if errors(problems):
         raise ProfileError([*found.problems, *problems])

@@ -91,7 +91,7 @@ def run_item(
         leave.watch_lifeline(lifeline)
     batch = open_batch(directory)
     item = _choose(batch, id, index)
-    require_directory(batch, load_settings(), is_waved=trust)
+    require_directory(batch, load_settings(), allow_once=trust)
     if batch.is_running(item.id):
         tell(f"waiting for another process, which makes an attempt of {item.id}", style=DIM)
     with batch.lock(item.id):
@@ -164,7 +164,7 @@ class _Attempt:
             self._work()
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
-            leave.within(RECORD_TIMEOUT, leave.code())
+            leave.exit_deadline(RECORD_TIMEOUT, leave.code())
             code = error.exit_code if isinstance(error, Stopped) else leave.code()
             self._note(outcome="cancelled", exit_code=code)
         self._conclude()
@@ -289,7 +289,7 @@ class _Attempt:
 
     def _conclude(self) -> None:
         """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
-        with leave.deferred():
+        with leave.critical_section():
             self._complete_record()
             kept = self._tree if self._tree and self._tree.at.exists() and self._is_tree_wanted() else None
             self._note(worktree=str(kept.at) if kept else None)

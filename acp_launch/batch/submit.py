@@ -183,7 +183,7 @@ def _require_trust(directory: BatchDirectory, options: RunOptions) -> bool:
     if options.resume is None:
         is_found = is_kept(directory, settings)
     else:
-        is_found = require_directory(directory, settings, is_waved=options.trust)
+        is_found = require_directory(directory, settings, allow_once=options.trust)
     return is_found and not (options.trust and options.engine)
 
 

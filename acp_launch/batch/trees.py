@@ -113,7 +113,7 @@ def tell_kept(directory: BatchDirectory) -> Iterator[str]:
 def clean_batch(path: Path, *, yes: bool, dry_run: bool, trust: bool) -> int:
     """Remove the trees that are kept, after a question; return the exit code."""
     directory = open_batch(path)
-    require_directory(directory, load_settings(), is_waved=trust)  # it names the repositories that git is asked about
+    require_directory(directory, load_settings(), allow_once=trust)  # it names the repositories that git is asked about
     asked = [each for each in find_trees(directory) if each.state != "due" and not directory.is_running(each.item.id)]
     losses = [_find_loss(directory, each) for each in asked]
     for found, loss in zip(asked, losses, strict=True):

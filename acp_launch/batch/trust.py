@@ -129,8 +129,8 @@ def keep_directory(directory: BatchDirectory, settings: Settings) -> bool:
     return False
 
 
-def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved: bool) -> bool:
-    """Refuse a frozen batch that was not made for this user, or has changed; `is_waved` is `--trust`.
+def require_directory(directory: BatchDirectory, settings: Settings, *, allow_once: bool) -> bool:
+    """Refuse a frozen batch that was not made for this user, or has changed; `allow_once` is `--trust`.
 
     Return whether that is kept.
 
@@ -147,7 +147,7 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, is_waved
 
     claim = claim_directory(directory)
     how, rows = judge_directory(claim, settings), partial(_list_frozen_rows, directory)
-    require_claim(claim, how, rows, settings, is_waved=is_waved)
+    require_claim(claim, how, rows, settings, allow_once=allow_once)
     return keep_directory(directory, settings)
 
 

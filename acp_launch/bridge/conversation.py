@@ -2,8 +2,8 @@
 The state of a conversation that both sides of an exchange share, its ports, and the observer of servers. Sans-IO.
 
 `ConversationState` is the shared state. `ConversationMemory` and `Listing` hold what a new process of the server must
-be told, and `Restorer` tells it after a restart. `Lost` answers in place of a server that is gone. `ServerObserver` and
-`Ports` are the interfaces to the outside.
+be told, and `Restorer` tells it after a restart. `ServerGone` answers in place of a server that is gone.
+`ServerObserver` and `Ports` are the interfaces to the outside.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from acp_launch.mcp.era import (
     TOOLS,
     UNSUBSCRIBE,
     UPDATED,
-    Knowledge,
+    ProtocolInfo,
 )
 from acp_launch.mcp.message import LISTS, PAGES, capabilities
 from acp_launch.private import blake2b
@@ -46,7 +46,7 @@ BROKEN = "this message was not passed on, by a bug in acp-launch"
 WORDS = 5  # stderr lines in a message, because most agents show only the message
 
 
-class Lost(Struct, frozen=True, kw_only=True):
+class ServerGone(Struct, frozen=True, kw_only=True):
     """The reason why a server cannot answer now; `comes_back` says what happens next, empty if nothing does."""
 
     server: str
@@ -65,14 +65,14 @@ class Lost(Struct, frozen=True, kw_only=True):
         return jsonrpc.error(id, jsonrpc.SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
 
 
-def lost(change: Change, name: str) -> Lost:
+def describe_gone(change: Change, name: str) -> ServerGone:
     """Describe a lost server to the agent, without the path of a program that could not be started."""
     if change.state == "resting":
-        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=RESTARTING, stderr=change.detail)
+        return ServerGone(server=name, why=change.exit or NOT_STARTED, comes_back=RESTARTING, stderr=change.detail)
     if change.state == "asleep":
-        return Lost(server=name, why=change.exit or "was not running", comes_back="it is being started")
+        return ServerGone(server=name, why=change.exit or "was not running", comes_back="it is being started")
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
-    return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
+    return ServerGone(server=name, why=f"failed: {why}", stderr=change.detail)
 
 
 One = Callable[[bytes], bytes | None]  # takes a message, and returns the bytes to pass on
@@ -295,20 +295,20 @@ class ConversationState:
         gives_roots: bool = False,
         process: str = "",
         presentations: "Presentations | None" = None,
-        knowledge: Knowledge | None = None,
+        knowledge: ProtocolInfo | None = None,
     ) -> None:
         self.presentations = presentations
-        self.knowledge = knowledge or Knowledge()  # may be shared with other conversations
+        self.knowledge = knowledge or ProtocolInfo()  # may be shared with other conversations
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
         self.call, self.health, self.gives_roots = call, Health(), gives_roots
-        self.is_careful = policy is not None or call is not None  # no line takes the quick way of `passes`
+        self.needs_inspection = policy is not None or call is not None  # no line takes the way of `forward_fast`
         self.phase: Phase = "absent"
         self.memory = ConversationMemory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
         self.mishaps = Mishaps(observer.note)
         self.introduction = Introduction()
-        self.lost = Lost(server=server, why="has not been started yet")
+        self.lost = ServerGone(server=server, why="has not been started yet")
         self.is_ready = False
         self.offers_tools = True  # unless its handshake said otherwise
         self.knows_tools = False  # the agent has read the list, or called one
@@ -343,7 +343,7 @@ class ConversationState:
 
             self.introduction.client = client(params)
 
-    def recalls(self, asked: OpenRequest) -> bool:
+    def answer_from_cache(self, asked: OpenRequest) -> bool:
         """Answer a request in place of a server that is asleep; False if that is not possible."""
         if self.phase != "asleep" or self.presentations is None or not self.memory.initialize:
             return False
@@ -367,7 +367,7 @@ class ConversationState:
         """Note a result; return the line for the agent."""
         assert message.result is not UNSET
         if self.presentations is not None:
-            self.learn(asked.method, message.result, _page(asked.params))
+            self.cache_answer(asked.method, message.result, _page(asked.params))
         if asked.method in PRESENTING:
             offered = capabilities(message.result)
             self.offers_tools = offered is None or "tools" in offered
@@ -385,14 +385,14 @@ class ConversationState:
             self.observer.listed()
         return line
 
-    def learn(self, method: str, result: Raw, cursor: str = "") -> None:
+    def cache_answer(self, method: str, result: Raw, cursor: str = "") -> None:
         """Keep an answer of the server for the time when it is asleep."""
         if self.presentations is None or self.phase == "asleep" or not self.memory.initialize:
             return
         if method == INITIALIZE or method in LISTS:
-            self.presentations.learn(self.introduction.client, method, result, cursor)
+            self.presentations.cache_answer(self.introduction.client, method, result, cursor)
 
-    def unlearn(self, notification: str) -> None:
+    def drop_cached(self, notification: str) -> None:
         """Drop the lists that the server says have changed."""
         if self.presentations is not None:
             changed = (method for method in LISTS if change_of(method) == notification)
@@ -513,9 +513,9 @@ class Restorer:
 
         def take(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:
-                self._state.unlearn(change_of(method))
+                self._state.drop_cached(change_of(method))
                 return
-            self._state.learn(method, message.result, cursor or "")
+            self._state.cache_answer(method, message.result, cursor or "")
             following = listing.add(self._visible(method, message, line))
             if following is not None:
                 self._list(method, known, listing, following)

@@ -196,7 +196,7 @@ class Elevation:
 
     # The connection.
 
-    def lost(self) -> bool:
+    def on_gone(self) -> bool:
         """Note the loss of the agent's connection; return whether the conversation must wait for another one."""
         self._requests.open.clear()
         self._is_introduced = False
@@ -329,7 +329,7 @@ class Upstream:
         if event is not None and len(bytes(event)) <= MAX_EVENT_ID_BYTES:
             self._last = event.copy()
 
-    def lost(self) -> None:
+    def on_gone(self) -> None:
         """Note the end of the process."""
         if self._asked and self._method == START:
             self._sessions.is_deadly = True

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
-from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Lost, Restorer, each
+from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Restorer, ServerGone, each
 from acp_launch.bridge.elevation import Upstream
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
@@ -44,7 +44,7 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.splice import at, is_object, with_id, with_members, without
 from acp_launch.secret.redact import excerpt
-from acp_launch.waits import next_word
+from acp_launch.waits import next_notice
 
 if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Sessions
@@ -85,14 +85,14 @@ class AgentSide:
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_server(rest)
 
-    def passes(self, line: bytes) -> Envelope | None:
+    def forward_fast(self, line: bytes) -> Envelope | None:
         """Note an ordinary request, which the caller must then send on as it is; most are, and this is quick.
 
         Ordinary is what follows the list of tools, or the first call of one. Returns what it says.
         Otherwise returns None, and has done nothing: the line must be handled in full.
         """
         state = self._state
-        if not state.is_open or state.is_careful or not state.knows_tools:
+        if not state.is_open or state.needs_inspection or not state.knows_tools:
             return None
         message = jsonrpc.decode(line)
         if message is None or message.method is UNSET or message.id is UNSET or message.method in LOOKED_AT:
@@ -183,7 +183,7 @@ class AgentSide:
             return None
         if asked.method == INITIALIZE and self._state.phase != "final":
             return self._introduces(asked, message, line)
-        if self._state.recalls(asked):
+        if self._state.answer_from_cache(asked):
             return None
         return self._state.forward(asked, line)
 
@@ -216,7 +216,7 @@ class AgentSide:
         state.introduction.is_stateless, state.knows_tools = False, False
         state.introduction.has_roots = not state.gives_roots and "roots" in (capabilities(message.params) or ())
         state.introduce(message.params)
-        if state.recalls(asked):
+        if state.answer_from_cache(asked):
             return None
         asked.silent_since = state.ports.now()
         state.ledger.ask(asked)
@@ -241,13 +241,13 @@ class ServerSide:
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_agent(rest)
 
-    def passes(self, line: bytes, message: Envelope | None = None) -> Envelope | None:
-        """Note the answer to an ordinary request, as `AgentSide.passes` does with the request.
+    def forward_fast(self, line: bytes, message: Envelope | None = None) -> Envelope | None:
+        """Note the answer to an ordinary request, as `AgentSide.forward_fast` does with the request.
 
         `message` is what it says, if that was read.
         """
         state = self._state
-        if state.phase != "open" or state.is_careful or not state.knows_tools:
+        if state.phase != "open" or state.needs_inspection or not state.knows_tools:
             return None
         if self._restorer.is_waiting:
             return None
@@ -348,7 +348,7 @@ class ServerSide:
         """Take the answer to the repeated `initialize`; the agent gets it only if it never got one."""
         state = self._state
         if message.result is not UNSET:
-            state.learn(INITIALIZE, message.result)
+            state.cache_answer(INITIALIZE, message.result)
             if state.memory.initialized:
                 state.ports.to_server(state.memory.initialized)
             if self.upstream is None or not self.upstream.resumes():
@@ -368,7 +368,7 @@ class ServerSide:
             self._progressed(message.params)
         if message.method == CANCELLED:
             return self._withdraws(message.params, line)
-        self._state.unlearn(str(message.method))
+        self._state.drop_cached(str(message.method))
         if self.upstream is not None:
             self.upstream.note(message.params)
         return line
@@ -481,7 +481,7 @@ class Exchange:
             if asked.method == INITIALIZE:
                 asked.silent_since = self.state.ports.now()  # it waits for a process now, not for an answer
 
-    def lost(self, lost: Lost, *, for_good: bool, unsent: Sequence[bytes] = ()) -> None:
+    def on_gone(self, lost: ServerGone, *, for_good: bool, unsent: Sequence[bytes] = ()) -> None:
         """Handle the end of the process, after all its output was given to `from_server`.
 
         The requests among the `unsent` lines had no effect: they wait for the next process, as long as a request that
@@ -491,7 +491,7 @@ class Exchange:
         state.lost, state.phase = lost, "final" if for_good else "absent"
         self.restorer.forget()
         if self.from_server.upstream is not None:
-            self.from_server.upstream.lost()
+            self.from_server.upstream.on_gone()
         waiting = self._unsent(unsent)
         again = {key(each.asked.id) for each in waiting if each.asked is not None}
         died, state.ledger.open = state.ledger.waiting(), {}
@@ -633,7 +633,7 @@ class Exchange:
         if asked.word <= silence < limit:
             what = f"answer to {asked.method} from the MCP server {self.state.process}"
             self.state.observer.waiting(what, asked.word, limit)
-            asked.word = next_word(asked.word)
+            asked.word = next_notice(asked.word)
 
     def _give_up(self, asked: OpenRequest, limit: float) -> None:
         state = self.state

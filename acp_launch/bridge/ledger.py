@@ -20,7 +20,7 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.splice import replaced, with_id
-from acp_launch.waits import FIRST_WORD, stretch
+from acp_launch.waits import FIRST_NOTICE, stretch
 
 NULL = b"null"
 
@@ -42,7 +42,7 @@ class OpenRequest(Struct, gc=False):
     silent_since: float
     token: bytes | None = None
     unsent_since: float | None = None  # when it was first queued again, because it had not reached the server
-    word: float = FIRST_WORD  # seconds of silence after which the user is told of the wait
+    word: float = FIRST_NOTICE  # seconds of silence after which the user is told of the wait
 
 
 class Ledger:

@@ -50,7 +50,7 @@ from acp_launch.mcp.era import (
     is_stateless,
 )
 from acp_launch.mcp.message import cancelled_id
-from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
@@ -384,7 +384,7 @@ class _Member(LinkUser):
     def over(self, end: LinkEnd) -> None:
         self._shared.end(self, end)
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         self._shared.resume_member(self)
 
     def fail(self, error: Exception) -> None:
@@ -404,7 +404,7 @@ class SharedLink:
         self,
         name: str,
         user: LinkUser,
-        way: QuickWay,
+        way: FastPath,
         note: Callable[[str], None],
         wedged: Callable[[str], None],
         *,
@@ -443,7 +443,7 @@ class SharedLink:
         self._multiplexer.leaves(number)
         self._flush()
         if self._members:
-            self.user.room()  # it may have been the one that was waited for
+            self.user.on_drained()  # it may have been the one that was waited for
 
     def tick(self) -> None:
         """End sessions that left while they were not read; called now and then."""
@@ -483,13 +483,13 @@ class SharedLink:
         if self._down and not self._is_flushing:
             self._loop.call_soon(self._flush)  # its relay is busy with this line
 
-    def gather(self) -> None:
+    def cork(self) -> None:
         for link in self._links():
-            link.gather()
+            link.cork()
 
-    def release(self) -> None:
+    def uncork(self) -> None:
         for link in self._links():
-            link.release()
+            link.uncork()
 
     def pause(self) -> None:
         self._is_paused = True
@@ -550,7 +550,7 @@ class SharedLink:
         member.unread = 0
         if member.link is not None and not self._is_paused:
             member.link.resume()
-        self.user.room()
+        self.user.on_drained()
 
     # Private.
 
@@ -580,7 +580,7 @@ class SharedLink:
                 line = self._down.popleft()
                 if self._is_closed:
                     continue
-                if (message := self._way.passes(line)) is not None:
+                if (message := self._way.forward_fast(line)) is not None:
                     self._way.forward(line, (message,))
                 else:
                     self.user.receive(line)

@@ -70,7 +70,7 @@ class Presentations:
         result = self.find(client, INITIALIZE)
         return result is not None and "logging" in (capabilities(result) or ())
 
-    def learn(self, client: str, method: str, result: Raw, cursor: str = "") -> None:
+    def cache_answer(self, client: str, method: str, result: Raw, cursor: str = "") -> None:
         """Note a result, or a page of it. The first page replaces all, and another handshake everything."""
         answers, text = self._answers.get(client, {}), bytes(result).decode(errors="replace")
         if not client or answers.get(method, {}).get(cursor) == text:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from acp_launch.bridge.conversation import ServerObserver, lost
+from acp_launch.bridge.conversation import ServerObserver, describe_gone
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.mcp.adapter import EraAdapter
-from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
+from acp_launch.mcp.era import ProtocolInfo, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
 from acp_launch.process.code import changed_code
-from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.process.lifecycle import DOWNLOAD_TIMEOUT, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DYING = stretch(0.5)  # seconds for a process to exit after its output has ended, before it is stopped
 
 
-def known_era(plan: ServerPlan) -> Knowledge:
+def known_era(plan: ServerPlan) -> ProtocolInfo:
     """Return what a plan says of the server's era; in the server host it has a handshake, whatever it is."""
     if plan.share == "user":
         return pinned_era("legacy", "")
@@ -165,13 +165,13 @@ class ServerProcess(LinkUser):
         child = self.supervisor.child
         return isinstance(child, Child) and bool(changed_code(child.spawned.code))
 
-    def wake(self) -> None:
+    def start_if_needed(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
         is_lazy = isinstance(self.plan, RemotePlan) or self._exchange.state.phase == "asleep"
         if is_lazy and self.link is None and self._exchange.is_waiting:
             self.supervisor.need()
 
-    def hope(self) -> None:
+    def retry_after_login(self) -> None:
         """Try a remote server that has failed again, if the user has logged in to it since."""
         if self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news:
             self.supervisor.renew()
@@ -197,11 +197,11 @@ class ServerProcess(LinkUser):
         self._exchange.attached(probe=self._probe)
 
     def _connect(self, child: Running) -> Link | Lines:
-        way = QuickWay(self._exchange.from_server.passes, self._relay.to_agent)
+        way = FastPath(self._exchange.from_server.forward_fast, self._relay.to_agent)
         if (lines := child.lines) is not None:
-            lines.listen(self._receive_message, self.room, self.burst)
+            lines.listen(self._receive_message, self.on_drained, self.burst)
             if isinstance(lines, Link):  # of a process in the server host
-                lines.shorten(way)
+                lines.set_fast_path(way)
             return lines
         assert isinstance(child, Child)
         return Link(child.source, child.sink, self, way, max_line=self._max_line)
@@ -212,7 +212,7 @@ class ServerProcess(LinkUser):
             self.link = None
             self._exchange.detached()
 
-    def lost(self, change: Change) -> None:
+    def on_gone(self, change: Change) -> None:
         relay = self._relay
         if isinstance(self.link, Link):
             self.link.drain()
@@ -232,12 +232,12 @@ class ServerProcess(LinkUser):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         if change.by_hand:
             self._exchange.end_session()
-        told = lost(change, self._exchange.state.server)
+        told = describe_gone(change, self._exchange.state.server)
         told = replace(told, why=self.retired or told.why, stderr=() if self.retired else told.stderr)
-        self._exchange.lost(told, for_good=for_good, unsent=unsent)
+        self._exchange.on_gone(told, for_good=for_good, unsent=unsent)
         if change.state == "asleep":
             self._exchange.fall_asleep()
-            self._loop.call_soon(self.wake)  # a request may have come while it was ended
+            self._loop.call_soon(self.start_if_needed)  # a request may have come while it was ended
         relay.follow_up()
 
     def _was_provoked(self) -> bool:
@@ -290,7 +290,7 @@ class ServerProcess(LinkUser):
 
     def _receive_message(self, line: bytes, message: Envelope | None) -> None:
         try:
-            if self._exchange.from_server.passes(line, message) is not None:
+            if self._exchange.from_server.forward_fast(line, message) is not None:
                 self._relay.to_agent(line)
             else:
                 self.receive(line)
@@ -313,7 +313,7 @@ class ServerProcess(LinkUser):
 
         self._dying = self._loop.call_later(DYING, help_along, WORD)
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         self._relay.room_at_server()
 
     def burst(self, is_on: bool) -> None:
@@ -343,7 +343,7 @@ class ServerProcess(LinkUser):
     def _adapt(self) -> "EraAdapter":
         state = self._exchange.state
         self.adapter = EraAdapter(state.server, self, state.knowledge)
-        self._was_careful, state.is_careful = state.is_careful, True  # no line may pass by it
+        self._was_careful, state.needs_inspection = state.needs_inspection, True  # no line may pass by it
         return self.adapter
 
     def _look_after_adapter(self) -> None:
@@ -353,7 +353,7 @@ class ServerProcess(LinkUser):
 
     def _remove_adapter(self) -> None:
         self.adapter = None
-        self._exchange.state.is_careful = self._was_careful
+        self._exchange.state.needs_inspection = self._was_careful
 
     def to_agent(self, line: bytes) -> None:
         self._exchange.from_server(line)

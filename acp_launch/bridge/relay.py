@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, Lost, ServerObserver
+from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, ServerGone, ServerObserver
 from acp_launch.bridge.elevation import Elevation
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.plan.model import ServerPlan
-from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.process.program import Lines, Program
 from acp_launch.profile.keys import server_keys
 from acp_launch.profile.model import Tools
@@ -56,7 +56,7 @@ ANSWER_TIMEOUT = stretch(0.5)  # to an agent that has closed its side
 AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
 
 
-class Relay(LinkUser):
+class ProxyConversation(LinkUser):
     """One conversation at work; `left` is set when the agent has gone.
 
     `presentations` are those of a lazy server, which is asleep until it is needed if they are known. A shared server
@@ -101,7 +101,7 @@ class Relay(LinkUser):
             presentations=presentations,
             knowledge=known_era(plan),
         )
-        state.is_careful |= trace is not None
+        state.needs_inspection |= trace is not None
         self.exchange = Exchange(state, start=plan.timeouts.start)
         self.process = ServerProcess(
             plan, program, self, self.exchange, observer, max_line=max_line, presentations=presentations, trace=trace
@@ -140,8 +140,8 @@ class Relay(LinkUser):
             self._connect(self._shared, None)
         return self._shared.join(shim, launch, link, called)
 
-    def _way(self) -> QuickWay:
-        return QuickWay(self.exchange.from_agent.passes, self.to_server)
+    def _way(self) -> FastPath:
+        return FastPath(self.exchange.from_agent.forward_fast, self.to_server)
 
     @property
     def is_left(self) -> bool:
@@ -154,7 +154,7 @@ class Relay(LinkUser):
             self._agent.close()
         if (shim := self._disconnect()) is not None:
             shim.close()
-        if self.elevation is not None and self.elevation.lost() and not self.left.is_set():
+        if self.elevation is not None and self.elevation.on_gone() and not self.left.is_set():
             self._away = self._away or self._loop.call_later(AWAY, self._expire)
             if self.process.link is not None:
                 self.process.link.resume()  # it may have waited for the connection to take more
@@ -165,7 +165,7 @@ class Relay(LinkUser):
         """Let the agent open elevated sessions, and ask the server for one."""
         state = self.exchange.state
         self.elevation = Elevation(self, state, self.exchange.restorer, sessions)
-        state.is_careful = state.questions.keeps_lines = True
+        state.needs_inspection = state.questions.keeps_lines = True
         self.exchange.seek(of_server)
 
     def tick(self) -> None:
@@ -187,9 +187,9 @@ class Relay(LinkUser):
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent
-        assert isinstance(other, Relay)
+        assert isinstance(other, ProxyConversation)
         assert isinstance(agent, Link)
-        self.exchange.lost(Lost(server=self.plan.name, why="was left for another session"), for_good=True)
+        self.exchange.on_gone(ServerGone(server=self.plan.name, why="was left for another session"), for_good=True)
         shim = self._disconnect()
         assert shim is not None
         other.close()
@@ -278,14 +278,14 @@ class Relay(LinkUser):
         if process.times.asked is None:
             process.times.asked = self._loop.time()
         if process.link is None:
-            process.hope()
+            process.retry_after_login()
         if self.elevation is None:
             self.exchange.from_agent(line)
         else:
             self.elevation.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
-        process.wake()
+        process.start_if_needed()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             process.supervisor.expect()  # from the handshake on, the agent waits for the process
@@ -298,14 +298,14 @@ class Relay(LinkUser):
         else:
             self._parting = self._loop.call_later(ANSWER_TIMEOUT, self.close)
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         self._resume(self.process.link, self._agent)
         self._see_off()
 
     def burst(self, is_on: bool) -> None:
         for link in (self._agent, self.process.link):
             if link is not None:
-                link.gather() if is_on else link.release()
+                link.cork() if is_on else link.uncork()
         if not is_on:
             self._see_off()
 

@@ -1,7 +1,7 @@
 """
 The launcher's socket for shims (shim.py): the launcher's end of every MCP connection of the agent.
 
-`seat` listens on a unix socket in a private directory. A connection is accepted if it comes from our own user, and its
+`listen_for_shims` listens on a unix socket in a private directory. It accepts a connection of our own user whose
 first line holds this launch's token and the name of a server within two seconds. The shim then passes us the pipes it
 was started with, or copies bytes. All other connections are closed without an answer, and `refused` gets the reason.
 
@@ -108,7 +108,7 @@ POLL_SECONDS = 1.0  # whether the socket is there
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
-class Seat(Struct, frozen=True):
+class ShimListener(Struct, frozen=True):
     """The socket's path and the token that shims must send; both are for the agent alone."""
 
     path: Path
@@ -153,13 +153,13 @@ class ShimConnection(Struct, eq=False):
 
 
 @asynccontextmanager
-async def seat(
+async def listen_for_shims(
     names: Container[str],
-    seated: Callable[[ShimConnection], None],
+    on_shim: Callable[[ShimConnection], None],
     refused: Callable[[str], None],
     within: Path | None = None,
     state: Path | None = None,
-) -> AsyncIterator[Seat]:
+) -> AsyncIterator[ShimListener]:
     """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
     Leaving closes the socket and all connections without a greeting; accepted connections stay open. The socket is in a
@@ -179,7 +179,7 @@ async def seat(
             late = f"it sent no greeting within {GREETING_TIMEOUT:g} s"
             refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
         else:
-            asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
+            asyncio.get_running_loop().call_soon(_hand_over, shim, on_shim)
 
     def accept(connection: socket.socket) -> None:
         tasks.add(meeting := asyncio.create_task(meet(connection)))
@@ -188,7 +188,7 @@ async def seat(
     with directory(state) if within is None else nullcontext(within) as place:
         try:
             async with listening(place, accept, refused) as path:
-                yield Seat(path, token)
+                yield ShimListener(path, token)
         finally:
             await _cancel_all(*tasks)
 
@@ -283,9 +283,9 @@ async def _admit(connection: socket.socket, token: str, names: Container[str], u
         raise
 
 
-def _hand_over(shim: ShimConnection, seated: Callable[[ShimConnection], None]) -> None:
+def _hand_over(shim: ShimConnection, on_shim: Callable[[ShimConnection], None]) -> None:
     try:
-        seated(shim)
+        on_shim(shim)
     except BaseException:
         shim.close()
         raise

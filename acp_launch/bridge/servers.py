@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.elevation import Elevations, Sessions
 from acp_launch.bridge.presentation import Presentations
-from acp_launch.bridge.relay import Relay, is_carried
-from acp_launch.bridge.seat import Seat, ShimConnection, seat
+from acp_launch.bridge.relay import ProxyConversation, is_carried
+from acp_launch.bridge.seat import ShimConnection, ShimListener, listen_for_shims
 from acp_launch.errors import first
-from acp_launch.mcp.era import Knowledge
+from acp_launch.mcp.era import ProtocolInfo
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import HASTY_GRACE_SECONDS
@@ -81,10 +81,12 @@ class Servers:
     ) -> None:
         self._plans = {plan.name: plan for plan in plans}
         self._needs, self._observer, self._tasks = needs, observer, tasks
-        self._relays: list[Relay] = []
-        self._lives: dict[Relay, asyncio.Task[None]] = {}
-        self._seated: dict[str, Relay] = {}  # the latest that the agent has opened and not left, by server name
-        self._knowledge: dict[str, Knowledge] = {}  # of their eras, by server name
+        self._relays: list[ProxyConversation] = []
+        self._lives: dict[ProxyConversation, asyncio.Task[None]] = {}
+        self._seated: dict[
+            str, ProxyConversation
+        ] = {}  # the latest that the agent has opened and not left, by server name
+        self._knowledge: dict[str, ProtocolInfo] = {}  # of their eras, by server name
         self._shims: list[ShimConnection] = []  # those that are open, and some that were
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
@@ -96,7 +98,7 @@ class Servers:
         for plan in plans:
             self._ahead(plan)
 
-    def seated(self, shim: ShimConnection) -> None:
+    def on_shim(self, shim: ShimConnection) -> None:
         """Connect the agent to the server that it has opened."""
         plan = self._plans.get(shim.name)  # None if it has been removed
         if self._is_stopping or plan is None:
@@ -174,12 +176,12 @@ class Servers:
                 relay.give_up()
                 relay.process.supervisor.renew()
 
-    def add(self, plan: ServerPlan) -> Relay:
+    def add(self, plan: ServerPlan) -> ProxyConversation:
         """Start another server, of which there is one process; for the server host."""
         self._plans[plan.name] = plan
         return self._ahead(plan)
 
-    def drop(self, relay: Relay) -> "asyncio.Task[None]":
+    def drop(self, relay: ProxyConversation) -> "asyncio.Task[None]":
         """End such a server; return what ends with it."""
         del self._plans[relay.plan.name]
         relay.left.set()
@@ -212,7 +214,7 @@ class Servers:
             if not self._is_stopping and self._waiting_for(plan) is None and not any(self._of(plan)):
                 self._ahead(plan)
 
-    async def _reload(self, relay: Relay) -> None:
+    async def _reload(self, relay: ProxyConversation) -> None:
         plan = self._plans.get(relay.plan.name)
         if not (relay.is_claimed or relay.is_connected):
             relay.left.set()
@@ -264,7 +266,7 @@ class Servers:
             if any(plan.share == "launch" for plan in self._plans.values()):
                 from acp_launch.bridge import multiplexer  # noqa: F401
 
-    def _ahead(self, plan: ServerPlan) -> Relay:
+    def _ahead(self, plan: ServerPlan) -> ProxyConversation:
         name = free_name(plan.name, {each.name for each in self._relays}, "#")
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
@@ -272,7 +274,9 @@ class Servers:
         if plan.start == "lazy" and (known is None or not known.is_of(plan)):
             known = self._presentations[plan.name] = _presentations(plan, needs.cache)
         trace = None if needs.trace is None else needs.trace.conversation(name)
-        relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace, known_as=needs.known_as)
+        relay = ProxyConversation(
+            *inputs, max_line=needs.max_line, presentations=known, trace=trace, known_as=needs.known_as
+        )
         relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":
@@ -304,7 +308,7 @@ class Servers:
             self._remotes[plan.name] = known
         return replace(known, name=name)
 
-    async def _life(self, relay: Relay) -> None:
+    async def _life(self, relay: ProxyConversation) -> None:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(relay.process.supervisor.run())
@@ -325,10 +329,10 @@ class Servers:
         if plan is not None and not self._is_stopping and self._waiting_for(plan) is None:
             self._ahead(plan)
 
-    def _waiting_for(self, plan: ServerPlan) -> Relay | None:
+    def _waiting_for(self, plan: ServerPlan) -> ProxyConversation | None:
         return next((relay for relay in self._of(plan) if not (relay.is_claimed or relay.left.is_set())), None)
 
-    def _current(self, plan: ServerPlan) -> Relay:
+    def _current(self, plan: ServerPlan) -> ProxyConversation:
         """Return a relay for a new connection. A process that waits for one since before an upgrade makes way."""
         relay = self._waiting_for(plan) or self._ahead(plan)
         if relay.process.has_old_code:
@@ -336,10 +340,10 @@ class Servers:
             relay.process.supervisor.renew()
         return relay
 
-    def _of(self, plan: ServerPlan) -> Iterator[Relay]:
+    def _of(self, plan: ServerPlan) -> Iterator[ProxyConversation]:
         return (relay for relay in self._relays if relay.plan is plan)
 
-    def _usable(self, plan: ServerPlan) -> Relay | None:
+    def _usable(self, plan: ServerPlan) -> ProxyConversation | None:
         """Return a relay that a session to come may rely on, begun ahead of it if there is none; None if the plan is
         not used any more."""
         there = (relay for relay in self._of(plan) if not relay.left.is_set())
@@ -348,7 +352,7 @@ class Servers:
         is_over = self._is_stopping or self._plans.get(plan.name) is not plan
         return self._ahead(plan) if relay is None and not is_over else relay
 
-    def _latest(self, plan: ServerPlan) -> Relay | None:
+    def _latest(self, plan: ServerPlan) -> ProxyConversation | None:
         """Return the relay of the agent's latest connection, which may have moved to a session that it has resumed."""
         seated = self._seated.get(plan.name)
         if seated is not None and not seated.left.is_set():
@@ -384,7 +388,7 @@ class RunningServers(Struct, frozen=True):
     """The running servers, the socket for shims, and their HTTP server, which is started when it is first asked for."""
 
     servers: Servers
-    seat: Seat
+    seat: ShimListener
     http: "Callable[[], Awaitable[LoopbackServer]]"
 
 
@@ -403,7 +407,7 @@ def _starter(
         from acp_launch.bridge.http.server import http_server, make_keys  # few agents need it
 
         if not started:
-            opening = http_server(make_keys(servers.names), servers.seated, observer.note, max_line=needs.max_line)
+            opening = http_server(make_keys(servers.names), servers.on_shim, observer.note, max_line=needs.max_line)
             started.append(await ending.enter_async_context(opening))
         started[0].add(servers.names)
         return started[0]
@@ -423,7 +427,7 @@ async def running(
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
                 async with (
-                    seat(servers.names, servers.seated, refused, needs.seat, needs.state) as address,
+                    listen_for_shims(servers.names, servers.on_shim, refused, needs.seat, needs.state) as address,
                     AsyncExitStack() as ending,
                 ):
                     yield RunningServers(servers, address, _starter(servers, needs, observer, ending))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, make_entry
-from acp_launch.bridge.seat import ShimConnection, seat
+from acp_launch.bridge.seat import ShimConnection, listen_for_shims
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.plan.confinement import INSTALL
@@ -110,7 +110,7 @@ async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], 
         opened.set()
         connection.close()
 
-    async with seat([TRIAL], receive, lambda why: None, seated) as address:
+    async with listen_for_shims([TRIAL], receive, lambda why: None, seated) as address:
         way = ShimCommand(Path(sys.executable), Path(shim.__file__), address.path, address.token_of("doctor"))
         yield make_entry(TRIAL, way), opened
 

@@ -130,12 +130,12 @@ _COLOUR = regex(r"\x1b\[[0-9;]*m")
 
 
 def trust(
-    loaded: Loaded, settings: Settings, report: Callable[[TrustState], Iterable[str]], *, is_waved: bool
+    loaded: Loaded, settings: Settings, report: Callable[[TrustState], Iterable[str]], *, allow_once: bool
 ) -> Check:
     """
     Check whether the profile may start anything.
 
-    `report` describes what a profile that is not trusted would run. `is_waved` is `--trust`, which accepts a profile
+    `report` describes what a profile that is not trusted would run. `allow_once` is `--trust`, which accepts a profile
     for this run, unless it cannot be accepted.
     """
     try:
@@ -146,7 +146,7 @@ def trust(
         return ok("trust", "", GOOD[found.how], how=found.how)
     fix = f"to trust it: acp-launch trust {quote(loaded.found.called)}; to run it once: --trust"
     fix = "make it a file in the project that only you can write" if found.how == "doubtful" else fix
-    if is_waved and found.how != "doubtful":
+    if allow_once and found.how != "doubtful":
         return warning("trust", "", f"{BAD[found.how]}; trusted for this run (--trust)", fix, how=found.how)
     why = f"{BAD[found.how]}{': ' if found.doubts else ''}{'; '.join(found.doubts)}; nothing was started"
     check = problem("trust", "", why, fix, NotTrusted.exit_code, how=found.how)

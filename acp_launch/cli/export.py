@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from acp_launch.app.planning import loaded_profile, require
+from acp_launch.app.planning import loaded_profile, require_trust
 from acp_launch.app.questions import require_agreement
 from acp_launch.cli.importing import read_drafts, require_tool
 from acp_launch.cli.verb import Option, ProfileName, Yes
@@ -77,7 +77,7 @@ def export_profile(request: Export, tool: Tool) -> None:
     loaded = loaded_profile(request.profile, chosen)
     file = _file(loaded, tool, request)
     if request.writes:
-        require(loaded, chosen, is_waved=request.trust)
+        require_trust(loaded, chosen, allow_once=request.trust)
     is_whole = bool(tool.agents) and not request.direct
     name, project = loaded.found.name, loaded.found.project
     context = ExportContext(str(project), str(Path.home()), name, sys.executable, _is_shared(file, tool, project))

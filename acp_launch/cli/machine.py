@@ -64,7 +64,7 @@ def doctor(
     from acp_launch.console import doctor as screen
 
     protect_secrets()
-    checkup = Checkup(name=name, cwd=cwd, opens_session=session, is_waved=trust, trace=trace)
+    checkup = Checkup(name=name, cwd=cwd, opens_session=session, allow_once=trust, trace=trace)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
     return code or exit_code(checkup.found)
@@ -138,7 +138,7 @@ def logs(
         follow=follow,
         is_enough=leave.is_due,
     )
-    with leave.deferred():  # a signal takes effect only between lines
+    with leave.critical_section():  # a signal takes effect only between lines
         watch.look(lines)
     if watch.trails and not (watch.has_lines or follow or lines == 0):
         printer.note("nothing was written to stderr in this launch")
@@ -148,7 +148,7 @@ def logs(
         gc.enable()  # following may go on for days
         while follow:
             _pause()
-            with leave.deferred():
+            with leave.critical_section():
                 watch.look()
     finally:
         watch.end()

@@ -134,7 +134,7 @@ class Interrupts:
             self.hurry.set()
             self._hurried = self._hurried or self._loop.time()
             if self._loop.time() - self._hurried > HURRY:
-                leave.at_once(128 + number)
+                leave.exit_now(128 + number)
         if self._story is not None:
             self._story.cancel()
             self._story = None

@@ -30,7 +30,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.events import Observer, ServersEvent, WaitingEvent, show_note
-from acp_launch.waits import FIRST_WORD, awaited, next_word, seconds, stretch
+from acp_launch.waits import FIRST_NOTICE, awaited, next_notice, seconds, stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.offer import Transport, Way
@@ -322,14 +322,14 @@ class _Downloads:
 
     def __init__(self, servers: "Servers", waiting: Callable[[str, float, float], None]) -> None:
         self._servers, self._waiting = servers, waiting
-        self._begun, self._word = asyncio.get_running_loop().time(), FIRST_WORD
+        self._begun, self._word = asyncio.get_running_loop().time(), FIRST_NOTICE
 
     def still(self, plans: Iterable[ServerPlan]) -> bool:
         """Whether one of these is being downloaded; the user is told at growing intervals."""
         found = [plan for plan in plans if self._servers.is_fetching(plan)]
         waited = asyncio.get_running_loop().time() - self._begun
         if found and waited >= self._word:
-            self._word = next_word(self._word)
+            self._word = next_notice(self._word)
             limit = max(plan.timeouts.download for plan in found if isinstance(plan, StdioPlan))
             self._waiting(f"download of the MCP server {', '.join(plan.name for plan in found)}", waited, limit)
         return bool(found)

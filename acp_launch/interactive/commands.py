@@ -19,7 +19,7 @@ from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw, is_ours
 from acp_launch.interactive.picker import PickList, pick
 from acp_launch.interactive.state import (
-    CurrentSession,
+    ActiveSession,
     InteractiveState,
     Leave,
     Move,
@@ -63,7 +63,7 @@ def permissions(policy: Policy) -> Iterator[str]:
     yield f"  default: {policy.default}"
 
 
-def context(current: CurrentSession) -> Iterator[str]:
+def context(current: ActiveSession) -> Iterator[str]:
     """Yield what the context is filled with, as far as the agent reports it, the cost, and what was attached."""
     told = current.client.state.usage
     if told.used is not None and told.size:
@@ -79,7 +79,7 @@ def context(current: CurrentSession) -> Iterator[str]:
         yield f"  attached: {file}"
 
 
-def details(interactive: InteractiveState, current: CurrentSession) -> Iterator[str]:
+def details(interactive: InteractiveState, current: ActiveSession) -> Iterator[str]:
     """Yield what the status line has no room for."""
     state, name = current.client.state, current.held_session.name
     titled = f"{name}: {state.title}" if state.title else name
@@ -133,7 +133,7 @@ HABIT = 2  # words of a line that may be a habit: a longer one is a prompt
 class ColonCommand(Struct, frozen=True):
     """A command. `in_turn` is whether it works during a turn."""
 
-    run: Callable[[InteractiveState, CurrentSession, str], Awaitable[Outcome | None]]
+    run: Callable[[InteractiveState, ActiveSession, str], Awaitable[Outcome | None]]
     hint: str
     meaning: str
     in_turn: bool = True
@@ -144,7 +144,7 @@ def prompt_of(text: str) -> str:
     return text[1:] if text.startswith(SIGIL * 2) else text
 
 
-def is_for_us(text: str, current: CurrentSession) -> bool:
+def is_for_us(text: str, current: ActiveSession) -> bool:
     """Return whether entered text is a command instead of a prompt, in this session. A space before it sends it."""
     name, *rest = text.split()
     is_habit = text.startswith("/") and name in ALIASES and len(rest) < HABIT
@@ -187,7 +187,7 @@ def works_in_turn(text: str) -> bool:
     return command is None or command.in_turn
 
 
-async def run(interactive: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
+async def run(interactive: InteractiveState, current: ActiveSession, text: str) -> Outcome | None:
     """Run a command; errors are shown, and the session continues. Return how the session changes, if it does."""
     interactive.show_command(text)
 
@@ -201,7 +201,7 @@ async def run(interactive: InteractiveState, current: CurrentSession, text: str)
     return await _report_errors(interactive, work())
 
 
-async def press(interactive: InteractiveState, current: CurrentSession, key: Key) -> None:
+async def press(interactive: InteractiveState, current: ActiveSession, key: Key) -> None:
     """Do what a key stands for; errors are shown, and the session continues."""
     await _report_errors(interactive, KEYS[key](interactive, current))
 
@@ -216,32 +216,32 @@ async def _report_errors(interactive: InteractiveState, work: Awaitable[T]) -> T
         return None
 
 
-async def _help(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _help(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     named = columns([(f"  {name} {command.hint}", command.meaning) for name, command in COMMANDS.items()])
     interactive.say("\n".join(named))
     interactive.say("  /… runs a command of the agent, @path attaches a file, ? on an empty line shows the keys", DIM)
     interactive.say("  attention in config.yaml sets the bell and the window's title", DIM)
 
 
-async def _keys(interactive: InteractiveState, current: CurrentSession) -> None:
+async def _keys(interactive: InteractiveState, current: ActiveSession) -> None:
     interactive.say("\n".join(columns([(f"  {keys}", meaning) for keys, meaning in KEYBOARD])), DIM)
     interactive.say("\n".join(details(interactive, current)), QUOTE)
 
 
-async def _unfold(interactive: InteractiveState, current: CurrentSession) -> None:
+async def _unfold(interactive: InteractiveState, current: ActiveSession) -> None:
     if not interactive.output.unfold():
         interactive.say("Ctrl-O: nothing is folded", DIM)
 
 
-async def _quit(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
+async def _quit(interactive: InteractiveState, current: ActiveSession, rest: str) -> Outcome:
     return Leave(0)
 
 
-async def _sessions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _sessions(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     interactive.say("\n".join(sessions(interactive.held_sessions.records(), current.held_session.name)))
 
 
-async def _switch(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
+async def _switch(interactive: InteractiveState, current: ActiveSession, rest: str) -> Outcome | None:
     rest = rest or await _picked_session(interactive, current)
     if not rest:
         return None
@@ -251,7 +251,7 @@ async def _switch(interactive: InteractiveState, current: CurrentSession, rest: 
     return Move(interactive.held_sessions.enter(rest, is_new=False))
 
 
-async def _picked_session(interactive: InteractiveState, current: CurrentSession) -> str:
+async def _picked_session(interactive: InteractiveState, current: ActiveSession) -> str:
     """Let the user choose one of the other sessions; empty if the user leaves without a choice.
 
     Raises:
@@ -270,11 +270,11 @@ async def _picked_session(interactive: InteractiveState, current: CurrentSession
     return "" if number is None else others[number].name
 
 
-async def _new(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
+async def _new(interactive: InteractiveState, current: ActiveSession, rest: str) -> Outcome:
     return Move(interactive.held_sessions.enter(rest, is_new=True) if rest else interactive.held_sessions.fresh())
 
 
-async def _show_or_set(name: str, interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _show_or_set(name: str, interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     option = match(current.client.state.options, name)
     if rest:
         await _set_to(interactive, current, name, rest)
@@ -284,7 +284,7 @@ async def _show_or_set(name: str, interactive: InteractiveState, current: Curren
         _tell_option(interactive, option)
 
 
-async def _next_mode(interactive: InteractiveState, current: CurrentSession) -> None:
+async def _next_mode(interactive: InteractiveState, current: ActiveSession) -> None:
     """Set the mode after the current one. The status line shows it, so nothing is said about it."""
     async with interactive.changing:  # each press counts from the mode that the one before has set
         option = match(current.client.state.options, "mode")
@@ -308,7 +308,7 @@ def next_mode(option: Option | None) -> str | None:
     return next((value for value in order[place + 1 :] if value in others), others[0])
 
 
-async def _set(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _set(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     name, _, value = rest.replace("=", " ", 1).partition(" ")
     options = current.client.state.options
     if value.strip():
@@ -324,7 +324,7 @@ async def _set(interactive: InteractiveState, current: CurrentSession, rest: str
             interactive.say("this agent has no options")
 
 
-async def _set_to(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
+async def _set_to(interactive: InteractiveState, current: ActiveSession, name: str, value: str) -> None:
     told = interactive.output.settings_told
     before = await _set_option(interactive, current, name, value)
     option = match(current.client.state.options, before.id)
@@ -332,7 +332,7 @@ async def _set_to(interactive: InteractiveState, current: CurrentSession, name: 
         interactive.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
-async def _set_option(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> Option:
+async def _set_option(interactive: InteractiveState, current: ActiveSession, name: str, value: str) -> Option:
     """Set an option, and return it as it was before."""
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, interactive.launch.plan.timeouts.session
@@ -350,7 +350,7 @@ def _tell_option(interactive: InteractiveState, option: Option) -> None:
         interactive.say(said, QUOTE)
 
 
-async def _servers(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _servers(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     await interactive.launch.servers.refresh()
     standings = interactive.launch.servers.standings()
     for standing in standings:
@@ -359,7 +359,7 @@ async def _servers(interactive: InteractiveState, current: CurrentSession, rest:
         interactive.say("this profile has no MCP servers that acp-launch runs")
 
 
-async def _restart(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _restart(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     known = [standing.server for standing in interactive.launch.servers.standings()]
     _check_server(rest, known, ":restart", f'unknown server "{rest}"', "(this profile has none)")
     interactive.launch.servers.restart(rest)
@@ -373,7 +373,7 @@ def _check_server(name: str, known: Sequence[str], command: str, fault: str, non
         raise UsageError(fault, fix=f"{command} {' | '.join(known) or none}")
 
 
-async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _login(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     known = [name for name, each in interactive.launch.context.prepared.credentials.items() if each.is_login]
     none = "(no server of this session wants a login)"
     _check_server(rest, known, ":login", f'no server "{rest}" wants a login', none)
@@ -388,15 +388,15 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
     interactive.say(f"restarting {rest}, so that it uses the login")
 
 
-async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _permissions(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     interactive.say("\n".join(permissions(interactive.policy())))
 
 
-async def _context(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _context(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     interactive.say("\n".join(context(current)), QUOTE)
 
 
-async def _export(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _export(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
     heading = redactor.text(current.client.title or current.held_session.name)
@@ -419,14 +419,14 @@ def _write_new(here: Path, name: str, text: str) -> Path:
     return path
 
 
-async def _detach(interactive: InteractiveState, current: CurrentSession, rest: str) -> Leave:
+async def _detach(interactive: InteractiveState, current: ActiveSession, rest: str) -> Leave:
     await interactive.launch.detach()
     interactive.resume = lambda name: ours("attach", name)
     current.held_session.is_used = True  # it is open in the host, also before its first prompt
     return Leave(0)
 
 
-async def _take(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _take(interactive: InteractiveState, current: ActiveSession, rest: str) -> None:
     await interactive.launch.take()
     interactive.say("questions about this session come here from now on", DIM)
 
@@ -450,7 +450,7 @@ COMMANDS = {
     ":quit": ColonCommand(_quit, "", "end the session; it can be resumed later", in_turn=False),
 }
 
-KEYS: Mapping[Key, Callable[[InteractiveState, CurrentSession], Awaitable[None]]] = {
+KEYS: Mapping[Key, Callable[[InteractiveState, ActiveSession], Awaitable[None]]] = {
     "modes": _next_mode,
     "keys": _keys,
     "unfold": _unfold,

@@ -33,7 +33,7 @@ from acp_launch.session.events import (
     WaitingEvent,
 )
 from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, deed, server, title, tool
-from acp_launch.waits import next_word, seconds
+from acp_launch.waits import next_notice, seconds
 
 # The transcript for `:export`, as Markdown: prompts, messages of the agent, tool calls.
 
@@ -307,7 +307,7 @@ class Pulse:
             self._patience = limit
         else:
             self._wait = _Wait(
-                one_line(what), limit, now - waited, now + next_word(waited) - waited + NOTICE_SLACK_SECONDS
+                one_line(what), limit, now - waited, now + next_notice(waited) - waited + NOTICE_SLACK_SECONDS
             )
 
     def _read(self) -> float:

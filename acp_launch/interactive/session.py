@@ -38,11 +38,11 @@ from acp_launch.interactive.front import (
 )
 from acp_launch.interactive.lines import LineFront
 from acp_launch.interactive.state import (
-    CurrentSession,
+    ActiveSession,
     FrontUpdates,
-    HeldSession,
     InteractiveState,
     Leave,
+    LockedSession,
     Outcome,
     SessionSetup,
     is_first_time,
@@ -166,7 +166,7 @@ class InteractiveTurn:
         self._interactive.front.queued(self.queue)
         return "\n".join(filter(None, parts))
 
-    async def take(self, current: CurrentSession, text: str) -> Leave | None:
+    async def take(self, current: ActiveSession, text: str) -> Leave | None:
         """Send a prompt and wait for the end of its turn. Return how the session is left, if it is.
 
         Raises:
@@ -194,14 +194,14 @@ class InteractiveTurn:
         self._showing.mood = "idle"
         return self._outcome
 
-    async def join(self, current: CurrentSession, text: str) -> Leave | None:
+    async def join(self, current: ActiveSession, text: str) -> Leave | None:
         """Show a turn to its end that another front of the host has begun with the prompt `text`."""
         self._interactive.show_prompt(text)
         await self._await_turn(current, None)
         self._showing.mood = "idle"
         return self._outcome
 
-    async def _await_turn(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+    async def _await_turn(self, current: ActiveSession, blocks: Sequence[object] | None) -> None:
         self._outcome, self._is_cancelled, self._is_redirected = None, False, False
         self._showing.mood = "working"
         try:
@@ -214,7 +214,7 @@ class InteractiveTurn:
             if self._outcome is None:  # else the user leaves, and the agent is not needed
                 raise
 
-    async def _run_beside_commands(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+    async def _run_beside_commands(self, current: ActiveSession, blocks: Sequence[object] | None) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
@@ -234,7 +234,7 @@ class InteractiveTurn:
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
-    async def _run(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+    async def _run(self, current: ActiveSession, blocks: Sequence[object] | None) -> None:
         interactive, prompt = self._interactive, acp.prompt_text(blocks or ())
         broken = partial(current.held_session.keeper.store_broken_turn, prompt)
 
@@ -248,7 +248,7 @@ class InteractiveTurn:
         await interactive.observer.drain()
 
     def _handle(
-        self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
+        self, event: Event, running: "asyncio.Task[None]", current: ActiveSession
     ) -> Coroutine[Any, Any, None] | None:
         """Return work to do during the turn, if any."""
         match event:
@@ -288,7 +288,7 @@ class InteractiveTurn:
         self._is_redirected = True
         self._cancel(running)
 
-    async def _carried_out(self, text: str, current: CurrentSession) -> None:
+    async def _carried_out(self, text: str, current: ActiveSession) -> None:
         outcome = await commands.run(self._interactive, current, text)
         if isinstance(outcome, Leave):  # without an end of the turn
             self._outcome = outcome
@@ -432,7 +432,7 @@ class _InteractiveSession:
         interactive.replay = False
         return await interactive.launch.interrupts.watch(self._restart(error, interactive.current))
 
-    async def _restart(self, error: LaunchError, current: CurrentSession) -> bool:
+    async def _restart(self, error: LaunchError, current: ActiveSession) -> bool:
         """Ask whether to restart an agent that died or hung. One that never opened a session is not restarted."""
         interactive = self._interactive
         able = current.connection.agent.capabilities
@@ -467,8 +467,8 @@ class _InteractiveSession:
             await current.leaving.aclose()
 
     async def _enter(
-        self, connection: Connection, held_session: HeldSession, wanted_options: Sequence[Setting]
-    ) -> CurrentSession:
+        self, connection: Connection, held_session: LockedSession, wanted_options: Sequence[Setting]
+    ) -> ActiveSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not interactive.replay
         request = interactive.launch.completed(held_session.request(wanted_options, replay=interactive.replay))
@@ -481,9 +481,9 @@ class _InteractiveSession:
         except BaseException:
             await leaving.aclose()
             raise
-        return CurrentSession(session, held_session, leaving)
+        return ActiveSession(session, held_session, leaving)
 
-    async def _move(self, current: CurrentSession, held_session: HeldSession) -> CurrentSession:
+    async def _move(self, current: ActiveSession, held_session: LockedSession) -> ActiveSession:
         """Switch to another session, or stay in this one if the other cannot be opened."""
         interactive, self._showing.mood = self._interactive, "starting"
         interactive.replay = True
@@ -502,7 +502,7 @@ class _InteractiveSession:
         interactive.chosen.clear()
         return entered
 
-    async def _leave_session(self, current: CurrentSession) -> None:
+    async def _leave_session(self, current: ActiveSession) -> None:
         """Leave a session, and let the agent free its resources."""
         await current.leaving.aclose()
         connection, limit = current.connection, self._interactive.launch.plan.timeouts.session
@@ -525,7 +525,7 @@ class _InteractiveSession:
         if error.leaves:
             self._inbox.put_nowait(Left())
 
-    async def _converse(self, current: CurrentSession) -> Outcome:
+    async def _converse(self, current: ActiveSession) -> Outcome:
         while True:
             outcome: Outcome | None
             match await self._next(current):
@@ -551,7 +551,7 @@ class _InteractiveSession:
         finally:
             self._showing.refresh()
 
-    async def _next(self, current: CurrentSession) -> Submitted | Pressed | Began | Leave:
+    async def _next(self, current: ActiveSession) -> Submitted | Pressed | Began | Leave:
         """Return what the user wants next.
 
         Raises:

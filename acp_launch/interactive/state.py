@@ -33,7 +33,7 @@ from acp_launch.session.store import Record, Registry, SessionKeeper, continued
 # The sessions of a project and profile that the user can switch to. Each is locked while it is in use.
 
 
-class HeldSession:
+class LockedSession:
     """A session that this process holds."""
 
     def __init__(
@@ -66,7 +66,7 @@ class HeldSession:
         self._held.close()
 
 
-class HeldSessions:
+class LockedSessions:
     """The sessions of a project and profile."""
 
     def __init__(
@@ -82,7 +82,7 @@ class HeldSessions:
         self._hold, self._check = hold, check
         self.names: tuple[tuple[str, str], ...] = ()  # and titles as last read: the file is not read at every key
 
-    def enter(self, name: str, *, is_new: bool) -> HeldSession:
+    def enter(self, name: str, *, is_new: bool) -> LockedSession:
         """Hold an existing session, or with `is_new` create it.
 
         Raises:
@@ -101,11 +101,11 @@ class HeldSessions:
                 )
             return self.first(name, record, holding.pop_all())
 
-    def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
+    def first(self, name: str, record: Record | None, held: ExitStack) -> LockedSession:
         """Return the session chosen on the command line; `held` holds it already."""
-        return HeldSession(self._registry, self._plan, name, record, held)
+        return LockedSession(self._registry, self._plan, name, record, held)
 
-    def fresh(self) -> HeldSession:
+    def fresh(self) -> LockedSession:
         return self.enter(fresh_name(), is_new=True)
 
     def records(self) -> Sequence[Record]:
@@ -118,11 +118,11 @@ class HeldSessions:
 TAB, DIM = "\t", "2"
 
 
-class CurrentSession(Struct, eq=False):
+class ActiveSession(Struct, eq=False):
     """The current session."""
 
     session: OpenSession
-    held_session: HeldSession
+    held_session: LockedSession
     leaving: AsyncExitStack  # ends the services for it
     turns: int = 0
     first_prompt: str = ""  # its beginning, as a title if the agent gives none
@@ -145,8 +145,8 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     front: Front
     observer: RunOutput
     output: SessionOutput
-    held_sessions: HeldSessions
-    held_session: HeldSession  # the one to be in, at first and after a restart of the agent
+    held_sessions: LockedSessions
+    held_session: LockedSession  # the one to be in, at first and after a restart of the agent
     replay: bool
     wanted_options: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
@@ -161,7 +161,7 @@ class InteractiveState(SessionSetup, kw_only=True, eq=False):
     """The state and means that the session and its commands share."""
 
     launch: Launch
-    current: CurrentSession | None = None
+    current: ActiveSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option
 
@@ -214,7 +214,7 @@ class Leave(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """A switch to another session."""
 
-    held_session: HeldSession
+    held_session: LockedSession
 
 
 Outcome = Leave | Move

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from acp_launch.mcp import era
-from acp_launch.mcp.era import Discovered, Knowledge
+from acp_launch.mcp.era import Discovered, ProtocolInfo
 from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping, text
@@ -80,7 +80,7 @@ class OpenCall(Struct, eq=False):
 class EraAdapter:
     """Stands between a conversation and one process of the server `name`, as long as it `is_needed`."""
 
-    def __init__(self, name: str, ports: AdapterPorts, knowledge: Knowledge) -> None:
+    def __init__(self, name: str, ports: AdapterPorts, knowledge: ProtocolInfo) -> None:
         self.name, self.is_needed = name, True
         self._ports, self._knowledge = ports, knowledge
         self._is_open = False  # the handshake was answered

@@ -55,7 +55,7 @@ class McpClient:
         self._capabilities = message.ROOTS if declares_roots else {}
         self._roots = roots_result(directories)
         self._peer = Peer()
-        self.call, self.spoilt = self._peer.call, self._peer.spoilt
+        self.call, self.recover = self._peer.call, self._peer.recover
 
     def initialize(self) -> Call:
         return self.call("initialize", {**message.HELLO, "capabilities": self._capabilities})
@@ -135,7 +135,7 @@ class McpConnection:
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
         self.pump = Pump(
-            transport, self._receive, self, self.label, spoilt=client.spoilt, max_line=max_line, split=messages
+            transport, self._receive, self, self.label, spoilt=client.recover, max_line=max_line, split=messages
         )
 
     @asynccontextmanager

@@ -3,7 +3,7 @@ The eras of MCP, and what is known of a server's. Pure.
 
 Until 2025-11-25 a client begins with a *handshake*, and the server may send requests. Since 2026-07-28 MCP is
 *stateless*: each request carries its version in `_meta` (`is_stateless`). The profile and the user call the two
-`legacy` and `modern`. The `Knowledge` keeps the era that a server has shown for its next process.
+`legacy` and `modern`. The `ProtocolInfo` keeps the era that a server has shown for its next process.
 """
 
 import base64
@@ -118,7 +118,7 @@ def no_discovery(id: Raw, server: str) -> bytes:
     return jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said)
 
 
-class Knowledge(Struct):
+class ProtocolInfo(Struct):
     """What is known of a server's era.
 
     `server` is set if it speaks only that era, as far as is known. `version` is the stateless one that we offer it.
@@ -133,10 +133,10 @@ class Knowledge(Struct):
             self.server = server
 
 
-def pinned_era(protocol: str, type: str = "") -> Knowledge:
+def pinned_era(protocol: str, type: str = "") -> ProtocolInfo:
     """Read the key `protocol` of a profile: `auto`, `legacy`, `modern`, or a version; and a remote server's `type`."""
     if protocol == "legacy" or protocol in HANDSHAKE or type == "sse":  # HTTP+SSE is a transport of 2024-11-05
-        return Knowledge("handshake", is_pinned=True)
+        return ProtocolInfo("handshake", is_pinned=True)
     if protocol == "modern" or protocol in STATELESS:
-        return Knowledge("stateless", protocol if protocol in STATELESS else STATELESS[0], is_pinned=True)
-    return Knowledge()
+        return ProtocolInfo("stateless", protocol if protocol in STATELESS else STATELESS[0], is_pinned=True)
+    return ProtocolInfo()

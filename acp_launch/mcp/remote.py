@@ -23,7 +23,7 @@ from yarl import URL
 from acp_launch.http import REQUEST_ERRORS, SetUp, make_client
 from acp_launch.mcp.http.clients import failure
 from acp_launch.mcp.http.connection import RemoteConnection
-from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.site import Endpoint
 from acp_launch.mcp.http.wire import (
     DELETE_TIMEOUT,
     Credentials,
@@ -69,7 +69,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
 
     `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
     profile's: `auto`, `legacy`, `modern` or a version. `credentials` give further headers; `login` is the command that
-    logs in. `refusal` is that of a `Site`.
+    logs in. `refusal` is for its `Endpoint`.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Remote:
         self._program, self._log, self._tail = program, log, Tail()
         self._loop = asyncio.get_running_loop()
         memory = program.memory
-        site = Site(
+        site = Endpoint(
             program.name,
             program.url,
             program.headers,
@@ -270,10 +270,10 @@ class Remote:
     def listen(
         self,
         line: Callable[[bytes, Envelope | None], None],
-        room: Callable[[], None] = _do_nothing,
+        on_drained: Callable[[], None] = _do_nothing,
         burst: Callable[[bool], None] = _do_nothing,
     ) -> None:
-        self._line, self._room, self._burst = line, room, burst
+        self._line, self._room, self._burst = line, on_drained, burst
         self._may_read.set()
 
     @property
@@ -293,10 +293,10 @@ class Remote:
         if not self._turn:
             self._step(self._send_queued, turn="sends")
 
-    def gather(self) -> None:
+    def cork(self) -> None:
         """Do nothing: each message is a request of its own."""
 
-    def release(self) -> None:
+    def uncork(self) -> None:
         """Do nothing."""
 
     def pause(self) -> None:
@@ -358,7 +358,7 @@ class Remote:
 
     def _ring(self, stream: int) -> None:
         self._timers.pop(stream, None)
-        self._step(self._connection.ring, stream)
+        self._step(self._connection.on_timer, stream)
 
     def note_end(self, ended: Ended) -> None:
         self.end = ended

@@ -197,7 +197,7 @@ class Machine(Substitution):
     def directory(self, path: KeyPath, written: str, *, required: bool = True) -> Path | None:
         """Find the directory that the text at `path` names; None if there is a problem, which is recorded."""
         text = self.text(path, written)
-        return None if text is None else self._had(usable(text, base=self.project), path, required)
+        return None if text is None else self._record(usable(text, base=self.project), path, required)
 
     def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
         """Find the program that the text at `path` names; `search` is its PATH.
@@ -210,19 +210,19 @@ class Machine(Substitution):
         program = find(text, project=self.project, path=search)
         if isinstance(program, CannotRun):
             self.missing[path] = program
-        return self._had(program, path, required) or Path(text)
+        return self._record(program, path, required) or Path(text)
 
     def why_missing(self, path: KeyPath) -> str:
         """Say why the command at `path` cannot be run; empty if it can."""
         return self.missing[path].message if path in self.missing else ""
 
-    def as_named(
+    def unless_shadowed(
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
     ) -> Path | None:
         """Return the program; None and a problem if files in `cwd` would run instead of what it names."""
-        return self._had(taken_over(words(program, args), cwd) or program, path, required)
+        return self._record(taken_over(words(program, args), cwd) or program, path, required)
 
-    def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
+    def _record(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
         if isinstance(found, Path):
             self.found[path] = found
             return found
@@ -295,7 +295,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
     missing = machine.why_missing((*path, "command"))
     if cwd is not None and not missing and _is_exposed(machine, server, session):
         own = {**kept_out(command, args), **own}
-        command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
+        command = machine.unless_shadowed((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
         return None
     env = environment(machine.environ, server.inherit_env, own) if server.bridge else own
@@ -409,7 +409,7 @@ def _address(substitution: Substitution, path: KeyPath, url: Value) -> None:
     """Check an address whose references are filled in; `rules` has checked what it says without them."""
     text = "".join(str(part) for part in url.parts)
     if fault := url_fault(text):
-        substitution.problem(path, _discreet(url, fault), URL_FIX)
+        substitution.problem(path, _redacted_fault(url, fault), URL_FIX)
     elif fault := user_fault(text):
         substitution.problem(path, fault, USER_FIX)
 
@@ -437,7 +437,7 @@ def _clear(
         substitution.problem(path, CLEAR.format("the tokens of the login"), LOGIN_CLEAR_FIX)
 
 
-def _discreet(url: Value, fault: str) -> str:
+def _redacted_fault(url: Value, fault: str) -> str:
     """Describe a wrong address without quoting one from the environment, which may hold a credential."""
     if not any(isinstance(part, Inherited) for part in url.parts):
         return fault
@@ -653,7 +653,7 @@ class _Walk(Struct):
             command = machine.command(("agent", "command"), agent.command or "", search=search)
             missing = machine.why_missing(("agent", "command"))
             if command is not None and not missing and not is_accepted:
-                command = machine.as_named(("agent", "command"), command, args, cwd=cwd)
+                command = machine.unless_shadowed(("agent", "command"), command, args, cwd=cwd)
         else:
             from acp_launch.plan.locked import registered
 

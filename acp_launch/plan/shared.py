@@ -1,7 +1,7 @@
 """
 What one launch asks of the server host: a server of `share: user`, resolved, with the values of its secrets.
 
-A `SharedServer` goes over the host's socket, and nowhere else. `sameness` says what makes two of them one server.
+A `SharedServer` goes over the host's socket, and nowhere else. `share_key` says what makes two of them one server.
 Pure.
 """
 
@@ -92,7 +92,7 @@ def from_plain(plain: Any) -> SharedServer:
     return msgspec.convert(plain, SharedServer, dec_hook=lambda kind, value: kind(value))
 
 
-def sameness(server: SharedServer) -> dict[str, object]:
+def share_key(server: SharedServer) -> dict[str, object]:
     """Return all that makes it the same server, by its name for the user. To be compared in memory, and never shown."""
     return {
         "command": server.argv[0],
@@ -111,7 +111,7 @@ _SHOWN = ("command", "directory", "protocol", "timeouts.start", "roots")
 
 def differences(here: SharedServer, there: SharedServer) -> list[str]:
     """Say what keeps two servers apart, without a value that may be a secret: `directory (here /a, there /b)`."""
-    ours, its = sameness(here), sameness(there)
+    ours, its = share_key(here), share_key(there)
     names = [name for name in {**ours, **its} if ours.get(name) != its.get(name)]
     return [
         f"{name} (here {_word(name, ours)}, there {_word(name, its)})" if name in _SHOWN else name for name in names

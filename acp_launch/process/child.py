@@ -365,7 +365,7 @@ class Child:
         Cancelling the caller does not cancel the climb: leaving the child's context completes it, in a hurry.
         """
         if self.ending is None:
-            self.ending = asyncio.create_task(_climb(self, grace))
+            self.ending = asyncio.create_task(_terminate_tree(self, grace))
         return await asyncio.shield(self.ending)
 
     async def discard_output(self) -> None:
@@ -403,7 +403,7 @@ async def attach(spawned: Spawned, *, log: Callable[[bytes], None] | None = None
                 try:
                     if child.ending is not None or not child.spawned.is_ended:
                         child.hurry.set()
-                        await see_through(child.ending or asyncio.create_task(_kill(child)))
+                        await wait_shielded(child.ending or asyncio.create_task(_kill(child)))
                 finally:
                     child.close()
     finally:
@@ -415,7 +415,7 @@ async def _kill(child: Child) -> None:
     child.spawned.mark_ended()
 
 
-async def see_through(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], None] = lambda: None) -> None:
+async def wait_shielded(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], None] = lambda: None) -> None:
     """Wait for `tasks` even while being cancelled, with a call of `cancelling`; pass the cancellation on afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not all(task.done() for task in tasks):
@@ -447,7 +447,7 @@ FOLLOW_SECONDS = stretch(0.25)  # for the rest of the tree to end by itself afte
 STATUS_TIMEOUT = stretch(1.0)  # until the wait status of a killed process must have arrived
 
 
-async def _climb(child: Child, grace: float) -> StopOutcome:
+async def _terminate_tree(child: Child, grace: float) -> StopOutcome:
     if child.spawned.is_ended:
         return StopOutcome(child.exit, (), ())
     tree, rungs = Tree(child.spawned), ["stdin closed"]

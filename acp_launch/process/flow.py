@@ -202,11 +202,11 @@ class Outflow:
         elif taken < len(data):
             self._keep(memoryview(data)[taken:])
 
-    def gather(self) -> None:
-        """Hold everything sent until `release`: many small pieces become one write, and wake the reader once."""
+    def cork(self) -> None:
+        """Hold everything sent until `uncork`: many small pieces become one write, and wake the reader once."""
         self._is_gathering = not self._kept
 
-    def release(self) -> None:
+    def uncork(self) -> None:
         if not self._is_gathering:
             return
         self._is_gathering, before = False, self.held
@@ -305,7 +305,7 @@ class LinkUser(ABC):
         """Note that nothing more can come or go. Called once."""
 
     @abstractmethod
-    def room(self) -> None:
+    def on_drained(self) -> None:
         """Note that a slow reader has taken the held bytes."""
 
     @abstractmethod
@@ -317,14 +317,14 @@ class LinkUser(ABC):
         """Called with True before several lines that came in one chunk, and with False after them."""
 
 
-class QuickWay(NamedTuple):
-    """A way past `receive`. Lines that `passes` lets pass, as it returns what they say, go to `forward`, joined."""
+class FastPath(NamedTuple):
+    """A way past `receive`: lines of which `forward_fast` returns an envelope go to `forward`, joined."""
 
-    passes: Callable[[bytes], Envelope | None]
+    forward_fast: Callable[[bytes], Envelope | None]
     forward: Callable[[bytes, Sequence[Envelope]], None]
 
 
-NO_WAY = QuickWay(lambda line: None, lambda lines, messages: None)
+NO_WAY = FastPath(lambda line: None, lambda lines, messages: None)
 
 
 class Link:
@@ -334,27 +334,27 @@ class Link:
     """
 
     def __init__(
-        self, source: int | Lent, sink: int | Lent, user: LinkUser, way: QuickWay = NO_WAY, *, max_line: int
+        self, source: int | Lent, sink: int | Lent, user: LinkUser, way: FastPath = NO_WAY, *, max_line: int
     ) -> None:
         self._source = source
         self.serve(user, way)
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self.is_paused = False
-        self._out = Outflow(sink, lambda: self._user.room(), lambda: self._end(LinkEnd("no longer reads")))
+        self._out = Outflow(sink, lambda: self._user.on_drained(), lambda: self._end(LinkEnd("no longer reads")))
         self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
 
-    def serve(self, user: LinkUser, way: QuickWay = NO_WAY) -> None:
+    def serve(self, user: LinkUser, way: FastPath = NO_WAY) -> None:
         """Give what comes from now on, also what has come in the same chunk, to this user."""
         self._user, (self._passes, self._forward) = user, way
 
-    def shorten(self, way: QuickWay) -> None:
+    def set_fast_path(self, way: FastPath) -> None:
         """Let lines take this way past the user."""
         self._passes, self._forward = way
 
     @property
     def is_full(self) -> bool:
-        """Whether too many bytes are held for it; their sender should wait for `room`."""
+        """Whether too many bytes are held for it; their sender should wait for `on_drained`."""
         return self._out.is_full
 
     @property
@@ -377,12 +377,12 @@ class Link:
         self._out.send(line)  # a long line is not copied just to append its end
         self._out.send(b"\n")
 
-    def gather(self) -> None:
-        """Collect what is sent until `release`, and write it at once."""
-        self._out.gather()
+    def cork(self) -> None:
+        """Collect what is sent until `uncork`, and write it at once."""
+        self._out.cork()
 
-    def release(self) -> None:
-        self._out.release()
+    def uncork(self) -> None:
+        self._out.uncork()
 
     def pause(self) -> None:
         self.is_paused = True

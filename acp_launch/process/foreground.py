@@ -51,7 +51,7 @@ async def foreground(program: LocalProgram) -> Exit:
     tree: Tree | None = None
     with terminal.taken_back():
         try:
-            with leave.deferred():  # a signal in between would leave a program that is not known yet
+            with leave.critical_section():  # a signal in between would leave a program that is not known yet
                 spawned = spawn_in_our_session(
                     program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
                 )

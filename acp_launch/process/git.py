@@ -138,7 +138,7 @@ def call(
         given.writelines(os.fsencode(f"{name}{ending}") for name in feed)
         given.seek(0)
         try:
-            with leave.deferred():  # a signal within it would lose the process
+            with leave.critical_section():  # a signal within it would lose the process
                 process = subprocess.Popen(
                     ["git", *options, *words],
                     cwd=cwd,

@@ -39,19 +39,19 @@ class Lines(Protocol):
     def listen(
         self,
         line: Callable[[bytes, Envelope | None], None],
-        room: Callable[[], None] = lambda: None,
+        on_drained: Callable[[], None] = lambda: None,
         burst: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
         """Give the server's messages to `line`, with what they say if that was read; it must not raise, and none is
         lost before this is called.
 
-        `room` is called when it is not full any more, `burst` with True before messages that came in one piece, and
-        with False after them.
+        `on_drained` is called when it is not full any more, `burst` with True before messages that came in one piece,
+        and with False after them.
         """
 
     @property
     def is_full(self) -> bool:
-        """Whether too much is held for the server; the sender should wait for `room`."""
+        """Whether too much is held for the server; the sender should wait for `on_drained`."""
 
     @property
     def held(self) -> int:
@@ -66,9 +66,9 @@ class Lines(Protocol):
         `messages` are what they say, if that was read.
         """
 
-    def gather(self) -> None: ...
+    def cork(self) -> None: ...
 
-    def release(self) -> None: ...
+    def uncork(self) -> None: ...
 
     def pause(self) -> None:
         """Read nothing more of the server until `resume`."""

@@ -19,7 +19,7 @@ The calls to others, all made in the event loop:
                                ended; else emit(stopped)   then watcher.lost
     `run` is cancelled         emit(stopped)   then watcher.lost; then the whole tree is killed
 
-So there is always a last `lost`, and its state is final; a server that is FAILED or STOPPED without `stop` may be
+So there is always a last `on_gone`, and its state is final; a server that is FAILED or STOPPED without `stop` may be
 renewed. `lifecycle` decides, this module acts.
 """
 
@@ -44,12 +44,12 @@ class Watcher(Protocol):
     """The user of the processes, one after another. It must neither block nor raise."""
 
     def started(self, child: Running) -> None:
-        """Use a new process. Its pipes may be used until `lost`."""
+        """Use a new process. Its pipes may be used until `on_gone`."""
 
     def ending(self) -> None:
         """Stop using its pipes, which are about to be closed. Not called for a process that has died."""
 
-    def lost(self, change: Change) -> None:
+    def on_gone(self, change: Change) -> None:
         """Note that there is no process any more. `change.state`: resting if another will follow, asleep if one will
         when it is needed, else failed or stopped.
 
@@ -408,4 +408,4 @@ class Supervisor:
 
     def _tell_lost(self, detail: tuple[str, ...] = ()) -> None:
         self.child = None
-        self._watcher.lost(self._tell(detail))
+        self._watcher.on_gone(self._tell(detail))

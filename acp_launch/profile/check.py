@@ -45,10 +45,10 @@ from acp_launch.profile.layers import (
     Layer,
     LayerSet,
     ParsedLayer,
-    dropping,
+    dropped_rules,
     merge,
-    ruling,
-    weakening,
+    relaxed_confinement,
+    rule_sources,
     without,
     without_rules,
 )
@@ -321,10 +321,10 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
         return None, None, tuple(problems)
-    ruled = ruling(gathered.parts)
+    ruled = rule_sources(gathered.parts)
     trees = [(_inheritable(part), part.real in ruled) for part in gathered.parts if part.document]
     document, idle = _merge(own, trees)
-    idle = (*idle, *dropping(gathered.parts), *weakening(gathered.parts))
+    idle = (*idle, *dropped_rules(gathered.parts), *relaxed_confinement(gathered.parts))
     profile, found = check(document)
     missing = (part for part in gathered.parts if part.document is None and part.problems)
     cut_off = (part for part in gathered.parts if part.document and EXTENDS in part.document.root and not part.extends)

@@ -97,7 +97,7 @@ CONFINED = "runtime.confined"
 EXTENDS = "extends"
 
 
-def ruling(parts: Sequence[ParsedLayer]) -> set[str]:
+def rule_sources(parts: Sequence[ParsedLayer]) -> set[str]:
     """Return the real paths of the files whose permission rules hold.
 
     Those of a file do, unless each way to it from the profile leads through one that says `inherit: false`.
@@ -121,7 +121,7 @@ def _switch(part: ParsedLayer) -> Place | None:
     return switch[0] if switch and switch[1].value is False else None
 
 
-def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
+def dropped_rules(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
     """Yield a warning for each layer that drops the permission rules of those below it."""
     for part in parts:
         if part.parents and (place := _switch(part)) is not None:
@@ -129,7 +129,7 @@ def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
             yield place.problem("permissions.inherit", what, "remove this line to keep them", "warning")
 
 
-def weakening(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
+def relaxed_confinement(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
     """Yield a warning for each layer that takes from the confinement which one below it asks for."""
     is_confined, has_network = False, True
     for part in parts:

@@ -129,7 +129,7 @@ class Inspection(Struct, frozen=True):
 def _inspection(found: Found, cache: Path | None, *, parses: bool = True) -> Inspection:
     if cache is not None and _is_foreign(cache, found.project):
         cache = None  # the project could have written the entry
-    seen = recall(cache, found) if cache is not None else None
+    seen = read_cache(cache, found) if cache is not None else None
     if seen is None and not parses:
         return Inspection(problems=(about(shown(found.file), UNREAD, ours("validate", found.called)),))
     seen = seen or _parse(found, cache)
@@ -169,7 +169,7 @@ def _keep_unless_leaky(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ..
 
     leaks = exposed(parts)
     if not errors(leaks):
-        keep(cache, loaded, parts, leaks)
+        write_cache(cache, loaded, parts, leaks)
     return leaks
 
 
@@ -186,12 +186,12 @@ def make_discreet(problem: Problem) -> Problem:
 CODE = ("profile/*.py", *(f"secret/{name}.py" for name in ("reference", "detect", "value")))
 
 
-def recall(directory: Path, found: Found) -> Inspection | None:
+def read_cache(directory: Path, found: Found) -> Inspection | None:
     """Return the cached profile; None for a miss."""
     return _json_cache(directory).recall(found.file, _path_text(found.file), partial(_restore, found))
 
 
-def keep(directory: Path, loaded: Loaded, parts: Sequence[ParsedLayer], leaks: Iterable[Problem]) -> None:
+def write_cache(directory: Path, loaded: Loaded, parts: Sequence[ParsedLayer], leaks: Iterable[Problem]) -> None:
     """Cache a profile, if the directory is writable. `leaks` are warnings of `validate`. Files are numbered in the
     entry, because their names in messages depend on the working directory."""
     labels = {part.layer.label: index for index, part in enumerate(parts)}

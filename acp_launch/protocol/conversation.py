@@ -155,7 +155,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self._peer = peer = Peer()
-        self.pass_on, self.settle, self.spoilt = peer.pass_on, peer.settle, peer.spoilt
+        self.pass_on, self.settle, self.recover = peer.pass_on, peer.settle, peer.recover
         self.serve, self.refuse = peer.respond, peer.refuse  # answer a request that we serve
         self._phase: Literal["fresh", "initializing", "open"] = "fresh"
         self._negotiated: acp.Negotiated | None = None
@@ -187,7 +187,7 @@ class Conversation:
         from the agent is for the editor: it comes as `Passing`.
         """
         self._begin()
-        self._passes = self._peer.allows_twins = True
+        self._passes = self._peer.allow_duplicate_ids = True
         return self._peer.pass_on("initialize", line)
 
     def _begin(self) -> None:

@@ -349,7 +349,7 @@ class Peer:
 
     def __init__(self) -> None:
         self._next = 0
-        self.allows_twins = False  # whether a second request with the id of an open one is a request, too
+        self.allow_duplicate_ids = False  # whether a second request with the id of an open one is a request, too
         self._asked: dict[bytes, tuple[int, str]] = {}
         self._owed: dict[bytes, int] = {}  # by id: how many requests are open
         self._settled = b""  # the request answered since the last message, if any
@@ -391,7 +391,7 @@ class Peer:
         """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
         return as_line(splice.with_id(line, id)) if self._settle(id) else b""
 
-    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
+    def recover(self, line: bytes) -> tuple[int | None, bytes]:
         """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
         answers the other side's request."""
         message = decode(line)
@@ -411,7 +411,7 @@ class Peer:
         return bytes(id) in self._owed
 
     def _receive_request(self, id: Raw, method: str, params: Raw, line: bytes) -> Incoming:
-        if bytes(id) in self._owed and not self.allows_twins:
+        if bytes(id) in self._owed and not self.allow_duplicate_ids:
             return Junk(f"a second {method} request with the id of an open request")
         # Raw may be a view into its chunk, and the id outlives the chunk.
         kept = id.copy()

@@ -143,13 +143,13 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     try:
         from concurrent.futures import wait
 
-        begun, word = time.monotonic(), waits.FIRST_WORD
+        begun, word = time.monotonic(), waits.FIRST_NOTICE
         while not wait([answer], max(0.0, begun + min(word, limit) - time.monotonic())).done:
             if word >= limit:
                 raise Late
             with stdout_restored():
                 waiting(word)
-            word = waits.next_word(word)
+            word = waits.next_notice(word)
     except BaseException:  # the deadline; a signal; a stdout that refuses the message
         leave.at_exit(end_children)
         restore_descriptors()

@@ -42,7 +42,7 @@ from acp_launch.served.lines import CANCEL, EditorLines, EditorRequest
 from acp_launch.session.connection import AgentMessage, Connection
 from acp_launch.session.events import AnyEvent, ResultEvent, SessionEvent, show_note
 from acp_launch.session.login import LOGIN_TIMEOUT as LOGIN
-from acp_launch.waits import FIRST_WORD, seconds, to_beat
+from acp_launch.waits import FIRST_NOTICE, seconds, to_beat
 
 BEAT_SECONDS = 1.0  # between two checks for requests that the agent has not answered
 STDERR_LINES = 5  # of an agent that has ended
@@ -237,7 +237,7 @@ class EditorConnection(EditorLines):
         while True:
             await asyncio.sleep(to_beat(now(), BEAT_SECONDS))
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
-            if self._passed and now() >= spoke + FIRST_WORD and not has_told:
+            if self._passed and now() >= spoke + FIRST_NOTICE and not has_told:
                 has_told = connection.tell_stall_reason()
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)

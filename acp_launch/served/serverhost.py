@@ -23,13 +23,13 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.multiplexer import STAND_IN, STATELESS
-from acp_launch.bridge.relay import Relay
+from acp_launch.bridge.relay import ProxyConversation
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
 from acp_launch.document.scalars import Duration
 from acp_launch.mcp.era import INITIALIZE, PING
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
-from acp_launch.plan.shared import SharedServer, differences, from_plain, sameness
+from acp_launch.plan.shared import SharedServer, differences, from_plain, share_key
 from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, written
@@ -56,7 +56,7 @@ class HostedProcess(Struct, eq=False, kw_only=True):
 
     server: SharedServer
     plan: StdioPlan
-    relay: Relay
+    relay: ProxyConversation
     since: float
     idle: float
     ending: ExitStack
@@ -122,7 +122,7 @@ class LaunchLine(LinkUser):
     def over(self, end: LinkEnd) -> None:
         self.close()
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         """Do nothing: it is written to without regard to what it holds, until it is a session."""
 
     def burst(self, is_on: bool) -> None:
@@ -192,8 +192,8 @@ class ServerHost:
         up.add_done_callback(tell)
 
     def _process_of(self, server: SharedServer) -> HostedProcess:
-        wanted = sameness(server)
-        same = [each for each in self._processes if sameness(each.server) == wanted]
+        wanted = share_key(server)
+        same = [each for each in self._processes if share_key(each.server) == wanted]
         return next((each for each in same if not each.relay.process.has_old_code), None) or self._start(server)
 
     def _use(self, process: HostedProcess, line: LaunchLine) -> None:

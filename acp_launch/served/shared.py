@@ -180,10 +180,10 @@ class SharedProcess(Link, LinkUser):
     def listen(
         self,
         line: Callable[[bytes, Envelope | None], None],
-        room: Callable[[], None] = lambda: None,
+        on_drained: Callable[[], None] = lambda: None,
         burst: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
-        self._line, self._make_room, self._tell_burst = line, room, burst
+        self._line, self._make_room, self._tell_burst = line, on_drained, burst
 
     # Its own link.
 
@@ -207,7 +207,7 @@ class SharedProcess(Link, LinkUser):
         lost = Ended("lost its server host", follows="anew", pause=RETRY_SECONDS)
         self._finish(Ended(end.why) if end.is_fault else lost)
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         self._make_room()
 
     def burst(self, is_on: bool) -> None:

@@ -158,7 +158,7 @@ class Connection:
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
         conversation = self.conversation
-        self._pump = Pump(transport, conversation.receive, self, AGENT, spoilt=conversation.spoilt, max_line=max_line)
+        self._pump = Pump(transport, conversation.receive, self, AGENT, spoilt=conversation.recover, max_line=max_line)
         self.heard, self.mishaps, self.noise = self._pump.heard, self._pump.mishaps, self._pump.noise
         self._clock = asyncio.get_running_loop().time
         self.send, self.reply = self._pump.send, self._pump.reply

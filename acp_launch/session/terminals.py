@@ -18,7 +18,7 @@ from msgspec import Struct
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.place import enclose, find_inside, shows
-from acp_launch.process.child import see_through
+from acp_launch.process.child import wait_shielded
 from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
@@ -206,7 +206,7 @@ class Terminals:
             hastening = asyncio.create_task(_hasten(living, hurry or asyncio.Event()))
             try:
                 ending = [asyncio.create_task(terminal.end()) for terminal in living]
-                await see_through(*ending, cancelling=lambda: _hasten_now(living))
+                await wait_shielded(*ending, cancelling=lambda: _hasten_now(living))
             finally:
                 hastening.cancel()
         finally:

@@ -100,12 +100,12 @@ async def fronted(
     behind: asyncio.Queue[Behind] = asyncio.Queue()
     begun: list[Behind] = []
 
-    def seated(shim: ShimConnection) -> None:
+    def on_shim(shim: ShimConnection) -> None:
         begun.append(Behind(shim, answers))
         behind.put_nowait(begun[-1])
 
     async with asyncio.timeout(60):
-        async with http_server({"server": KEY}, seated, notes.append, max_line=max_line, limits=limits) as running:
+        async with http_server({"server": KEY}, on_shim, notes.append, max_line=max_line, limits=limits) as running:
             found = Fronted(running, notes, behind)
             yield found
         for wire in found.wires:

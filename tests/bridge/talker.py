@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from acp_launch.bridge.conversation import ConversationState, Lost
+from acp_launch.bridge.conversation import ConversationState, ServerGone
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
 from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -21,9 +21,13 @@ INITIALIZE = {
 }
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
-KILLED = Lost(server="github", why="was killed by SIGKILL", comes_back="it is being started again", stderr=("oh",))
-DEAD = Lost(server="github", why="failed: exited with status 1; 5 restarts are used up", stderr=("no token", "bye"))
-ANEW = Lost(server="github", why="was restarted by the user", comes_back="it is being started again")
+KILLED = ServerGone(
+    server="github", why="was killed by SIGKILL", comes_back="it is being started again", stderr=("oh",)
+)
+DEAD = ServerGone(
+    server="github", why="failed: exited with status 1; 5 restarts are used up", stderr=("no token", "bye")
+)
+ANEW = ServerGone(server="github", why="was restarted by the user", comes_back="it is being started again")
 Json = dict[str, Any]
 
 
@@ -100,7 +104,7 @@ class Talker(Silent):
 
     def _says(self, side: AgentSide | ServerSide, on: Callable[[bytes], None], message: Json | bytes) -> None:
         said = message if isinstance(message, bytes) else line(message)
-        if self.is_quick and side.passes(said):
+        if self.is_quick and side.forward_fast(said):
             on(said)
         else:
             side(said)
@@ -137,7 +141,7 @@ class Talker(Silent):
 
     def killed(self) -> Self:
         """The process has ended, and another one follows."""
-        self.exchange.lost(KILLED, for_good=False)
+        self.exchange.on_gone(KILLED, for_good=False)
         return self
 
     def restarted(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.bridge.conversation import Lost
+from acp_launch.bridge.conversation import ServerGone
 from acp_launch.bridge.elevation import MAX_SESSIONS, Elevation, Elevations
 from acp_launch.bridge.ledger import MOST_BYTES
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, line, tell
@@ -96,7 +96,7 @@ class Opened(Talker):
     def move(self, elevation: Elevation) -> None:
         other = elevation.conversation
         assert isinstance(other, Opened)
-        self.exchange.lost(Lost(server="github", why="was left for another session"), for_good=True)
+        self.exchange.on_gone(ServerGone(server="github", why="was left for another session"), for_good=True)
         self.is_connected = False
         other.disconnect()
         other.exchange.state.take_over(self.exchange.state)
@@ -108,7 +108,7 @@ class Opened(Talker):
 
     def disconnect(self) -> None:
         self.is_connected = False
-        if not self.elevation.lost():
+        if not self.elevation.on_gone():
             self.is_over = True
 
 
@@ -456,7 +456,7 @@ def test_a_server_that_died_in_between_has_its_end_told_to_the_new_connection() 
     old, session = Launch().started()
     old.agent(call(1))
     old.disconnect()
-    old.exchange.lost(DEAD, for_good=True)
+    old.exchange.on_gone(DEAD, for_good=True)
     old.launch.opened().agent(resume(2, session))
     assert [each["id"] for each in old.agent_hears()] == [2], "the answer to the lost request is not for it"
     old.agent(call(1))

@@ -11,7 +11,7 @@ from acp_launch.bridge import exchange
 from acp_launch.bridge.exchange import ServerSide
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
-from acp_launch.waits import FIRST_WORD
+from acp_launch.waits import FIRST_NOTICE
 from tests.bridge.talker import (
     ANEW,
     DEAD,
@@ -88,7 +88,7 @@ def test_the_end_of_a_server_is_the_answer_to_a_question_for_its_era() -> None:
     talker = Talker().attached()
     talker.agent(DISCOVER)
     assert talker.exchange.is_discovering
-    talker.exchange.lost(DEAD, for_good=True)
+    talker.exchange.on_gone(DEAD, for_good=True)
     assert refused_discovery(talker)
     assert not talker.exchange.is_discovering
 
@@ -327,7 +327,7 @@ def test_a_handshake_before_there_is_a_process_waits_for_it() -> None:
 def test_once_it_is_gone_for_good_everything_is_refused_at_once_with_its_last_words() -> None:
     talker = Talker().introduced().killed()
     talker.agent(call(1))
-    talker.exchange.lost(DEAD, for_good=True)
+    talker.exchange.on_gone(DEAD, for_good=True)
     talker.agent(call(2), INITIALIZE, tell("notifications/x"))
     why = "exited with status 1; 5 restarts are used up; its last stderr lines: no token / bye"
     words = f'MCP server "github" failed: {why}'
@@ -485,10 +485,10 @@ def test_an_agent_that_lists_or_calls_tools_knows_them(method: str) -> None:
 
 def test_what_was_gone_for_good_and_is_started_anew_gets_the_handshake_and_what_waited() -> None:
     talker = Talker().introduced()
-    talker.exchange.lost(DEAD, for_good=True)
+    talker.exchange.on_gone(DEAD, for_good=True)
     talker.agent(call(1))
     assert [each["id"] for each in talker.agent_hears()] == [1]
-    talker.exchange.lost(ANEW, for_good=False)
+    talker.exchange.on_gone(ANEW, for_good=False)
     assert talker.exchange.state.phase == "absent"
     talker.agent(call(2))
     assert talker.agent_heard == []
@@ -509,7 +509,7 @@ def test_a_call_in_flight_at_a_server_that_is_restarted_by_hand_is_told_who_did_
     talker.exchange.detached()
     talker.agent(call(2))
     assert talker.agent_heard == [], "its process is still being ended"
-    talker.exchange.lost(ANEW, for_good=False)
+    talker.exchange.on_gone(ANEW, for_good=False)
     said = (
         'MCP server "github" was restarted by the user during tools/call, whose outcome is unknown; '
         "it is being started again"
@@ -523,10 +523,10 @@ def test_a_handshake_that_was_refused_for_good_is_not_replayed_when_it_is_starte
     talker = Talker().introducing()
     introduced = [talker.exchange.is_introduced]
     talker.server_hears()
-    talker.exchange.lost(DEAD, for_good=True)
+    talker.exchange.on_gone(DEAD, for_good=True)
     assert [each["error"]["code"] for each in talker.agent_hears()] == [-32010]
     introduced.append(talker.exchange.is_introduced)
-    talker.exchange.lost(ANEW, for_good=False)
+    talker.exchange.on_gone(ANEW, for_good=False)
     talker.exchange.attached()
     assert talker.server_heard == []
     talker.agent({**INITIALIZE, "id": 5})
@@ -570,17 +570,17 @@ def test_an_agents_ping_is_answered_for_a_busy_or_absent_server_and_passed_to_an
 
 
 def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped() -> None:
-    limit = 4 * FIRST_WORD
+    limit = 4 * FIRST_NOTICE
     talker = Talker(call=limit).introduced()
     talker.agent(call(1))
     talker.server_hears()
     for _ in range(3):
-        talker.wait(FIRST_WORD)
+        talker.wait(FIRST_NOTICE)
     assert talker.agent_heard == []
     waiting = "waiting: answer to tools/call from the MCP server github"
     words = [event for event in talker.events if event.startswith("waiting")]
-    assert words == [f"{waiting} for {word:g} of {limit:g} s" for word in (FIRST_WORD, 3 * FIRST_WORD)]
-    talker.wait(FIRST_WORD)
+    assert words == [f"{waiting} for {word:g} of {limit:g} s" for word in (FIRST_NOTICE, 3 * FIRST_NOTICE)]
+    talker.wait(FIRST_NOTICE)
     (told,) = talker.agent_hears()
     assert (
         told["error"]["message"] == f'MCP server "github" did not answer tools/call within {limit:g} s (timeouts.call)'

@@ -142,9 +142,9 @@ def lose(talker: Talker, how: str) -> None:
     if how == "lose" and phase in ("open", "replaying"):
         talker.killed()
     elif how == "end" and phase != "final":
-        talker.exchange.lost(DEAD, for_good=True)
+        talker.exchange.on_gone(DEAD, for_good=True)
     elif how == "renew" and phase in ("final", "absent"):
-        talker.exchange.lost(ANEW, for_good=False)
+        talker.exchange.on_gone(ANEW, for_good=False)
 
 
 ACTS = ["call", "call", "answer", "twice", "lose", "attach", "tick", "question", "let go", "end", "renew"]
@@ -193,7 +193,7 @@ class Calls:
 
     def _lose(self, how: str) -> None:
         lost = {"lose": KILLED, "end": DEAD, "renew": ANEW}[how]
-        self.talker.exchange.lost(lost, for_good=how == "end")
+        self.talker.exchange.on_gone(lost, for_good=how == "end")
         self._pending.clear()
         self._is_doomed = False
 
@@ -205,7 +205,7 @@ def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[s
     for step in steps:
         calls.act(step)
     assert len(calls.sent) == len(set(calls.sent)), "a call is never sent twice"
-    calls.talker.exchange.lost(DEAD, for_good=True)
+    calls.talker.exchange.on_gone(DEAD, for_good=True)
     answers = Counter(each["id"] for each in calls.talker.agent_hears() if "method" not in each)
     assert answers == Counter(calls.asked)
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from acp_launch.process.flow import Link, LinkEnd, LinkUser, QuickWay
+from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.looped import looped
 from tests.patience import PATIENCE
@@ -25,7 +25,7 @@ class User(LinkUser):
     def over(self, end: LinkEnd) -> None:
         self.ended.set()
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         """Nothing is written here."""
 
     def burst(self, is_on: bool) -> None:
@@ -41,7 +41,7 @@ async def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     user = User()
     joined: list[tuple[bytes, list[object]]] = []
 
-    def passes(line: bytes) -> Envelope | None:
+    def forward_fast(line: bytes) -> Envelope | None:
         return Envelope(method=line.decode()) if line.startswith(b"t") else None
 
     def forward(lines: bytes, messages: Sequence[Envelope]) -> None:
@@ -53,7 +53,7 @@ async def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     os.write(theirs, b"none\none\ntwo\nthree\nfo")
     os.write(theirs, b"ur\n")
     os.close(theirs)
-    link = Link(source, ours, user, QuickWay(passes, forward), max_line=100)
+    link = Link(source, ours, user, FastPath(forward_fast, forward), max_line=100)
     async with asyncio.timeout(PATIENCE):
         await user.ended.wait()
     link.close()

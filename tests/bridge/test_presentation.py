@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch.bridge import presentation
-from acp_launch.bridge.conversation import lost
+from acp_launch.bridge.conversation import describe_gone
 from acp_launch.bridge.presentation import Presentations, client
 from acp_launch.plan.model import INHERITED, Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
@@ -178,7 +178,7 @@ def test_a_call_that_comes_while_the_process_is_ended_waits_and_a_subscription_k
     assert used == [False, True, True, True, False]
     talker.exchange.detached()
     talker.agent(call(7))
-    talker.exchange.lost(lost(Change(server="github", state="asleep"), "github"), for_good=False)
+    talker.exchange.on_gone(describe_gone(Change(server="github", state="asleep"), "github"), for_good=False)
     talker.exchange.fall_asleep()
     assert talker.exchange.is_waiting
     talker.agent_hears(), talker.server_hears()
@@ -205,9 +205,9 @@ JSON = st.recursive(
 def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, learned: list[Any]) -> None:
     directory = tmp_path_factory.mktemp("cache")
     before = Presentations(PLAN, directory)
-    before.learn(AGENT, "initialize", Raw(b'{"a": 1.0,"b":1e999}'))
+    before.cache_answer(AGENT, "initialize", Raw(b'{"a": 1.0,"b":1e999}'))
     for method, cursor, value in learned:
-        before.learn(AGENT, method, Raw(json.dumps(value, ensure_ascii=True).encode()), cursor)
+        before.cache_answer(AGENT, method, Raw(json.dumps(value, ensure_ascii=True).encode()), cursor)
     before.save()
     after = Presentations(PLAN, directory)
     assert after.is_known
@@ -221,7 +221,7 @@ def test_only_what_runs_exactly_so_is_known_and_only_to_its_user(tmp_path: Path)
     inherited = Value(("/bin",), INHERITED)
     plan = replace(PLAN, args=(text("--fast"),), env={"TOKEN": token, "PATH": inherited, "SET": text("a")})
     before = Presentations(plan, tmp_path)
-    before.learn(AGENT, "initialize", Raw(line(ABLE)))
+    before.cache_answer(AGENT, "initialize", Raw(line(ABLE)))
     before.save()
     (file,) = (tmp_path / "servers").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -244,7 +244,7 @@ def test_only_what_runs_exactly_so_is_known_and_only_to_its_user(tmp_path: Path)
 def test_an_answer_with_a_secret_in_it_is_not_written(tmp_path: Path) -> None:
     redactor.register(Secret("canary-51d0c2aa9e"))
     before = Presentations(PLAN, tmp_path)
-    before.learn(AGENT, "initialize", Raw(line({**ABLE, "instructions": "your token is canary-51d0c2aa9e"})))
+    before.cache_answer(AGENT, "initialize", Raw(line({**ABLE, "instructions": "your token is canary-51d0c2aa9e"})))
     before.save()
     assert before.is_known
     assert not Presentations(PLAN, tmp_path).is_known
@@ -253,16 +253,16 @@ def test_an_answer_with_a_secret_in_it_is_not_written(tmp_path: Path) -> None:
 def test_clients_answers_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = Presentations(PLAN, None)
     for number in range(10):
-        known.learn(f"client {number}", "initialize", Raw(b"{}"))
+        known.cache_answer(f"client {number}", "initialize", Raw(b"{}"))
     assert [number for number in range(10) if known.find(f"client {number}", "initialize")] == [6, 7, 8, 9]
     monkeypatch.setattr(presentation, "MAX_CACHED_BYTES", 100)
-    known.learn("client 9", "tools/list", Raw(b'"' + b"x" * 200 + b'"'))
+    known.cache_answer("client 9", "tools/list", Raw(b'"' + b"x" * 200 + b'"'))
     assert known.find("client 9", "initialize") is None
     assert known.find("client 8", "initialize") is not None
     monkeypatch.setattr(presentation, "MAX_CACHE_FILES", 3)
     for number in range(6):
         each = Presentations(replace(PLAN, args=(text(str(number)),)), tmp_path)
-        each.learn(AGENT, "initialize", Raw(b"{}"))
+        each.cache_answer(AGENT, "initialize", Raw(b"{}"))
         each.save()
     assert len(list((tmp_path / "servers").iterdir())) == 3
 
@@ -270,6 +270,6 @@ def test_clients_answers_and_files_are_bounded(tmp_path: Path, monkeypatch: pyte
 def test_a_directory_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "servers").write_text("in the way")
     known = Presentations(PLAN, tmp_path)
-    known.learn(AGENT, "initialize", Raw(b"{}"))
+    known.cache_answer(AGENT, "initialize", Raw(b"{}"))
     known.save()
     assert known.is_known

@@ -120,7 +120,7 @@ async def seated(inner: RunningServers, name: str) -> AsyncIterator[Agent]:
     """Connect without a shim; the handshake is the caller's."""
     ours, its = socket.socketpair()
     ours.setblocking(False)
-    inner.servers.seated(ShimConnection(name, None, ours))
+    inner.servers.on_shim(ShimConnection(name, None, ours))
     agent = Agent(*await asyncio.open_connection(sock=its))
     try:
         yield agent

@@ -25,11 +25,11 @@ from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import (
     MAX_GREETING_BYTES,
     GreetingRefused,
-    Seat,
     ShimConnection,
+    ShimListener,
     check_greeting,
+    listen_for_shims,
     peer_uid,
-    seat,
 )
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
@@ -63,7 +63,7 @@ class Hall:
     def __init__(self) -> None:
         self.shims: asyncio.Queue[ShimConnection] = asyncio.Queue()
         self.refusals: asyncio.Queue[str] = asyncio.Queue()
-        self.at: Seat
+        self.at: ShimListener
         self._clients = ExitStack()
         self._entering: list[asyncio.Task[None]] = []
 
@@ -115,7 +115,7 @@ async def hall(**knobs: Any) -> AsyncIterator[Hall]:
     made = Hall()
     try:
         with patch.dict(vars(module), knobs):
-            async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+            async with listen_for_shims(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
                 yield made
     finally:
         made.close()
@@ -165,7 +165,7 @@ async def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
 @bounded
 async def test_guests_stay_when_the_door_closes() -> None:
     made = Hall()
-    async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+    async with listen_for_shims(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
         client = made.enter()
         shim = await made.shim()
     client.send(b"still here")
@@ -395,7 +395,7 @@ async def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatc
 @bounded
 async def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
     made = Hall()
-    async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+    async with listen_for_shims(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
         waiting = [made.connect() for _ in range(3)]
         made.enter()
         await made.shim()  # so the others have been met
@@ -425,11 +425,11 @@ async def test_a_shim_that_cannot_be_taken_is_closed() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lambda *_: told.set())
 
-    def seated(shim: ShimConnection) -> None:
+    def on_shim(shim: ShimConnection) -> None:
         raise AssertionError("a bug")
 
     made = Hall()
-    async with seat(NAMES, seated, made.refusals.put_nowait) as made.at:
+    async with listen_for_shims(NAMES, on_shim, made.refusals.put_nowait) as made.at:
         client = made.enter()
         await told.wait()
         assert await ended(client)
@@ -461,8 +461,8 @@ def modes(path: Path) -> tuple[int, int]:
     return stat.S_IMODE(path.parent.stat().st_mode), stat.S_IMODE(path.stat().st_mode)
 
 
-def seated() -> AbstractAsyncContextManager[Seat]:
-    return seat(NAMES, ShimConnection.close, lambda _: None)
+def seated() -> AbstractAsyncContextManager[ShimListener]:
+    return listen_for_shims(NAMES, ShimConnection.close, lambda _: None)
 
 
 @bounded
@@ -494,7 +494,7 @@ async def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: P
 @bounded
 async def test_it_goes_where_it_outlives_a_login_before_any_other_place(short: Path, runtime: Path) -> None:
     state = short / "state"
-    async with seat(NAMES, ShimConnection.close, lambda _: None, state=state) as at:
+    async with listen_for_shims(NAMES, ShimConnection.close, lambda _: None, state=state) as at:
         assert at.path.parent.parent == state / "sockets"
         assert stat.S_IMODE((state / "sockets").stat().st_mode) == 0o700
         assert modes(at.path) == (0o700, 0o600)
@@ -661,10 +661,10 @@ def test_without_any_place_it_is_said_where_it_looked(
 
 KILLED = """
 import asyncio, sys
-from acp_launch.bridge.seat import seat
+from acp_launch.bridge.seat import listen_for_shims
 
 async def main():
-    async with seat({"x"}, print, print) as at:
+    async with listen_for_shims({"x"}, print, print) as at:
         print(at.path, flush=True)
         await asyncio.sleep(1000)
 

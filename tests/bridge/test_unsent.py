@@ -16,7 +16,7 @@ def test_an_unsent_request_waits_for_the_next_connection_before_those_asked_mean
     talker.agent(call(1), call(2))
     talker.exchange.detached()
     talker.agent(call(3))
-    talker.exchange.lost(KILLED, for_good=False, unsent=[line(call(2))])
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=[line(call(2))])
     (refused,) = talker.agent_hears()
     assert refused["id"] == 1
     assert "whose outcome is unknown" in refused["error"]["message"]
@@ -32,7 +32,7 @@ def test_an_unsent_request_waits_for_the_next_connection_before_those_asked_mean
 def test_for_good_they_are_refused_as_never_begun() -> None:
     talker = Talker().introduced()
     talker.agent(call(1))
-    talker.exchange.lost(DEAD, for_good=True, unsent=[line(call(1))])
+    talker.exchange.on_gone(DEAD, for_good=True, unsent=[line(call(1))])
     (refused,) = talker.agent_hears()
     assert refused["id"] == 1
     assert "outcome" not in refused["error"]["message"]
@@ -44,7 +44,7 @@ def test_one_that_comes_back_again_and_again_has_one_time_limit() -> None:
     talker = Talker(start=30).introduced()
     talker.agent(call(1))
     for _ in range(3):
-        talker.exchange.lost(KILLED, for_good=False, unsent=[line(call(1))])
+        talker.exchange.on_gone(KILLED, for_good=False, unsent=[line(call(1))])
         assert talker.agent_hears() == []
         talker.wait(12)
         if not talker.exchange.is_waiting:
@@ -58,14 +58,14 @@ def test_the_queue_bounds_them() -> None:
     talker = Talker().introduced()
     calls = [call(number) for number in range(1, MAX_QUEUED + 3)]
     talker.agent(*calls)
-    talker.exchange.lost(KILLED, for_good=False, unsent=[line(each) for each in calls])
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=[line(each) for each in calls])
     assert [refused["id"] for refused in talker.agent_hears()] == [MAX_QUEUED + 1, MAX_QUEUED + 2]
 
 
 def test_what_the_agent_has_cancelled_is_not_sent_again() -> None:
     talker = Talker().introduced()
     talker.agent(call(1), tell("notifications/cancelled", requestId=1))
-    talker.exchange.lost(KILLED, for_good=False, unsent=[line(call(1))])
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=[line(call(1))])
     talker.server_hears()
     talker.back()
     assert [message["method"] for message in talker.server_hears()] == ["initialize", "notifications/initialized"]
@@ -74,7 +74,7 @@ def test_what_the_agent_has_cancelled_is_not_sent_again() -> None:
 def test_the_handshake_is_replayed_once_and_notifications_about_it_are_not_queued() -> None:
     talker = Talker().introducing()
     lines = [line(INITIALIZE), line(INITIALIZED), line(tell("notifications/roots/list_changed"))]
-    talker.exchange.lost(KILLED, for_good=False, unsent=lines)
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=lines)
     talker.server_hears()
     talker.exchange.attached()
     talker.server(answer(0, HELLO))
@@ -86,7 +86,7 @@ def test_the_handshake_is_replayed_once_and_notifications_about_it_are_not_queue
 @pytest.mark.parametrize("unsent", [b"", b"not json", b"[]", b'{"jsonrpc":"2.0","id":7,"result":{}}', line(call(99))])
 def test_lines_that_are_not_open_requests_are_dropped(unsent: bytes) -> None:
     talker = Talker().introduced()
-    talker.exchange.lost(KILLED, for_good=False, unsent=[unsent])
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=[unsent])
     talker.back()
     assert "tools/call" not in [message["method"] for message in talker.server_hears()]
 
@@ -94,7 +94,7 @@ def test_lines_that_are_not_open_requests_are_dropped(unsent: bytes) -> None:
 def test_the_requests_of_a_batch_come_back_one_by_one() -> None:
     talker = Talker().introduced()
     talker.agent(line([call(1), call(2)]))
-    talker.exchange.lost(KILLED, for_good=False, unsent=[line([call(1), call(2)])])
+    talker.exchange.on_gone(KILLED, for_good=False, unsent=[line([call(1), call(2)])])
     talker.server_hears()
     talker.back()
     assert [message.get("id") for message in talker.server_hears()] == [0, None, 1, 2]
@@ -126,11 +126,11 @@ class Fuzz:
     def lose(self) -> None:
         unsent = [said for said in self.at_server.values() if self.random.random() < 0.5]
         self.at_server.clear()
-        self.talker.exchange.lost(KILLED, for_good=False, unsent=unsent)
+        self.talker.exchange.on_gone(KILLED, for_good=False, unsent=unsent)
         self.talker.back()
 
     def end(self) -> None:
-        self.talker.exchange.lost(DEAD, for_good=True, unsent=list(self.at_server.values()))
+        self.talker.exchange.on_gone(DEAD, for_good=True, unsent=list(self.at_server.values()))
 
     def hear(self) -> None:
         for message in self.talker.server_hears():

@@ -193,7 +193,7 @@ def test_the_session_ends_with_the_agents_connection() -> None:
     talk.exchange.end_session()
     assert asked(talk, "session/end")["params"] == {"sessionId": "s_theirs"}
     talk.exchange.end_session()
-    talk.exchange.lost(DEAD, for_good=True)
+    talk.exchange.on_gone(DEAD, for_good=True)
     assert talk.server_hears() == []
 
 

@@ -35,14 +35,14 @@ sender = Sender(number, calls if number else [])
 from acp_launch import __main__, leave  # noqa: E402 - what Python does before us is not ours
 
 if not number:  # count, and say so in the last moment there is
-    at_once = leave.at_once
+    at_once = leave.exit_now
 
     def counted(code: int) -> None:
         sys.setprofile(None)
         os.write(2, f"{sender.all}\n".encode())
         at_once(code)
 
-    leave.at_once = counted  # type: ignore[assignment]
+    leave.exit_now = counted  # type: ignore[assignment]
     leave._is_watched = lambda: False
 listen = leave.listen
 

@@ -112,7 +112,7 @@ leave.watch_lifeline(descriptor)
 {after}
 print("watching", flush=True)
 try:
-    with leave.undoing():
+    with leave.raise_interrupts():
         os.read(0, 1)
 except KeyboardInterrupt:
     leave.finish(1)

@@ -96,7 +96,7 @@ class Told(msgspec.Struct):
 
 leave.listen()
 try:
-    with leave.undoing():
+    with leave.raise_interrupts():
         {0}
         while True:
             pass

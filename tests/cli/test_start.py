@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.app.start import open_env, stderr_log
+from acp_launch.app.start import stderr_log, visible_env
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
@@ -46,4 +46,4 @@ def test_commands_that_run_for_the_agent_may_import_from_the_project(tmp_path: P
     made = resolve(load(Found("p", file, tmp_path, "user")), cwd=tmp_path, environ={})
     assert made.plan is not None
     assert sorted(made.plan.agent.env) == ["A", "PYTHONSAFEPATH", "TOKEN"]
-    assert open_env(made.plan) == {"A": "b"}
+    assert visible_env(made.plan) == {"A": "b"}

@@ -42,7 +42,7 @@ async def main(server: dict[str, Any]) -> None:
     keys = {NAME: ServerKey(PATH, "")}
     async with (
         running(plans, needs, observer) as ours,
-        http_server(keys, ours.servers.seated, observer.note, max_line=1 << 26) as http,
+        http_server(keys, ours.servers.on_shim, observer.note, max_line=1 << 26) as http,
     ):
         http.gate = OpenGate(keys, http.port)
         print(http.port, flush=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from acp_launch.mcp import era
 from acp_launch.mcp.adapter import EraAdapter
-from acp_launch.mcp.era import Knowledge
+from acp_launch.mcp.era import ProtocolInfo
 
 Json = dict[str, Any]
 VERSION = "2026-07-28"
@@ -44,8 +44,8 @@ def refuse(id: Any, code: int, message: str = "no", **data: Any) -> Json:
 class Eras:
     """Implements the adapter's `Ports`, and remembers what each side has not read yet."""
 
-    def __init__(self, knowledge: Knowledge | None = None) -> None:
-        self.knowledge = knowledge or Knowledge()
+    def __init__(self, knowledge: ProtocolInfo | None = None) -> None:
+        self.knowledge = knowledge or ProtocolInfo()
         self.agent: list[bytes] = []
         self.server: list[bytes] = []
         self.adapter = EraAdapter("github", self, self.knowledge)
@@ -112,7 +112,7 @@ HELLO: Json = {
 
 def upgraded(able: Json = ABLE) -> Eras:
     """An agent on a stateless server, after the handshake."""
-    eras = Eras(Knowledge("stateless"))
+    eras = Eras(ProtocolInfo("stateless"))
     params = INITIALIZE["params"] | {"capabilities": able}
     eras.says(INITIALIZE | {"params": params}).answers(DISCOVERED).says(INITIALIZED)
     eras.at_server()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acp_launch.mcp.http.connection import RemoteConnection
-from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.site import Endpoint
 from acp_launch.mcp.http.wire import Era, Failure, HttpRequest, Limits
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol.jsonrpc import Envelope, decode
@@ -34,7 +34,7 @@ class Wire:
         self.time = 0.0
         known, limits = settings.pop("known", ""), settings.pop("limits", Limits())
         url, refusal = settings.pop("url", URL), settings.pop("refusal", None)
-        site = Site("docs", url, settings.pop("headers", {}), **settings)
+        site = Endpoint("docs", url, settings.pop("headers", {}), **settings)
         self.connection = RemoteConnection(site, self, known=known, limits=limits)
         self.connection.refusal = refusal
         self.connection.begin()
@@ -101,7 +101,7 @@ class Wire:
 
     def wake_up(self, stream: int) -> None:
         del self.timers[stream]
-        self.connection.ring(stream)
+        self.connection.on_timer(stream)
 
 
 def opened(**settings: Any) -> Wire:
@@ -319,7 +319,7 @@ def test_a_request_that_waits_to_be_sent_again_and_is_cancelled_is_never_sent() 
 def test_a_sign_of_life_that_does_not_get_through_is_tried_twice_more_before_all_is_given_up(failure: Failure) -> None:
     wire = opened()
     wire.connection.begin_answer(wire.say("tools/call", 1), 200, STREAM)
-    wire.connection.verify()
+    wire.connection.check_health()
     sign = wire.last.stream
     wire.connection.fail(sign, failure)
     for pause in (1, 2):
@@ -574,11 +574,11 @@ def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_l
 def test_the_head_of_any_answer_is_a_sign_of_life(status: int) -> None:
     wire = opened()
     wire.say("tools/call", 1)
-    wire.connection.verify()
+    wire.connection.check_health()
     first = wire.last.stream
     wire.connection.begin_answer(first, status, {"location": "https://elsewhere.example.com/"})
     assert first in wire.closed
-    wire.connection.verify()
+    wire.connection.check_health()
     assert wire.last.stream != first
     assert not wire.ends
 

@@ -55,14 +55,14 @@ def test_the_servers_own_messages_are_asked_for_again_later() -> None:
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_a_sign_of_life_without_a_token_does_not_end_the_connection(is_sent: bool) -> None:
     wire = started()
-    wire.connection.verify()
+    wire.connection.check_health()
     sign = wire.last.stream
     if is_sent:
         wire.reply(sign, 401, {})
     else:
         wire.connection.fail(sign, DENIED)
     assert wire.ends == []
-    wire.connection.verify()
+    wire.connection.check_health()
     assert wire.last.stream != sign, "the next one is asked for"
 
 

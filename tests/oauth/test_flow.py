@@ -487,7 +487,7 @@ def test_no_secret_is_in_a_failure_or_in_what_is_printed_of_a_login() -> None:
 
 
 def test_a_long_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.05)
+    monkeypatch.setattr("acp_launch.waits.FIRST_NOTICE", 0.05)
     monkeypatch.setattr(flow, "REQUEST_TIMEOUT", 0.5)
     told: list[str] = []
     note: Callable[[str, float, float], None] = lambda what, word, limit: told.append(what)  # noqa: E731
@@ -503,7 +503,7 @@ def test_a_long_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_login_that_is_given_up_leaves_nothing_running(
     place: str, waits_for: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.05)
+    monkeypatch.setattr("acp_launch.waits.FIRST_NOTICE", 0.05)
 
     async def live(site: Authority) -> None:
         def give_up(what: str, word: float, limit: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from acp_launch.plan.model import needs, unmet
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Loaded, load, recall
+from acp_launch.profile.load import Loaded, load, read_cache
 from acp_launch.secret.value import Outcome, Secret, State
 
 TEXT = """\
@@ -57,7 +57,7 @@ def test_a_profile_that_was_checked_before_gives_the_same(loaded: Loaded, tmp_pa
     found = Found("q", tmp_path / "q.yaml", tmp_path, "path")
     fresh = load(found, cache=tmp_path / "cache")
     again = load(found, cache=tmp_path / "cache")
-    assert recall(tmp_path / "cache", found) is not None
+    assert read_cache(tmp_path / "cache", found) is not None
     assert needs(again) == needs(fresh) != ()
 
 

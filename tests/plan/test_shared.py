@@ -18,7 +18,7 @@ from acp_launch.plan.shared import (
     as_plain,
     differences,
     from_plain,
-    sameness,
+    share_key,
     shared_server,
 )
 from acp_launch.profile.model import USER_IDLE, Backoff, Restart, ServerTimeouts
@@ -140,8 +140,8 @@ TELLING = [
 def test_variables_of_a_terminal_do_not_keep_launches_apart(name: str, inherit: Inherit) -> None:
     for before in ({}, {name: "one"}):
         here, there = (server(planned(inherit, {**SHELL, **each})) for each in (before, {name: "another"}))
-        assert sameness(here) == sameness(there)
-    assert sameness(here) == sameness(there)
+        assert share_key(here) == share_key(there)
+    assert share_key(here) == share_key(there)
     assert differences(here, there) == []
 
 
@@ -168,7 +168,7 @@ def test_what_a_server_is_found_and_speaks_by_keeps_them_apart(name: str) -> Non
 def test_what_the_profile_says_keeps_them_apart(change: Callable[[StdioPlan], StdioPlan], expected: str) -> None:
     here, there = server(BASE, TOKEN, "/a"), server(change(BASE), TOKEN, "/a")
     assert differences(here, there) == [expected]
-    assert sameness(here) != sameness(there)
+    assert share_key(here) != share_key(there)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_the_profile_says_keeps_them_apart(change: Callable[[StdioPlan], St
     ],
 )
 def test_what_is_of_each_launch_alone_does_not(change: Callable[[StdioPlan], StdioPlan]) -> None:
-    assert sameness(server(change(BASE))) == sameness(server(BASE))
+    assert share_key(server(change(BASE))) == share_key(server(BASE))
 
 
 def test_another_value_of_a_secret_is_another_server_and_is_not_shown() -> None:
@@ -191,7 +191,7 @@ def test_another_value_of_a_secret_is_another_server_and_is_not_shown() -> None:
 
 
 def test_directories_count_only_where_the_server_is_told_of_them() -> None:
-    assert sameness(server(BASE, TOKEN, "/a")) == sameness(server(BASE, TOKEN, "/b"))
+    assert share_key(server(BASE, TOKEN, "/a")) == share_key(server(BASE, TOKEN, "/b"))
     told = replace(BASE, roots="session")
     assert differences(server(told, TOKEN, "/a"), server(told, TOKEN, "/b", "/c")) == ["roots (here /a, there /b, /c)"]
 

@@ -114,7 +114,7 @@ class Watched:
     def ending(self) -> None:
         self._tell("ending")
 
-    def lost(self, change: Change) -> None:
+    def on_gone(self, change: Change) -> None:
         assert change is self.changes[-1]
         self._tell(f"lost: {change.state}")
         self.on_lost(change)

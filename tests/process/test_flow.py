@@ -380,13 +380,13 @@ async def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> Non
         reader.setblocking(False)
         writer.setblocking(False)
         outflow = Outflow(writer.fileno(), never_called, never_called)
-        outflow.gather()
+        outflow.cork()
         outflow.send(b"one\n")
         outflow.send(b"two\n")
         assert outflow.held == 8
         with pytest.raises(BlockingIOError):
             reader.recv(100)
-        outflow.release()
+        outflow.uncork()
         outflow.send(b"three\n")
         assert [reader.recv(100), reader.recv(100), outflow.held] == [b"one\ntwo\n", b"three\n", 0]
         outflow.close()
@@ -400,10 +400,10 @@ async def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_to
         outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
         pieces = [bytes([number % 251]) * 6000 for number in range(500)]
         for half in (pieces[:250], pieces[250:]):  # the second meets what is kept of the first
-            outflow.gather()
+            outflow.cork()
             for piece in half:
                 outflow.send(piece)
-            outflow.release()
+            outflow.uncork()
         assert outflow.is_full
         inflow = Inflow(pair.reader, taken.extend, never_called)
         await empty.wait()

@@ -61,7 +61,7 @@ def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> 
     file.write_text(text)
     first = load(found(file), cache=tmp_path / "cache")
     again = load(found(file), cache=tmp_path / "cache")
-    assert cache.recall(tmp_path / "cache", found(file)) is not None
+    assert cache.read_cache(tmp_path / "cache", found(file)) is not None
     assert again.profile == first.profile
     assert repr(again.profile) == repr(first.profile)  # the types too: Duration, Template, tuple
 
@@ -72,7 +72,7 @@ def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) ->
     document, _ = parse(EVERYTHING, str(file))
     assert document is not None
     load(found(file), cache=tmp_path)
-    seen = cache.recall(tmp_path, found(file))
+    seen = cache.read_cache(tmp_path, found(file))
     assert seen is not None and seen.loaded is not None
     recalled = seen.loaded
     assert recalled.merged == document.root
@@ -136,7 +136,7 @@ def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: py
     file.write_text(SMALLEST)
     load(found(file), cache=tmp_path / "cache")
     monkeypatch.setattr("acp_launch.document.cache.JsonCache._stamp", lambda entries: ["another"])
-    assert cache.recall(tmp_path / "cache", found(file)) is None
+    assert cache.read_cache(tmp_path / "cache", found(file)) is None
 
 
 def test_a_directory_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:

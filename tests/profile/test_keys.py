@@ -28,7 +28,7 @@ from acp_launch.interop.tools import EXPORTED
 from acp_launch.interop.write import ExportContext, export_entries
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, resolve
-from acp_launch.plan.shared import sameness, shared_server
+from acp_launch.plan.shared import share_key, shared_server
 from acp_launch.profile.discover import Found
 from acp_launch.profile.keys import KEYS, KeyRow, nullable, patterns
 from acp_launch.profile.load import Loaded, load
@@ -294,7 +294,7 @@ def test_a_reload_keeps_conversations_as_the_row_says(tmp_path: Path, name: str)
 def test_launches_share_a_server_as_the_row_says(tmp_path: Path, name: str) -> None:
     seen = dict.fromkeys((path for path in leaves() if f"{'.'.join(path)}.".startswith(f"{name}.")), False)
     for path, *pair in variants(tmp_path, name, share="user"):
-        first, second = (sameness(shared_server(server_of(each, tmp_path), {}, [tmp_path])) for each in pair)
+        first, second = (share_key(shared_server(server_of(each, tmp_path), {}, [tmp_path])) for each in pair)
         seen[path] |= first != second
     assert seen == {path: (found := row(path)) is not None and found.is_compared for path in seen}
 

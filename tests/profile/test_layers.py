@@ -16,7 +16,7 @@ from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find
-from acp_launch.profile.load import Loaded, examine, inspect, load, recall
+from acp_launch.profile.load import Loaded, examine, inspect, load, read_cache
 from acp_launch.profile.model import StdioServer
 from acp_launch.settings import load as settings
 from tests.patience import PATIENCE
@@ -53,7 +53,7 @@ class Project:
         return load(self.find(), cache=self.cache)
 
     def is_cached(self) -> bool:
-        return recall(self.cache, self.find()) is not None
+        return read_cache(self.cache, self.find()) is not None
 
     def problems(self, name: str = "work") -> list[str]:
         return [str(problem) for problem in inspect(self.find(name))[1]]

@@ -13,7 +13,7 @@ from acp_launch.document.nodes import MAX_SIZE, Place
 from acp_launch.errors import ProfileError
 from acp_launch.profile import load as module
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import examine, inspect, inspect_all, is_unread, load, recall, shown
+from acp_launch.profile.load import examine, inspect, inspect_all, is_unread, load, read_cache, shown
 from tests.patience import PATIENCE
 
 
@@ -177,7 +177,7 @@ def test_examining_finds_the_same_in_a_profile_and_in_one_from_the_cache(tmp_pat
     file, cache = tmp_path / "work.yaml", tmp_path / "cache"
     file.write_text("version: 1\nagent:\n  command: x\n  env: {A_TOKEN: changeme}\n")
     for known in (False, True):
-        assert (recall(cache, at(file)) is not None) is known
+        assert (read_cache(cache, at(file)) is not None) is known
         loaded, problems = examine(at(file), cache=cache)
         assert loaded is not None and loaded.problems == ()
         assert [str(problem) for problem in problems] == [

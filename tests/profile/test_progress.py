@@ -15,7 +15,7 @@ def test_the_time_of_all_files_counts_together(
 ) -> None:
     clock, heard = Clock(), list[str]()
     monkeypatch.setattr("time.monotonic", clock)
-    work = waits.Work(1.0)
+    work = waits.SlowSteps(1.0)
     work.begin(lambda step, spent: heard.append(f"{step} {spent}"))
     for file in "abcd"[: 4 if told else 2]:
         with work.step(file):

@@ -45,7 +45,7 @@ def test_a_second_request_with_the_id_of_an_open_one_is_answered_too_where_messa
     peer = Peer()
     peer.receive(line)
     assert isinstance(peer.receive(line), Junk)
-    peer.allows_twins = True
+    peer.allow_duplicate_ids = True
     assert isinstance(peer.receive(line), Called)
     answers = [peer.settle(Raw(b"1"), said({"id": 0, "result": number})) for number in (1, 2)]
     assert [json.loads(answer)["result"] for answer in answers] == [1, 2]

@@ -71,7 +71,7 @@ def a_crash() -> Judged:
     known(talker)
     questions(talker)
     talker.agent(call(7), ask(8, "ping"))
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.on_gone(KILLED, for_good=False)
     talker.agent(call(9))
     talker.exchange.attached()
     talker.server(answer(0, HELLO))
@@ -92,9 +92,9 @@ CHANGED: dict[str, Json] = {
 def the_end() -> Judged:
     talker = introduced()
     talker.agent(call("seven"))
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.on_gone(KILLED, for_good=False)
     talker.agent(call(8))
-    talker.exchange.lost(DEAD, for_good=True)
+    talker.exchange.on_gone(DEAD, for_good=True)
     talker.agent(call(9), ask(10, "ping"))
     return talker
 
@@ -104,7 +104,7 @@ def time_outs() -> Judged:
     talker.agent(call(7))
     talker.clock += 11
     talker.exchange.tick()
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.on_gone(KILLED, for_good=False)
     talker.agent(call(8))
     talker.clock += 31
     talker.exchange.tick()
@@ -185,7 +185,7 @@ def test_a_refusal_of_the_newer_era_reaches_the_agent_which_then_shakes_hands() 
     talker.agent(modern(1))
     talker.server(WRONG_ERA)
     assert talker.agent_hears() == [WRONG_ERA]
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.on_gone(KILLED, for_good=False)
     talker.server_hears()
     talker.exchange.attached(probe=True)
     assert talker.server_hears() == []
@@ -198,7 +198,7 @@ def test_an_agent_that_goes_on_to_shake_hands_has_its_next_process_told_of_them(
     talker.server({**WRONG_ERA, "error": {"code": -32601, "message": "no"}})
     talker.agent(INITIALIZE)
     talker.server(answer(0, HELLO))
-    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.on_gone(KILLED, for_good=False)
     talker.server_hears()
     talker.exchange.attached(probe=True)
     assert talker.server_hears() == [INITIALIZE]

@@ -48,7 +48,7 @@ def test_work_that_hangs_is_given_up() -> None:
 
 
 def test_words_come_while_it_hangs_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.01)
+    monkeypatch.setattr("acp_launch.waits.FIRST_NOTICE", 0.01)
     never, words = threading.Event(), list[float]()
     try:
         with pytest.raises(Late):
@@ -140,7 +140,7 @@ from acp_launch import waits
 from acp_launch.secret import isolate as module
 from acp_launch.secret.isolate import without_prompts
 
-waits.FIRST_WORD = 0.2
+waits.FIRST_NOTICE = 0.2
 working, heard = threading.Event(), threading.Event()
 
 def work():

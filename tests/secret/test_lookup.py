@@ -109,7 +109,7 @@ def test_a_store_for_whose_thread_there_is_no_room_says_so(monkeypatch: pytest.M
 
 
 def test_a_wait_is_named_with_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.01)
+    monkeypatch.setattr("acp_launch.waits.FIRST_NOTICE", 0.01)
     stuck, words = threading.Event(), list[tuple[str, float, float]]()
     shelf = Shelf(before=stuck.wait)
 

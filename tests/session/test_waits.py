@@ -15,7 +15,7 @@ from tests.turnedclock import run
 @pytest.fixture(autouse=True)
 def as_users_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is ours, so the tests need no patience."""
-    monkeypatch.setattr(waits, "FIRST_WORD", 3.0)
+    monkeypatch.setattr(waits, "FIRST_NOTICE", 3.0)
 
 
 def test_a_silent_wait_says_so_at_growing_intervals_and_ends_with_its_name() -> None:
@@ -115,6 +115,6 @@ def test_durations_read_well(amount: float, text: str) -> None:
 
 @pytest.mark.parametrize(("environment", "limit"), [({}, 3.0), ({"ACP_LAUNCH_TEST_PATIENCE": "2.5"}, 7.5)])
 def test_only_tests_stretch_a_limit(environment: dict[str, str], limit: float) -> None:
-    code = "from acp_launch.waits import FIRST_WORD; print(FIRST_WORD)"
+    code = "from acp_launch.waits import FIRST_NOTICE; print(FIRST_NOTICE)"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert float(done.stdout) == limit

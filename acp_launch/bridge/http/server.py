@@ -61,7 +61,7 @@ class LoopbackServer:
     def __init__(
         self,
         keys: dict[str, ServerKey],
-        seated: Callable[[ShimConnection], None],
+        on_shim: Callable[[ShimConnection], None],
         note: Callable[[str], None],
         *,
         port: int,
@@ -72,7 +72,7 @@ class LoopbackServer:
         self.gate = RequestGate(keys, port)
         self.mishaps = Mishaps(note)
         self.sessions: dict[str, HttpConversation] = {}
-        self._keys, self._seated, self._note = keys, seated, note
+        self._keys, self._seated, self._note = keys, on_shim, note
         self._loop = asyncio.get_running_loop()
         self._strangers: dict[HttpConnection, None] = {}  # connections that have not shown the token; the oldest first
         self._connections: dict[HttpConnection, None] = {}
@@ -196,7 +196,7 @@ class LoopbackServer:
 @asynccontextmanager
 async def http_server(
     keys: dict[str, ServerKey],
-    seated: Callable[[ShimConnection], None],
+    on_shim: Callable[[ShimConnection], None],
     note: Callable[[str], None],
     *,
     max_line: int,
@@ -210,7 +210,7 @@ async def http_server(
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
-        made = LoopbackServer(keys, seated, note, port=port, max_line=max_line, limits=limits or HttpLimits())
+        made = LoopbackServer(keys, on_shim, note, port=port, max_line=max_line, limits=limits or HttpLimits())
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=MAX_BACKLOG)
         try:
@@ -226,7 +226,7 @@ class HttpConversation(LinkUser):
     `since` is the time at which it became idle.
     """
 
-    def __init__(self, id: str, name: str, server: LoopbackServer, seated: Callable[[ShimConnection], None]) -> None:
+    def __init__(self, id: str, name: str, server: LoopbackServer, on_shim: Callable[[ShimConnection], None]) -> None:
         self.name = name
         self.talk = HttpSession(id, self.send)
         self.since = asyncio.get_running_loop().time()
@@ -237,7 +237,7 @@ class HttpConversation(LinkUser):
             end_of_line.setblocking(False)
         number = self._line.fileno()
         self._link: Link | None = Link(number, number, self, max_line=server.max_line + ID_SLACK_BYTES)
-        seated(ShimConnection(name, None, its))
+        on_shim(ShimConnection(name, None, its))
 
     def send(self, line: bytes) -> None:
         if self._link is not None:
@@ -283,7 +283,7 @@ class HttpConversation(LinkUser):
     def burst(self, is_on: bool) -> None:
         """Do nothing: each message is for another stream."""
 
-    def room(self) -> None:
+    def on_drained(self) -> None:
         while self._waiting and self._link is not None and not self._link.is_full:
             self._waiting.popleft()()
 

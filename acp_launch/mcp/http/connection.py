@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from acp_launch.mcp import era as eras
 from acp_launch.mcp.era import DISCOVER, INITIALIZE, INITIALIZED, PING, STATELESS, version_of
-from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.site import Endpoint
 from acp_launch.mcp.http.stream import (
     MIN_RETRY_SECONDS,
     RETRY_SECONDS,
@@ -93,7 +93,7 @@ class RemoteConnection:
     `refusal` is what a 401 means if requests carry credentials that were renewed because of it.
     """
 
-    def __init__(self, site: Site, ports: ConnectionPorts, *, known: Era = "", limits: Limits) -> None:
+    def __init__(self, site: Endpoint, ports: ConnectionPorts, *, known: Era = "", limits: Limits) -> None:
         self.phase: Phase = "open"
         self.era: Era = "sse" if site.type == "sse" else known
         self.is_met = False  # it has answered in this connection
@@ -160,7 +160,7 @@ class RemoteConnection:
                 self.send(part)
             return
         message = message or jsonrpc.decode(line)
-        if message is None or self._keep(message):
+        if message is None or self._intercept(message):
             return
         is_stateless = message.method is not UNSET and MARK in line and self.era != "sse"
         if is_stateless and (version := version_of(message.params)):
@@ -170,7 +170,7 @@ class RemoteConnection:
         else:
             self._post(line, message)
 
-    def _keep(self, message: Envelope) -> bool:
+    def _intercept(self, message: Envelope) -> bool:
         """Handle what is not sent as it is: cancellations, and a ping before the handshake."""
         if message.method == eras.CANCELLED and message.id is UNSET:
             return self._cancel(message.params)
@@ -299,7 +299,7 @@ class RemoteConnection:
 
     # The sign of life, and the first question to a server.
 
-    def verify(self) -> None:
+    def check_health(self) -> None:
         """Ask for a sign of life at once, unless one is awaited."""
         if self._is_closed or self._sign or not self.is_met:
             return
@@ -325,17 +325,17 @@ class RemoteConnection:
         if message is not None and message.id is not UNSET:
             self.is_met = True
         if message is not None and stream.method == DISCOVER:
-            self._judge_discovery(message)
+            self._read_discovery(message)
         elif stream.method == INITIALIZE:
-            self._judge("legacy")
+            self._set_era("legacy")
         self._pong()
 
-    def _judge_discovery(self, message: Envelope) -> None:
+    def _read_discovery(self, message: Envelope) -> None:
         if message.result is not UNSET:
             found = eras.read_discovered(message)
-            self._judge("modern" if found is None or not found.versions or MODERN in found.versions else "legacy")
+            self._set_era("modern" if found is None or not found.versions or MODERN in found.versions else "legacy")
         elif message.error is not UNSET:
-            self._judge("modern" if jsonrpc.fault(message.error).code == eras.UNSUPPORTED else "legacy")
+            self._set_era("modern" if jsonrpc.fault(message.error).code == eras.UNSUPPORTED else "legacy")
 
     def _pong(self) -> None:
         pongs, self._pongs = self._pongs, []
@@ -410,7 +410,7 @@ class RemoteConnection:
         if stream.role == "listen":
             self._drop(stream)
             if status == 404:
-                self.verify()
+                self.check_health()
         else:
             self._ports.remember_era("")
             self.stop(self._turn_away(stream, how))
@@ -517,11 +517,11 @@ class RemoteConnection:
             return
         self._fail(stream, how)
         self._close(stream)
-        self.verify()
+        self.check_health()
 
     # The clock.
 
-    def ring(self, number: int) -> None:
+    def on_timer(self, number: int) -> None:
         """Note that the timer of a stream has gone off."""
         stream = self._streams.get(number)
         if stream is None:
@@ -548,7 +548,7 @@ class RemoteConnection:
                 self._ports.drop(stream.number)
                 self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self._limits.idle:g} s")
             elif self._awaits(stream) and now - max(stream.heard, self._checked) >= self._limits.silence:
-                self.verify()
+                self.check_health()
 
     def _awaits(self, stream: RequestStream) -> bool:
         if stream.role == "endpoint":
@@ -603,7 +603,7 @@ class RemoteConnection:
         if owner.method == INITIALIZE and not owner.is_stateless:
             self._introduce(message)
         elif owner.method == DISCOVER and owner.is_stateless and message.result is not UNSET:
-            self._judge_discovery(message)
+            self._read_discovery(message)
         self._ports.receive(line, message)
         owner.finished = self._ports.now()
         self._unblock(owner)
@@ -613,13 +613,13 @@ class RemoteConnection:
         if message.result is UNSET:
             self._session.id = ""
             if message.error is not UNSET and jsonrpc.fault(message.error).code == eras.UNSUPPORTED:
-                self._judge("modern")
+                self._set_era("modern")
             return
         self._session.version = text(mapping(decoded(message.result)).get("protocolVersion")) or VERSIONS[0]
         if self.era not in ("sse", "modern"):
-            self._judge("legacy")
+            self._set_era("legacy")
 
-    def _judge(self, era: Era) -> None:
+    def _set_era(self, era: Era) -> None:
         if era != self.era:
             self.era = era
             self._ports.remember_era(era)

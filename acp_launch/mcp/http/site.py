@@ -13,7 +13,7 @@ SCHEMES = {"Basic", "Bearer", "Digest", "Token"}  # of authorization: no secrets
 AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
 
 
-class Site:
+class Endpoint:
     """One remote server. `type` is `http` or `sse`, `pin` the profile's `protocol`, `login` the command that logs in.
 
     `refusal` is what it means if the server refuses the secrets in the headers, and the fix; None if there are none.
