@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.app.spec import find_profile, usable_profiles
-from acp_launch.console.ask.room import screen
+from acp_launch.console.ask.viewport import screen
 from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.console.stdout import fit
 from acp_launch.errors import UsageError

@@ -9,7 +9,7 @@ from acp_launch.app.operation import with_agent
 from acp_launch.app.planning import agent_plan
 from acp_launch.app.screen import Screen, exit_code
 from acp_launch.console import sessions
-from acp_launch.console.draw.outside import one_line
+from acp_launch.console.draw.sanitize import one_line
 from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.console.stdout import answer
 from acp_launch.engine.loop import Interrupts

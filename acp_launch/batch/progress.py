@@ -176,7 +176,7 @@ class Table(Lines):
     def __init__(self) -> None:
         from rich.console import Console
 
-        from acp_launch.console.draw.region import Region
+        from acp_launch.console.draw.live_region import Region
 
         self._console = Console(highlight=False)
         self._region = Region(self._console)

@@ -26,7 +26,7 @@ from textwrap import wrap
 from typing import Any
 
 from acp_launch.checks.check import Anonymizer, Check
-from acp_launch.console.draw.outside import cut, one_line
+from acp_launch.console.draw.sanitize import cut, one_line
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.console.stdout import cells, has_colours, terminal_width
 from acp_launch.problem import count

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.console.ask.room import break_lines, screen
+from acp_launch.console.ask.viewport import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath

@@ -8,7 +8,7 @@ title is undone by `leave`.
 
 from collections.abc import Callable, Mapping
 
-from acp_launch.console.draw.outside import one_line
+from acp_launch.console.draw.sanitize import one_line
 from acp_launch.interactive.front import Mood, Status
 from acp_launch.settings.model import AttentionSettings
 

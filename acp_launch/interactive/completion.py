@@ -10,7 +10,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from acp_launch.console.draw.outside import one_line
+from acp_launch.console.draw.sanitize import one_line
 from acp_launch.console.stderr import is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.regex import regex

@@ -13,7 +13,7 @@ from msgspec import Struct
 from acp_launch.session.events import Person
 
 if TYPE_CHECKING:
-    from acp_launch.console.draw.region import Canvas
+    from acp_launch.console.draw.live_region import Canvas
 
 
 class Submitted(Struct, frozen=True):

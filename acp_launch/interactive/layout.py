@@ -29,7 +29,7 @@ from prompt_toolkit.layout.screen import Char, Screen, WritePosition
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
-from acp_launch.console.ask.room import break_lines
+from acp_launch.console.ask.viewport import break_lines
 from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import cells, fit
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed

@@ -12,9 +12,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from acp_launch.console.draw.live import Live
-from acp_launch.console.draw.look import UNFOLDED, below, indent, symbol
-from acp_launch.console.draw.outside import content_text, diff_texts, one_line
-from acp_launch.console.draw.region import Canvas
+from acp_launch.console.draw.live_region import Canvas
+from acp_launch.console.draw.sanitize import content_text, diff_texts, one_line
+from acp_launch.console.draw.theme import UNFOLDED, below, indent, symbol
 from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, as_seen
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet

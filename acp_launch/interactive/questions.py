@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import PAUSE_SECONDS, QUIET_SECONDS, StillClock, keys_of
+from acp_launch.console.ask.viewport import break_lines
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.problem import COLUMNS, MARK
 from acp_launch.session.events import BACK, Choice, Tone

@@ -36,7 +36,7 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 
-from acp_launch.console.ask.room import terminal_size
+from acp_launch.console.ask.viewport import terminal_size
 
 # rich segments as prompt_toolkit fragments.
 

@@ -20,7 +20,7 @@ from acp_launch.batch.progress import (
     find_tool_call,
 )
 from acp_launch.batch.schedule import Schedule
-from acp_launch.console.draw.region import Region
+from acp_launch.console.draw.live_region import Region
 from tests.batch.made import RETRY, account, make_directory, record
 
 

@@ -71,7 +71,7 @@ WORK: dict[str, Callable[[], Iterator[Updated]]] = {
 
 def live() -> RunOutput:
     from acp_launch.console.draw.live import Live
-    from acp_launch.console.draw.region import Region
+    from acp_launch.console.draw.live_region import Region
 
     screen = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     return Live(Region(Console(file=screen, force_terminal=True, width=100, height=40, color_system="256")))

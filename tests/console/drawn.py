@@ -10,7 +10,7 @@ from rich.console import Console
 from wcwidth import wcwidth
 
 from acp_launch.console.draw.live import Live
-from acp_launch.console.draw.region import Region
+from acp_launch.console.draw.live_region import Region
 from acp_launch.protocol.conversation import Updated
 from tests.console.updates import end
 

@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.console.draw.outside import MAX_QUESTION_CHARS, cut_telling, quote, quote_line
+from acp_launch.console.draw.sanitize import MAX_QUESTION_CHARS, cut_telling, quote, quote_line
 from acp_launch.console.stderr import harmless_line
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor

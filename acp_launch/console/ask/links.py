@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from acp_launch.console.draw.outside import quote, quote_line
+from acp_launch.console.draw.sanitize import quote, quote_line
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path

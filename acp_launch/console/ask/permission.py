@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.console.ask.room import Detail, Row, break_lines, lines_above
+from acp_launch.console.ask.viewport import Detail, Row, break_lines, lines_above
 from acp_launch.console.draw.difflines import changes, number_lines
-from acp_launch.console.draw.outside import content_text, cut_telling, diff_texts, one_line
+from acp_launch.console.draw.sanitize import content_text, cut_telling, diff_texts, one_line
 from acp_launch.console.stderr import harmless, harmless_line
 from acp_launch.console.stdout import fit
 from acp_launch.protocol import acp

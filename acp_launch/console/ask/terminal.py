@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TextIO
 
 from acp_launch import leave
-from acp_launch.console.ask.room import break_lines, is_roomy, screen
+from acp_launch.console.ask.viewport import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.console.stdout import cells
 from acp_launch.problem import COLUMNS, MARK

@@ -17,11 +17,22 @@ from rich.styled import Styled
 from rich.text import Text
 
 from acp_launch.console import stderr
-from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
-from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, ProjectFiles, UserWords, indent, is_apart
+from acp_launch.console.draw.live_region import Canvas, Pace, Region
 from acp_launch.console.draw.markdown import Block, MessageView
-from acp_launch.console.draw.outside import Halves, content_text, cut, one_line, prose
-from acp_launch.console.draw.region import Canvas, Pace, Region
+from acp_launch.console.draw.sanitize import Halves, content_text, cut, one_line, prose
+from acp_launch.console.draw.theme import THOUGHT as THOUGHT_SIGN
+from acp_launch.console.draw.theme import (
+    Deed,
+    Gap,
+    Kind,
+    Marked,
+    Part,
+    Parts,
+    ProjectFiles,
+    UserWords,
+    indent,
+    is_apart,
+)
 from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices

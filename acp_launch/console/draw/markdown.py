@@ -21,8 +21,8 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw.look import Gap
-from acp_launch.console.draw.outside import inline, prose
+from acp_launch.console.draw.sanitize import inline, prose
+from acp_launch.console.draw.theme import Gap
 from acp_launch.console.stderr import is_harmless
 from acp_launch.regex import regex
 

@@ -10,7 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw.difflines import Changes, Line, changes, number_lines
-from acp_launch.console.draw.look import (
+from acp_launch.console.draw.sanitize import content_text, cut, diff_texts, inline, one_line, prose
+from acp_launch.console.draw.theme import (
     CANCELLED,
     DONE,
     FAILED,
@@ -23,7 +24,6 @@ from acp_launch.console.draw.look import (
     indent,
     middle,
 )
-from acp_launch.console.draw.outside import content_text, cut, diff_texts, inline, one_line, prose
 from acp_launch.console.stream.text import describe_unasked, is_grave
 from acp_launch.problem import count
 from acp_launch.protocol import acp

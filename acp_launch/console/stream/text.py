@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acp_launch.console.draw.outside import Halves, one_line, prose
+from acp_launch.console.draw.sanitize import Halves, one_line, prose
 from acp_launch.console.sessions import display_name
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
 from acp_launch.console.stdout import plain

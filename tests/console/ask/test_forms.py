@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.console.ask import forms
 from acp_launch.console.ask.forms import Forms
-from acp_launch.console.draw import outside
+from acp_launch.console.draw import sanitize
 from acp_launch.session.elicitation import Field, FieldOption, Filled, Form
 from acp_launch.session.events import BACK
 from tests.console.person import Scripted
@@ -177,7 +177,7 @@ def test_other_fields_are_not(name: str) -> None:
 
 
 def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (outside, forms):
+    for module in (sanitize, forms):
         monkeypatch.setattr(module, "redactor", knowing(TOKEN))
     person = Scripted(TOKEN, "x", "d")
     described = Field(name="note", kind="text", title=f"with {TOKEN}", description=TOKEN, default=TOKEN)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from acp_launch.console.ask import links
 from acp_launch.console.ask.links import MAX_URL_CHARS, Links, WebAddress, read
-from acp_launch.console.draw import outside
+from acp_launch.console.draw import sanitize
 from acp_launch.process import detached
 from acp_launch.session.elicitation import Action, Link
 from tests.console.person import Scripted
@@ -173,7 +173,7 @@ def test_an_address_that_would_carry_a_secret_away_is_declined(
     there: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = "ghp_" + "a1B2c3D4e" * 4
-    for module in (outside, links):
+    for module in (sanitize, links):
         monkeypatch.setattr(module, "redactor", knowing(token))
     person = Scripted()
     assert visited(person, f"https://example.com/?q={token}", there, f"see {token}") == "decline"

@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 
 from acp_launch.console.ask import permission
-from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import answers, ask_for_key
+from acp_launch.console.ask.viewport import break_lines
 from acp_launch.interactive.layout import question_rows, room
 from acp_launch.interactive.questions import REDIRECT, Question
 from acp_launch.session.events import Answer, Choice, ToolQuestion

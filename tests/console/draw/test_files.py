@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.style import Style
 
-from acp_launch.console.draw.look import ProjectFiles, can_link
+from acp_launch.console.draw.theme import ProjectFiles, can_link
 from acp_launch.session.events import FileEvent
 from tests.console.drawn import Screen
 from tests.console.updates import end, tool

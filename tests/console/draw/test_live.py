@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.draw.live import Live
-from acp_launch.console.draw.region import Region
+from acp_launch.console.draw.live_region import Region
 from acp_launch.console.stderr import TYPED
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change

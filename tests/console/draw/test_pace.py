@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.console.draw.region import FRAMES, Pace
+from acp_launch.console.draw.live_region import FRAMES, Pace
 
 
 class Due:

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console, Group
 from rich.text import Text
 
-from acp_launch.console.draw.region import Region
+from acp_launch.console.draw.live_region import Region
 from tests.console.drawn import Emulated
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from acp_launch.console.draw.region import Canvas
+from acp_launch.console.draw.live_region import Canvas
 from acp_launch.interactive.front import (
     Event,
     Front,

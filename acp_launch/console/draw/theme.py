@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw.outside import inline, prose
+from acp_launch.console.draw.sanitize import inline, prose
 from acp_launch.problem import COLUMNS, MARK
 
 PLAIN = {"\u276f": ">", "●": "*", "✻": "*", "✓": "+", "✗": "x", "–": "-", "·": "-", "…": "...", "⊟": "-"}
