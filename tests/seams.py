@@ -162,7 +162,9 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("dask", "api"): CannotMeet(
         "A worker starts `batch item` alone, which starts its agent as a run does, without a program."
     ),
-    ("confined", "import"): Held("tests/cli/test_confined.py::test_a_link_that_it_lays_is_not_read_by_an_import"),
+    ("confined", "import"): Held(
+        "tests/cli/test_interop.py::test_a_tools_file_that_leads_out_of_the_project_is_not_read"
+    ),
     ("confined", "login"): Held(
         "tests/cli/test_confined_verbs.py::test_a_confined_agent_logs_in_inside_and_is_started_again"
     ),
