@@ -240,21 +240,6 @@ def test_what_it_may_only_read_is_not_written_for_it(launch: Launcher) -> None:
     assert [each.read_text() for each in (launch.project / "tools").iterdir()] == ["ours"]
 
 
-def test_a_link_that_it_lays_counts_in_no_later_launch(launch: Launcher, home: Path) -> None:
-    """The accepted profile has not changed: it names a directory, which is a link now."""
-    (home / ".ssh").mkdir()
-    (launch.project / "a" / "build").mkdir(parents=True)
-    spy(launch, {"write": ["a/build"]})
-    lay = f"attempt(lambda: os.rmdir('a/build') or os.symlink({str(home / '.ssh')!r}, 'a/build'))"
-    assert ask(launch, lay, "attempt(lambda: os.rename('a', 'b'))") == ["Device or resource busy"] * 2
-    spy(launch)
-    assert ask(launch, lay) == [None]
-    spy(launch, {"write": ["a/build"]})
-    done = launch("run", "p", f"write({str(home / '.ssh' / 'x')!r})")
-    assert (done.code, done.out, [*(home / ".ssh").iterdir()]) == (3, b"", [])
-    assert f"{launch.project}/a/build leads out of {launch.project}, to {home}/.ssh; it would be mounted" in done.err
-
-
 def git(where: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=where, check=True, capture_output=True, text=True).stdout.strip()
 

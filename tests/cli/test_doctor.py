@@ -293,20 +293,6 @@ def test_a_server_that_the_agent_does_not_take_is_a_problem_of_both(
     assert (screen.code, screen.out.decode().splitlines()[-1].partition(",")[0]) == (3, "2 problems")
 
 
-def test_an_internal_error_is_one_for_both_and_no_log_is_advised_that_is_not_there(
-    refused: "Callable[..., list[Json]]",
-) -> None:
-    """Claude Code in a shell that it has started itself."""
-    (wrong,) = refused(agent("login", "/nonexistent/store", "internal"), 4)
-    assert wrong["text"] == "the agent answered session/new with an error: Internal error (-32603)"
-    assert wrong["fix"].startswith("it gives no other reason; try another version of it")
-    assert wrong["detail"] == ['data: {"startupFailureReason":"bypass_root"}']
-    (wrong,) = refused(agent("login", "/nonexistent/store", "internal", "loud"), 4)
-    assert wrong["fix"] == (
-        "acp-launch logs p; run it again with --trace FILE to see what was said"  # the launcher finds the log
-    )
-
-
 def test_a_mode_that_is_not_offered_is_a_problem_of_both(refused: "Callable[..., list[Json]]") -> None:
     (wrong,) = refused(agent("polite"), 3, session={"mode": "plan"})
     assert wrong["text"].endswith(" session.mode: the agent has no options to set")
@@ -447,20 +433,6 @@ def test_a_server_that_answers_the_handshake_only_is_no_problem_of_an_agent_that
     assert (done.code, done.out) == (0, b"You said: hi\n"), done.err
 
 
-def test_a_prompt_waits_for_the_first_word_of_a_slow_server(launch: Launcher) -> None:
-    """`doctor` would wait for it, too: it is slow, not silent."""
-    go = launch.project / "go"
-    os.mkfifo(go)
-    own(launch, agent("polite"), mcp_servers={"slow": server("slow", str(go), timeouts={"start": "20s"})})
-    with launch.start("run", "p", "hi", "--output", "text") as running:
-        running.complains("slow has not answered within 3 s; the session opens meanwhile")
-        running.hears("session/new")
-        running.complains("the prompt waits for slow (20 s), as timeouts.start says")
-        go.write_text("go\n")
-        done = running.end()
-    assert (done.code, done.out) == (0, b"You said: hi\n"), done.err
-
-
 # Secrets
 
 
@@ -513,9 +485,6 @@ def test_a_command_that_keeps_secrets_is_looked_for_and_not_run(launch: Launcher
     standing, text, _ = told(found["secrets"])
     assert standing == "warning"
     assert text.startswith('command: "no-such-store" is not on PATH')
-
-
-# What strangers say
 
 
 # Leftovers, and its own end

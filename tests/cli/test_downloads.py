@@ -4,7 +4,6 @@ Ring 3. A server that its package runner downloads for the first time gets the t
 The runner is tests/servers/fetcher.py under the name npx; it downloads until the test opens its fifo.
 """
 
-import json
 import os
 import shlex
 import sys
@@ -78,17 +77,6 @@ def test_doctor_names_a_download_and_counts_its_time_apart(launch: Launcher, fif
     assert done.code == 0, done.out
     (line,) = [line for line in done.out.decode().splitlines() if "server notes" in line and "tools" in line]
     assert line.startswith("ok ") and line.endswith(", after a download")
-
-
-def test_the_events_of_a_run_say_so_too(launch: Launcher, fifo: Path) -> None:
-    launch.profile("polite", mcp_servers={"notes": fetched(launch, fifo)})
-    with launch.start("run", "p", "hello", "--output", "json") as running:
-        while json.loads(running.shows("type")).get("reason") != "downloading":
-            pass
-        with fifo.open("wb"):
-            pass
-        done = running.end()
-    assert done.code == 0
 
 
 def test_mcp_tools_waits_for_a_download(launch: Launcher, fifo: Path) -> None:

@@ -454,35 +454,6 @@ def test_who_leaves_leaves_nothing_behind(project: Path, count: int, leave: str)
     assert list(project.iterdir()) == [project / ".git"]
 
 
-def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(project: Path) -> None:
-    token = "ghp_" + "c3D4" * 9
-    github = {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": token}, "icon": "x\ny: z"}
-    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"github": github, "docs": {"command": "docs"}}}))
-    config = load_settings().config
-    config.mkdir(parents=True)
-    (config / "config.yaml").write_text("secrets: {store: file}\n")
-    env = {**os.environ, "ACP_LAUNCH_PASSPHRASE": "correct horse battery staple"}
-    with on_terminal("init", cwd=project, env=env) as terminal:
-        answers(terminal, "", "", "")
-        terminal.until("Numbers of those to import [none]: ")
-        assert "   1.  .mcp.json  github, docs" in terminal.text
-        terminal.types("1\n")
-        terminal.until(yes_or_no("Change it?"))
-        terminal.types("y")
-        terminal.until("github: env.GITHUB_TOKEN is a GitHub token. Store it?")
-        terminal.until("[n] No, I will store it myself")
-        terminal.types("y")
-        assert terminal.ends() == 0
-    text = everything(project)["demo.yaml"]
-    assert 'env: {GITHUB_TOKEN: "${secret:github}"}' in text
-    assert token not in text + terminal.text
-    servers = load(find("demo", start=project, settings=load_settings())).profile.mcp_servers
-    assert sorted(servers) == ["docs", "github"]
-    with on_terminal("secret", "list", cwd=project, env=env) as listed:
-        assert listed.ends() == 0
-    assert "github" in listed.text
-
-
 HOSTILE = {
     "inputs": [{"id": "github", "type": "promptString", "password": True}],
     "servers": {

@@ -614,15 +614,6 @@ def test_a_server_that_is_switched_off_is_named(project: Launcher) -> None:
 ADMIN = {"s": {"command": "x", "env": {"DB_USER": "admin", "DB_PASSWORD": "admin"}}}
 
 
-def test_a_password_that_is_a_word_is_stored_and_the_same_word_beside_it_named(project: Launcher) -> None:
-    declared(project, ADMIN)
-    done = taken(project, "--yes")
-    assert "acp-launch: s: env.DB_USER has the same text as s: env.DB_PASSWORD; it stays as it is\n" in done.err
-    assert 'env: {DB_USER: admin, DB_PASSWORD: "${secret:s}"}' in profile(project).read_text()
-    assert value_of(project, "s") == "admin"
-    assert "nothing was changed" in taken(project, "--yes").err
-
-
 @pytest.mark.parametrize(("answer", "user"), [("n", "admin"), ("y", '"${secret:s}"')])
 def test_on_a_terminal_the_user_says_whether_it_is_the_password(project: Launcher, answer: str, user: str) -> None:
     declared(project, ADMIN)
@@ -821,17 +812,6 @@ def test_a_tool_without_a_file_is_printed_for_and_not_written_to(project: Launch
     assert done.err == (
         "acp-launch: there is no file of Neovim that acp-launch can change\n"
         "    fix: print it: acp-launch export p --to neovim\n"
-    )
-
-
-def test_an_agent_that_is_acp_launch_itself_is_not_imported(project: Launcher) -> None:
-    assert project("export", "p", "--to", "zed", "--write", "--yes").code == 0
-    why = f"    p: it is acp-launch itself, which runs the profile {profile(project)}\n"
-    done = project("import", "zed", "--into", "new", "--yes")
-    assert (done.code, done.err) == (
-        2,
-        f"acp-launch: nothing in {zed(project)} can be imported\n"
-        f"{why}    fix: acp-launch import lists the sources on this machine\n",
     )
 
 

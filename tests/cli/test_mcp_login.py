@@ -10,24 +10,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import httpx2
 import pytest
-from msgspec.structs import replace
 
-from acp_launch.oauth.grant import STEP_UPS, Login, Logins
-from acp_launch.private import locked
+from acp_launch.oauth.grant import Logins
 from tests.cli.launcher import DEMO, Ended, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_secrets import files_holding
 from tests.oauth.authority import Authority, authority
-from tests.patience import AS_USERS_WAIT, PATIENCE
+from tests.patience import PATIENCE
 
 Json = dict[str, Any]
 PASTE = "Paste the address that the browser ends at"
@@ -166,29 +163,6 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
     assert (again.code, again.err) == (0, "acp-launch: docs: not logged in\n")
 
 
-def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_in_vain(home: Launcher) -> None:
-    """And for what the login before had."""
-    with authority(names_scopes=["read"], allows=["read"]) as server, browsing(home) as browser:
-        profile(home, server)
-        logged_in(home)
-        demanding(home, "write")
-        logged_in(home)
-        (kept,) = demanding(home, "write")
-        assert (kept.demanded, kept.scopes, kept.step_ups) == (("write",), ("read",), 1)
-        Logins(home.state).put(replace(kept, step_ups=STEP_UPS))
-        said = logged_in(home)
-        asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
-    assert asked == [["read"], ["read write"], ["read"]]
-    assert "docs: it wants write, which 3 logins in a row did not grant; this one did not ask" in said
-    assert "ask its operator" in said
-
-
-def demanding(launch: Launcher, *scopes: str) -> list[Login]:
-    """The records after the servers have refused a call for want of scopes."""
-    logins = Logins(launch.state)
-    return [kept for login in logins.all() if (kept := logins.note_demand(login, scopes))]
-
-
 def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:
     with authority() as one, authority() as other, browsing(home) as browser:
         profile(home, one, other)
@@ -244,22 +218,6 @@ def test_tokens_whose_record_is_lost_are_found_by_a_logout(home: Launcher) -> No
         assert ([login.url for login in logins.all()], other.asked("as /revoke")) == ([other.url], [])
 
 
-def test_a_logout_waits_for_a_renewal_and_says_so(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-        (record,) = records(home)
-        lock = Logins(home.state).lock(record["item"])
-        with ExitStack() as held:
-            held.enter_context(locked(lock))
-            env = home.env | AS_USERS_WAIT
-            with on_terminal("mcp", "logout", "p", "--trust", cwd=home.project, env=env) as terminal:
-                terminal.until("the process that renews or changes this login")
-                held.close()
-                assert terminal.ends() == 0, terminal.text
-                assert "docs: logged out" in terminal.text
-
-
 def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -287,23 +245,6 @@ def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> Non
         out = home("mcp", "logout", "p")
         assert (out.code, len(server.asked("as /revoke"))) == (0, 2)
     assert f"{server.issuer} may not get the client secret, as the profile lacks `issuer: {server.issuer}`" in out.err
-
-
-def test_a_terminal_asks_once_who_gets_the_client_secret_and_the_login(home: Launcher) -> None:
-    home.env["ACP_LAUNCH_SECRET_DOCS"] = "s3cret-s3cret"
-    elsewhere = {"revocation_endpoint": "{mcp}/revoke"}
-    with authority(clients={"ours": "s3cret-s3cret"}, server=elsewhere) as server, browsing(home):
-        profile(home, server, client_id="ours", client_secret="${secret:docs}")
-        with on_terminal("mcp", "login", "p", cwd=home.project, env=home.env) as terminal:
-            for question in ("Do these belong together?", "May it?"):
-                terminal.until(question)
-                terminal.until(f"{question}\n▐ [y] Yes  [n] No")
-                terminal.types("y")
-            assert terminal.ends() == 0, terminal.text
-        rows = " ".join(terminal.text.replace("▐", "").split()).replace(" | ", " ")
-        assert f"sends you to {server.issuer} to log in, and {server.mcp} would get that login" in rows
-        assert f"names {server.issuer} as its authorization server, which would get the client secret" in rows
-        logged_in(home)  # without a terminal
 
 
 def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(home: Launcher) -> None:
@@ -394,19 +335,6 @@ def test_over_ssh_the_address_is_pasted_and_not_shown(home: Launcher) -> None:
         assert len(records(home)) == 1
 
 
-def test_over_ssh_a_code_is_typed_elsewhere_where_the_authorization_server_offers_that(home: Launcher) -> None:
-    home.env |= {"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/false"}
-    with authority(device=[], server={"device_authorization_endpoint": "{as}/device"}) as server:
-        profile(home, server)
-        with on_terminal("mcp", "login", "p", cwd=home.project, env=home.env) as terminal:
-            assert terminal.ends() == 0, terminal.text
-        assert f"{server.issuer}/type" in terminal.text
-        assert "The code to type or to compare there: ABCD-EFGH" in terminal.text
-        assert "Paste" not in terminal.text
-        assert "acp-launch: docs: logged in" in terminal.text
-        assert len(records(home)) == 1
-
-
 def test_a_code_that_is_typed_elsewhere_needs_no_terminal_here(home: Launcher) -> None:
     with authority(device=["authorization_pending"], server={"device_authorization_endpoint": "{as}/device"}) as server:
         profile(home, server)
@@ -464,22 +392,6 @@ def test_a_full_disk_is_found_out_before_the_browser_opens(home: Launcher) -> No
         assert (refused.code, browser.addresses, server.log) == (3, [], [])
     assert "cannot read or write the records of logins: file too large" in refused.err
     assert not [*(home.state / "logins").glob("trial*")]
-
-
-def test_a_client_that_is_registered_with_localhost_logs_in_there(home: Launcher) -> None:
-    with authority(redirect_host="localhost", refuses_resource=True) as server, browsing(home) as browser:
-        profile(home, server)
-        refused = home("mcp", "login", "p")
-        assert (refused.code, "oauth.callback: localhost" in refused.err) == (6, True)
-        profile(home, server, callback="localhost")
-        refused = home("mcp", "login", "p")
-        assert (refused.code, "oauth.resource: false" in refused.err) == (6, True)
-        profile(home, server, callback="localhost", resource=False)
-        logged_in(home)
-        assert "redirect_uri=http%3A%2F%2Flocalhost%3A" in browser.addresses[-1]
-        assert "resource=" not in browser.addresses[-1]
-    plan = home("plan", "p").out.decode()
-    assert "for the scopes that the server names, answered at localhost, without `resource`" in " ".join(plan.split())
 
 
 def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:
@@ -589,14 +501,3 @@ def test_the_only_remote_server_is_the_one_to_log_in_to(home: Launcher) -> None:
         entries = {"docs": {"type": "http", "url": server.url}, "notes": {"command": sys.executable}}
         home.write({"agent": {"command": "no-such-agent"}, "mcp_servers": entries})
         assert "docs: logged in" in logged_in(home)
-
-
-def test_a_server_without_the_key_can_be_logged_in_to_and_is_told_what_to_write(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        home.write(
-            {"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": {"type": "http", "url": server.url}}}
-        )
-        said = logged_in(home, "docs")
-        assert "to use it: acp-launch run p" in said
-        assert state(home)["state"] == "logged in"
-        assert "logged in, until " in home("mcp", "list", "p").out.decode()

@@ -50,6 +50,7 @@ def until_working(running: Running) -> None:
         running.shows(text)
 
 
+@pytest.mark.sample(0, 3)
 @SIGNALS
 @pytest.mark.parametrize("moment", ["initialize", "session/new"])
 def test_a_signal_before_the_turn_ends_the_run(launch: Launcher, tmp_path: Path, number: int, moment: str) -> None:
@@ -133,6 +134,7 @@ def test_an_agent_that_dies_of_a_cancel_was_cancelled(launch: Launcher) -> None:
     assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, GRACE_SECONDS)
 
 
+@pytest.mark.sample(0, 2)
 @SIGNALS
 def test_a_signal_while_the_agent_is_being_stopped_kills_it_at_once(
     launch: Launcher, tmp_path: Path, number: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
 from tests.cli.serving import Editor, serving
-from tests.cli.test_serve_sessions import DELETING, choosing
+from tests.cli.test_serve_sessions import DELETING
 from tests.cli.test_up_kills import until, until_gone
 
 
@@ -74,17 +74,6 @@ def test_a_session_that_another_front_of_the_host_has_open_is_not_deleted(launch
         assert one.request("session/delete", {"sessionId": session})["result"] == {}
 
 
-def test_the_rules_of_the_host_come_before_the_editor_and_its_answer_is_recorded_once(launch: Launcher) -> None:
-    launch.profile("asker")
-    answers = {"session/request_permission": choosing("reject_always-2")}
-    with up(launch), serving(launch, answers=answers) as editor:
-        editor.begin()
-        editor.prompt(editor.open(), "go")
-        assert editor.said() == "outcomes: reject_always-2"
-    (recorded,) = map(json.loads, launch("permission", "log", "p", "--json").out.splitlines())
-    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
-
-
 def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher) -> None:
     launch.profile("replayer")
     with up(launch) as host, serving(launch) as editor:
@@ -131,17 +120,6 @@ def test_a_host_that_is_stopped_in_a_turn_is_named(launch: Launcher) -> None:
         os.kill(host.pid, signal.SIGCONT)
         editor.notify("session/cancel", {"sessionId": session})
         assert editor.answer(asked)["result"]["stopReason"] == "cancelled"
-
-
-def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
-    launch.profile("replayer")
-    with up(launch):
-        launch.profile("replayer", "7")
-        with serving(launch) as editor:
-            editor.begin()
-            editor.open()
-            assert editor.transcript.exists()
-            assert "p has changed since it was started, so its host is not used" in editor.told
 
 
 def listed(launch: Launcher) -> list[dict[str, str]]:

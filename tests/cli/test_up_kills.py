@@ -16,7 +16,7 @@ import pytest
 
 from acp_launch.served.wire import READY
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server
 from tests.patience import PATIENCE
 
@@ -102,15 +102,6 @@ def test_without_its_guards_a_turn_goes_on_and_the_host_works_and_ends(launch: L
         assert session.state == "works"
         running.kill(signal.SIGINT)
         assert (running.end().code, host.methods[-1]) == (130, "session/cancel")
-
-
-def test_a_killed_server_comes_back_in_the_session_that_is_open(launch: Launcher) -> None:
-    program = [sys.executable, "-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]
-    launch.profile("mcp_client", mcp_servers={"one": {"command": program[0], "args": program[1:]}})
-    with up(launch) as host:
-        before = pid_of_server(host)
-        os.kill(before, signal.SIGKILL)
-        assert pid_of_server(host) != before
 
 
 def pid_of_server(host: Host) -> int:

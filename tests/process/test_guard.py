@@ -76,7 +76,7 @@ ORDERS = {
 
 
 @pytest.mark.promise("kill")
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, 4)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_launcher_and_a_guard_that_are_killed_leave_nothing_behind(
     order: str, tmp_path: Path, alive: Liveness
@@ -222,6 +222,7 @@ def descriptors_of(pid: int) -> Iterator[int]:
         os.close(pidfd)
 
 
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP])
 def test_signals_that_end_or_stop_programs_do_nothing_to_a_guard(number: int, tmp_path: Path, alive: Liveness) -> None:
     with launched(tmp_path, alive, program("deaf", "stubborn")) as running:
@@ -561,7 +562,7 @@ UNSEEN = [tree for name, tree in TREES.items() if name.startswith("with a daemon
 SEEN = [tree for tree in TREES.values() if tree not in UNSEEN]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize("kills", KILLS, ids=" ".join)
 def test_whatever_was_seen_ends_with_the_launcher_whichever_guards_came_and_went(
     kills: list[str], tmp_path: Path, alive: Liveness

@@ -100,6 +100,7 @@ def test_no_tree_survives_and_no_rung_is_taken_that_is_not_needed(temper: str, a
     assert names(outcome) == rungs
 
 
+@pytest.mark.sample(0, 6)
 @pytest.mark.parametrize("temper", TREES)
 def test_in_a_hurry_every_tree_is_killed_at_once(temper: str, alive: Liveness) -> None:
     argv, heard, _ = TREES[temper]
@@ -256,6 +257,7 @@ async def test_stopping_one_leaves_another_ones_tree_alone_and_the_last_takes_th
             alive.assert_all_dead()
 
 
+@pytest.mark.sample(0, 6)
 @pytest.mark.parametrize("temper", TREES)
 def test_without_an_event_loop_the_whole_tree_is_killed_reaped_and_closed(temper: str, alive: Liveness) -> None:
     argv, heard, _ = TREES[temper]
@@ -276,6 +278,7 @@ def test_everything_that_was_spawned_can_be_ended_in_one_go(alive: Liveness) -> 
     alive.assert_all_dead()
 
 
+@pytest.mark.sample(0, 6)
 @pytest.mark.parametrize("how", ["now", "stop", "cancel"])
 @pytest.mark.parametrize("temper", ["respawn", "daemon", "setsid", "hold"])
 def test_a_launcher_of_its_own_is_left_without_children_or_descriptors(how: str, temper: str, alive: Liveness) -> None:

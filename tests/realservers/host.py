@@ -1,25 +1,31 @@
 """
 A process that runs servers as a launch does, without an agent: `python -m tests.realservers.host` with the servers as
 JSON on the first line of stdin, `{name: {argv, env, cwd, …}}`, or `{name: {url, type, …}}` for remote ones; the rest
-are the keys of a profile.
+are the keys of a profile, and `restarts`: so many and no more, however long a process lives.
 
-Writes a line with the entries an agent would be given, then one for each change of a server and each note. Lives until
-its stdin ends.
+Writes a line with the entries an agent would be given, then one for each change of a server and each note; with `tells`
+also what servers say on stderr, and when a log is over. Lives until its stdin ends, and writes what is left then that
+was not there before.
 """
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from acp_launch.bridge import exchange, shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
+from acp_launch.process import prepare
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import (
     Backoff,
@@ -30,6 +36,8 @@ from acp_launch.profile.model import (
     ServerTimeouts,
     Tools,
 )
+from acp_launch.served.shared import share_server
+from acp_launch.settings.load import directory
 from tests.bridge.observing import Silent
 
 
@@ -57,16 +65,23 @@ def remote(name: str, server: dict[str, Any]) -> RemotePlan:
 
 def program(name: str, server: dict[str, Any]) -> StdioPlan:
     command, *args = server["argv"]
-    call = server.get("call")
+    call, share = server.get("call"), server.get("share", False)
+    pause = Duration(server.get("pause", 0.01))
+    restart = Restart(backoff=Backoff(initial=pause))
+    if "restarts" in server:
+        backoff = Backoff(initial=pause, max=pause)
+        restart = Restart(max=server["restarts"], backoff=backoff, min_uptime=Duration(3600))
     return StdioPlan(
         name=name,
         command=Path(command),
         args=tuple(map(value, args)),
         env={variable: value(text) for variable, text in server["env"].items()},
         cwd=Path(server["cwd"]),
-        restart=Restart(backoff=Backoff(initial=Duration(0.01))),
-        timeouts=ServerTimeouts(call=None if call is None else Duration(call)),
+        restart=restart,
+        timeouts=ServerTimeouts(start=Duration(server.get("start", 30)), call=None if call is None else Duration(call)),
         tools=Tools(deny=tuple(server.get("deny", ()))),
+        share=share,
+        idle=Duration(0.1) if share == "user" else None,
     )
 
 
@@ -75,30 +90,73 @@ def say(**line: object) -> None:
 
 
 class Saying(Silent):
+    def __init__(self, tells: bool) -> None:
+        self._tells = tells
+
     def changed(self, change: Change) -> None:
         say(type="change", **msgspec.structs.asdict(change))
 
     def note(self, text: str) -> None:
         say(type="note", text=text)
 
+    def log(self, server: str) -> Callable[[bytes], None]:
+        return partial(self._log, server)
 
-async def main(directories: list[Path], servers: dict[str, Any]) -> None:
+    def _log(self, server: str, chunk: bytes) -> None:
+        if self._tells:
+            say(type="stderr", server=server, text=chunk.decode())
+
+    def log_end(self, server: str) -> None:
+        if self._tells:
+            say(type="over", server=server)
+
+
+def descriptors() -> set[str]:
+    """What is open, but for this very listing."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name} {entry.readlink()}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+async def until_stdin_ends() -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, ended.set)
+    await ended.wait()
+    loop.remove_reader(0)
+
+
+async def main(asked: dict[str, Any]) -> None:
+    prepare.prepare()
+    before = descriptors()
+    servers, max_line = asked["servers"], asked.get("max_line", 1 << 26)
     plans = [plan(name, server) for name, server in servers.items()]
-    needs = ServerNeeds(
-        secrets={},
-        directories=directories,
-        max_line=1 << 26,
-        hurry=asyncio.Event(),
-    )
-    async with running(plans, needs, Saying()) as ours:
+    places = [Path(place) for place in asked["directories"]]
+    needs = ServerNeeds(secrets={}, directories=places, max_line=max_line, hurry=asyncio.Event())
+    needs = replace(needs, share=partial(share_server, directory("STATE"), "test", max_line))
+    async with running(plans, needs, Saying(asked.get("tells", False))) as ours:
+        seat = {"path": str(ours.seat.path), "token": ours.seat.token}
         way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
-        http = await ours.http()
-        addresses = {name: {"url": http.address(name), "token": http.token(name)} for name in servers}
-        say(type="entries", entries=entries(plans, {}, way), front=addresses)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        front = {}
+        if asked.get("front", True):
+            http = await ours.http()
+            front = {name: {"url": http.address(name), "token": http.token(name)} for name in servers}
+        say(type="entries", entries=entries(plans, {}, way), front=front, seat=seat)
+        await until_stdin_ends()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    say(
+        type="left",
+        tasks=[task.get_name() for task in left],
+        processes=prepare.table().children(os.getpid()),
+        descriptors=sorted(descriptors() - before),
+    )
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.stdin.readline())
     exchange.DISCOVER_TIMEOUT = asked.get("silence", exchange.DISCOVER_TIMEOUT)
-    asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))
+    asyncio.run(main(asked))

@@ -73,19 +73,26 @@ class Seated:
 def seated(*, directories: Sequence[Path] = (), silence: float | None = None, **servers: Server) -> Iterator[Seated]:
     """Run a host with these servers. One that ignores `server/discover` for `silence` seconds counts as legacy."""
     cwd = next(iter(servers.values())).cwd
+    wanted: Json = {"directories": [str(path) for path in directories or [cwd]]}
+    wanted["servers"] = {name: _spec(server) for name, server in servers.items()}
+    if silence is not None:
+        wanted["silence"] = silence
+    with hosting(wanted) as process:
+        yield Seated(process, cwd)
+
+
+@contextmanager
+def hosting(wanted: Json) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run tests.realservers.host with this on the first line of its stdin."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.realservers.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        asked = {name: _spec(server) for name, server in servers.items()}
-        wanted: Json = {"directories": [str(path) for path in directories or [cwd]], "servers": asked}
-        if silence is not None:
-            wanted["silence"] = silence
         process.stdin.write(json.dumps(wanted).encode() + b"\n")
         process.stdin.flush()
-        yield Seated(process, cwd)
+        yield process
     finally:
         process.stdin.close()
         try:

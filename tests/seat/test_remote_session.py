@@ -177,28 +177,6 @@ def test_calls_of_an_optional_server_that_is_down_are_refused_without_its_addres
     assert states(done.events)[-1] == "failed"
 
 
-def test_a_server_that_dies_in_a_call_is_back_with_the_agents_own_handshake(stage: Stage) -> None:
-    silent = {"on": "tools/call", "do": "silent", "skip": 1}
-    with (
-        tempered(faults=[silent]) as server,
-        stage.play(servers={"web": remote(server, restart=QUICK)}) as play,
-    ):
-        assert play.agent.call("web", "echo", text="first")
-        play.agent.start("web", "echo")
-        server.event("silent")
-        server.kill()
-        (lost,) = play.agent.awaits()
-        assert lost["error"]["message"].startswith('MCP server "web" ')
-        assert "during tools/call, whose outcome is unknown" in lost["error"]["message"]
-        server.again(faults=[])
-        assert play.agent.call("web", "add", a=2, b=3) == 5
-        assert "initialize" in server.methods()
-        done = play.end()
-    assert done.code == 0
-    assert states(done.events)[:3] == ["starting", "ready", "resting"]
-    assert states(done.events)[-2:] == ["starting", "ready"]
-
-
 def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_is_answered(stage: Stage) -> None:
     """M-30: 404 means a new session. The call certainly had no effect, so it is sent again."""
     with tempered() as server, stage.play(servers={"web": remote(server, restart=QUICK)}) as play:

@@ -149,13 +149,6 @@ def test_without_a_server_that_is_not_required_the_session_opens_and_says_so(sta
     assert (other["name"], other["state"]) == ("other", "ready")
 
 
-def test_a_command_that_is_not_there_is_a_problem_before_anything_starts(stage: Stage) -> None:
-    stage.launch.profile("mcp_client", mcp_servers={"ghost": {"command": "no-such-server"}})
-    done = stage.launch("run", "p", "obey")
-    assert (done.code, done.heard) == (3, [])
-    assert "no-such-server" in done.err
-
-
 def test_a_server_the_agent_never_opens_is_named_after_the_turn(stage: Stage) -> None:
     servers = {name: stage.server("polite") for name in ("used", "ignored")}
     with stage.play("only=used", servers=servers) as play:

@@ -161,16 +161,6 @@ def test_a_stopped_host_is_named(stage: Stage) -> None:
         assert play_on.end().code == 0
 
 
-def test_a_launch_that_is_killed_in_a_call_leaves_the_process_to_the_others(stage: Stage) -> None:
-    with play(stage) as first, play(stage) as second:
-        one, two = first.agent, second.agent
-        one.start("polite", "wait", path=stage.fifo("never"))
-        stage.roll.hear("polite").says("waiting")
-        first.running.kill(signal.SIGKILL)
-        assert two.call("polite", "add", a=1, b=2) == 3
-        assert second.end().code == 0
-
-
 def test_what_differs_is_another_process(stage: Stage) -> None:
     """What counts as a difference: tests/plan/test_shared.py."""
     with play(stage, env={"WORD": "a"}) as first, play(stage, env={"WORD": "b"}) as second:
@@ -286,20 +276,6 @@ def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
             assert (first.end().code, second.end().code) == (0, 0)
         assert stage.launch.apart("down", "--servers").code == 0
         assert len(stage.roll.heard("polite")) == starts
-
-
-def test_a_server_that_hangs_for_its_only_launch_is_started_again_for_all(stage: Stage) -> None:
-    limit: Json = {"timeouts": {"call": "300ms"}}
-    with play(stage, **limit) as first, play(stage) as second:
-        one, two = first.agent, second.agent
-        before = two.call("polite", "pid")
-        one.tools("polite")
-        server = stage.roll.hear("polite")
-        server.kill(signal.SIGSTOP)
-        assert one.refused("polite", "echo", text="x")["code"] == -32011
-        server.dies()
-        assert one.call("polite", "pid") == two.call("polite", "pid") != before
-        assert (first.end().code, second.end().code) == (0, 0)
 
 
 def test_the_end_of_a_process_is_not_that_of_the_next_one_with_its_name(stage: Stage) -> None:

@@ -43,19 +43,6 @@ def test_a_line_longer_than_the_cap_costs_only_its_server(stage: Stage) -> None:
         assert agent.call("other", "add", a=1, b=2) == agent.call("bigmouth", "add", a=1, b=2) == 3
 
 
-def test_batches_of_the_old_protocol_pass_whole_in_both_directions(stage: Stage) -> None:
-    """M-6."""
-    with stage.play("version=2025-03-26", servers={"batcher": stage.server("batcher")}) as play:
-        agent = play.agent
-        asked = [{"jsonrpc": "2.0", "id": id, "method": "prompts/list"} for id in ("a", 70)]
-        agent.do("raw", "batcher", json.dumps(asked))
-        answered = json.loads(agent.do("expect", "batcher", "batch")["line"])
-        assert answered == [{"jsonrpc": "2.0", "id": id, "result": {}} for id in ("a", 70)]
-        assert agent.call("batcher", "batch") == "sent"
-        logged = json.loads(agent.do("expect", "batcher", "batch")["line"])
-        assert [notification["params"]["data"] for notification in logged] == [1, 2]
-
-
 def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(stage: Stage) -> None:
     """M-2, M-43."""
     with stage.play("sampling", "elicitation", servers={"asker": stage.server("asker")}) as play:
@@ -80,19 +67,6 @@ def test_a_stopped_server_without_a_time_out_is_mentioned_and_goes_on_when_it_is
         server.kill(signal.SIGCONT)
         assert [answer["result"]["content"][0]["text"] for answer in agent.awaits()] == ["continued"]
         assert agent.call("stopped", "pid") == server.pid
-
-
-def test_a_stopped_server_that_runs_into_the_time_out_of_a_call_is_replaced(stage: Stage) -> None:
-    servers = {"stopped": stage.server("stopped", timeouts={"call": "300ms"}), "other": stage.server("polite")}
-    with stage.play(servers=servers) as play:
-        agent = play.agent
-        server = stage.roll.hear("stopped")
-        error = agent.refused("stopped", "stop")
-        said = 'MCP server "stopped" did not answer tools/call within 0.3 s (timeouts.call)'
-        assert (error["code"], error["message"]) == (-32011, said)
-        assert agent.call("other", "add", a=1, b=2) == 3
-        server.dies()
-        assert stage.roll.hear("stopped").pid == agent.call("stopped", "pid")
 
 
 def test_a_server_that_answers_nothing_is_given_up_and_the_session_goes_on(stage: Stage) -> None:

@@ -6,23 +6,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from acp_launch.bridge import shim
 from tests.patience import PATIENCE
+from tests.realservers import seated
 
 from .agent import Agent
-from .host import Wish, Wished
 
-ROOT = Path(__file__).parents[2]
+SERVER = Path(__file__).with_name("server.py")
 MIB = 1024 * 1024
 Json = dict[str, Any]
-NOTHING: Json = {"tasks": [], "processes": [], "descriptors": []}
+NOTHING: Json = {"type": "left", "tasks": [], "processes": [], "descriptors": []}
+
+
+def wished(*args: str, file: Path = SERVER, **keys: Any) -> Json:
+    """A server, as tests.realservers.host takes it."""
+    argv = [sys.executable, "-I", "-S", str(file), *args]
+    return {"argv": argv, "env": {}, "cwd": "/", "restarts": 5, "pause": 0.001, **keys}
 
 
 class Stage:
@@ -36,7 +40,7 @@ class Stage:
         self._reader = threading.Thread(target=self._listen)
         self._reader.start()
         self._agents: list[Agent] = []
-        self._seat: Json = self.until(lambda event: "seat" in event)["seat"]
+        self._seat: Json = self.next("entries")["seat"]
 
     # What the host tells.
 
@@ -48,24 +52,25 @@ class Stage:
             if matches(event):
                 return event
 
+    def next(self, type: str) -> Json:
+        return self.until(lambda event: event["type"] == type)
+
     def becomes(self, server: str, state: str) -> Json:
         """The next change of this server to this state."""
-        event = self.until(lambda event: "change" in event and _is(event["change"], server, state))
-        return dict(event["change"])
+        return self.until(lambda event: event.get("state") == state and event["server"] == server)
 
     def complains(self, server: str, text: str) -> str:
         """The next words of this server that hold `text`."""
-        event = self.until(lambda event: event.get("stderr", [""])[0] == server and text in event["stderr"][1])
-        return str(event["stderr"][1])
+        said = self.until(
+            lambda event: event["type"] == "stderr" and event["server"] == server and text in event["text"]
+        )
+        return str(said["text"])
 
-    def notes(self) -> str:
-        return str(self.until(lambda event: "note" in event)["note"])
-
-    def heard(self, kind: str) -> list[Any]:
-        """Of all there has been so far."""
+    def heard(self, type: str) -> list[Json]:
+        """All of this type there have been so far."""
         while not self._coming.empty():
             self.events.append(self._coming.get())
-        return [event[kind] for event in self.events if kind in event]
+        return [event for event in self.events if event["type"] == type]
 
     def changes(self, server: str) -> list[Json]:
         return [change for change in self.heard("change") if change["server"] == server]
@@ -139,7 +144,7 @@ class Stage:
         """What it left."""
         assert self._process.stdin
         self._process.stdin.close()
-        left: Json = self.until(lambda event: "left" in event)["left"]
+        left = self.next("left")
         assert self._process.wait(PATIENCE) == 0
         return left
 
@@ -159,19 +164,20 @@ class Stage:
             self._coming.put(json.loads(line))
 
 
-def _is(change: Json, server: str, state: str) -> bool:
-    return bool(change["server"] == server and change["state"] == state)
-
-
 @contextmanager
-def hosting(*servers: Wished, **wishes: Any) -> Iterator[Stage]:
+def hosting(servers: Mapping[str, Json] | None = None, *, max_line: int = 1 << 26, **named: Json) -> Iterator[Stage]:
     """Run these servers; when nothing failed within, nothing may be left of them."""
-    wish = msgspec.json.encode(Wish(servers=list(servers), **wishes)).decode()
-    argv = [sys.executable, "-m", "tests.soak.host", wish]
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
-    stage = Stage(process)
-    try:
-        yield stage
-        assert stage.end() == NOTHING
-    finally:
-        stage.clear()
+    wanted = {
+        "directories": ["/"],
+        "servers": {**(servers or {}), **named},
+        "max_line": max_line,
+        "tells": True,
+        "front": False,
+    }
+    with seated.hosting(wanted) as process:
+        stage = Stage(process)
+        try:
+            yield stage
+            assert stage.end() == NOTHING
+        finally:
+            stage.clear()

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import acp_launch
 
-from .host import Wished
-from .stage import Stage, hosting
+from .stage import Stage, hosting, wished
 
 STORM = 100  # connections
 CROWD = 50  # servers
@@ -18,14 +17,14 @@ def lost(server: str, how: str) -> str:
 
 
 def test_a_server_that_closes_its_output_and_lives_is_replaced() -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         assert agent.call("shut", descriptor=1) == lost("rude", "has closed its output")
         assert agent.call("echo", text="back") == "back"
 
 
 def test_a_server_that_closes_its_input_and_lives_is_replaced_when_something_is_to_be_said_to_it() -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         first = agent.send("shut", descriptor=0)
         stage.complains("rude", "closed 0")
@@ -50,7 +49,7 @@ def most_at_once(stage: Stage) -> int:
 
 
 def test_an_agent_that_comes_and_goes_a_hundred_times_has_few_processes_at_once() -> None:
-    with hosting(Wished(name="echo")) as stage:
+    with hosting(echo=wished()) as stage:
         for number in range(STORM):
             agent = stage.guest("echo").introduce()
             assert agent.call("echo", text=str(number)) == str(number)
@@ -61,35 +60,35 @@ def test_an_agent_that_comes_and_goes_a_hundred_times_has_few_processes_at_once(
 
 
 def test_the_log_of_a_process_is_over_when_the_agent_has_left_it() -> None:
-    with hosting(Wished(name="echo")) as stage:
+    with hosting(echo=wished()) as stage:
         agents = [stage.guest("echo").introduce() for _ in range(2)]
         for agent, name in zip(agents, ("echo", "echo#2"), strict=True):
             agent.close()
-            assert stage.until(lambda event: "over" in event) == {"over": name}
-            changes = [event["change"] for event in stage.events if "change" in event]  # the next process may begin now
+            assert stage.next("over")["server"] == name
+            changes = [event for event in stage.events if event["type"] == "change"]  # the next process may begin now
             assert [change["state"] for change in changes if change["server"] == name][-1] == "stopped"
 
 
 def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
-    good = [Wished(name=f"good{number}") for number in range(CROWD - 5)]
-    bad = [Wished(name=f"bad{number}", args=["crash"], restarts=20) for number in range(3)]
-    worse = [Wished(name=f"worse{number}", restarts=20) for number in range(2)]
-    with hosting(*good, *bad, *worse) as stage:
-        deadly = [stage.agent(wished.name).introduce() for wished in worse]
-        agents = [stage.guest(wished.name).introduce() for wished in good]
+    good = {f"good{number}": wished() for number in range(CROWD - 5)}
+    bad = {f"bad{number}": wished("crash", restarts=20) for number in range(3)}
+    worse = {f"worse{number}": wished(restarts=20) for number in range(2)}
+    with hosting({**good, **bad, **worse}) as stage:
+        deadly = [stage.agent(name).introduce() for name in worse]
+        agents = [stage.guest(name).introduce() for name in good]
         for number in range(20):
             for agent in deadly:
                 agent.send("die")
             sent = [(agent, agent.send("echo", text=str(number))) for agent in agents]
             for agent, id in sent:
                 assert agent.answer(id)["result"]["content"][0]["text"] == str(number)
-        for wished in worse:
-            stage.process_of(wished.name)
-        for wished in good:
-            stage.once(wished.name, "ready")
-            assert [change["state"] for change in stage.changes(wished.name)] == ["starting", "ready"]
-        for wished in bad:
-            assert stage.once(wished.name, "failed")["reason"] == "it was started 3 times and never answered"
+        for name in worse:
+            stage.process_of(name)
+        for name in good:
+            stage.once(name, "ready")
+            assert [change["state"] for change in stage.changes(name)] == ["starting", "ready"]
+        for name in bad:
+            assert stage.once(name, "failed")["reason"] == "it was started 3 times and never answered"
 
 
 PACED = [PACKAGE / f"process/{name}.py" for name in ("flow", "lifecycle", "supervisor")]

@@ -10,9 +10,8 @@ import pytest
 from tests.bridge.talker import Talker, call
 
 from .agent import Agent, said
-from .host import Wished
 from .server import numbered
-from .stage import MIB, Stage, hosting
+from .stage import MIB, Stage, hosting, wished
 
 FLOOD = 100_000_000  # bytes
 SIZE = 4_000  # bytes of each notification: a write of a pipe's unit at most, see server.py
@@ -34,7 +33,7 @@ def assert_in_order(agent: Agent, count: int) -> None:
 
 
 def test_a_server_that_floods_an_agent_that_does_not_read_has_to_wait_and_all_of_it_comes() -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before = stage.memory()
         id = agent.send("flood", bytes=FLOOD, size=SIZE)
@@ -45,7 +44,7 @@ def test_a_server_that_floods_an_agent_that_does_not_read_has_to_wait_and_all_of
 
 
 def test_an_agent_that_leaves_in_the_midst_of_a_flood_takes_its_server_along() -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.guest("rude").introduce()
         agent.send("flood", bytes=FLOOD, size=SIZE)
         stuck_after(stage)
@@ -90,7 +89,7 @@ def open_gate(gate: str) -> None:
 
 
 def test_an_agent_that_floods_a_server_that_does_not_read_has_to_wait_and_is_answered_in_order(gate: str) -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before = stage.memory()
         held, calls = agent.send("hold", path=gate), Calls(agent)
@@ -105,7 +104,7 @@ def test_an_agent_that_floods_a_server_that_does_not_read_has_to_wait_and_is_ans
 
 def test_a_server_that_did_not_read_and_is_killed_leaves_nobody_waiting(gate: str) -> None:
     """What was kept for it is lost with it; what comes from then on waits for the next process."""
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         calls = Calls(agent)
         agent.send("hold", path=gate)
@@ -121,7 +120,7 @@ def test_a_server_that_did_not_read_and_is_killed_leaves_nobody_waiting(gate: st
 
 
 def test_an_agent_that_leaves_while_its_server_does_not_read_takes_it_along(gate: str) -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.guest("rude").introduce()
         agent.send("hold", path=gate)
         stage.complains("rude", "holding")
@@ -131,7 +130,7 @@ def test_an_agent_that_leaves_while_its_server_does_not_read_takes_it_along(gate
 
 
 def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_come_to_an_end(gate: str) -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before = stage.memory()
         id, calls = agent.send("flood", bytes=FLOOD // 4, size=SIZE), Calls(agent)
@@ -146,7 +145,7 @@ def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_come_to_an_
 
 def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> None:
     """Pings while a call is under way are answered by us, not by the server."""
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before = stage.memory()
         held = agent.send("hold", path=gate)
@@ -161,7 +160,7 @@ def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> 
 
 
 def test_one_line_of_50_mb_passes_in_both_directions() -> None:
-    with hosting(Wished(name="rude")) as stage:
+    with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before, text = stage.memory(), "x" * LONG
         assert agent.call("echo", text=text) == text
@@ -170,11 +169,11 @@ def test_one_line_of_50_mb_passes_in_both_directions() -> None:
 
 
 def test_a_line_over_the_cap_costs_the_agent_its_connection_and_nobody_else_anything() -> None:
-    with hosting(Wished(name="rude", args=["loud"]), max_line=MIB) as stage:
+    with hosting(rude=wished("loud"), max_line=MIB) as stage:
         agent, other = stage.agent("rude").introduce(), stage.agent("rude").introduce()
         agent.send("echo", text="x" * 5 * MIB)
         agent.until_hung_up()
-        assert stage.notes() == (
+        assert stage.next("note")["text"] == (
             "the agent's connection to rude is closed: it has sent a line of more than 1,048,576 bytes"
         )
         assert other.call("echo", text="still here") == "still here"
@@ -182,7 +181,7 @@ def test_a_line_over_the_cap_costs_the_agent_its_connection_and_nobody_else_anyt
 
 
 def test_half_a_line_of_a_shim_that_is_killed_is_never_passed_on() -> None:
-    with hosting(Wished(name="rude", args=["loud"])) as stage:
+    with hosting(rude=wished("loud")) as stage:
         agent, shim = stage.shim("rude")
         agent.introduce()
         whole, half = (json.dumps(call(id)).encode() for id in (9, 10))
@@ -190,13 +189,13 @@ def test_half_a_line_of_a_shim_that_is_killed_is_never_passed_on() -> None:
         agent.answer(9)
         shim.send_signal(signal.SIGKILL)
         stage.becomes("rude", "stopped")
-        heard = [line for _, text in stage.heard("stderr") for line in text.splitlines()]
+        heard = [line for said in stage.heard("stderr") for line in said["text"].splitlines()]
         assert len(heard) == 4, "our ping, both halves of the handshake, and one call"
         assert heard[3] == f"heard {len(whole) + 1} bytes"
 
 
 def test_a_server_that_floods_before_anybody_has_come_has_to_wait_and_all_of_it_comes() -> None:
-    with hosting(Wished(name="rude", args=["eager"])) as stage:
+    with hosting(rude=wished("eager")) as stage:
         before = stage.memory()
         assert stuck_after(stage) < HELD
         assert stage.memory() - before < ROOM
@@ -205,7 +204,7 @@ def test_a_server_that_floods_before_anybody_has_come_has_to_wait_and_all_of_it_
 
 
 def test_a_time_out_is_no_fault_of_a_server_that_nobody_reads() -> None:
-    with hosting(Wished(name="rude", call=2.0)) as stage:
+    with hosting(rude=wished(call=2.0)) as stage:
         agent = stage.agent("rude").introduce()
         id = agent.send("flood", bytes=FLOOD // 20, size=SIZE, stuck=2500)
         stuck_after(stage)

@@ -11,14 +11,13 @@ from pathlib import Path
 from acp_launch.bridge.multiplexer import LEVELS
 
 from .agent import Agent, said
-from .host import Wished
-from .stage import hosting
+from .stage import hosting, wished
 
 CALLS = int(os.environ.get("ACP_SOAK_SHARED_CALLS", "3000"))
 LAUNCHES = 10
 AT_ONCE = 8
 TOUCHES = 20  # of each resource, by one launch
-BUSY = Wished(name="busy", share="user", file=str(Path(__file__).with_name("busy.py")))
+BUSY = wished(file=Path(__file__).with_name("busy.py"), share="user")
 
 
 class Client:
@@ -91,7 +90,7 @@ class Client:
 
 def test_ten_launches_at_once_get_what_they_asked_for() -> None:
     with ExitStack() as launches:
-        stages = [launches.enter_context(hosting(BUSY)) for _ in range(LAUNCHES)]
+        stages = [launches.enter_context(hosting(busy=BUSY)) for _ in range(LAUNCHES)]
         clients = [Client(number, stage.agent("busy")) for number, stage in enumerate(stages)]
         with ThreadPoolExecutor(LAUNCHES) as threads:
             list(threads.map(Client.begin, clients))

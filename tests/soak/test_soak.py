@@ -7,8 +7,7 @@ import signal
 import pytest
 
 from .agent import Agent, said
-from .host import Wished
-from .stage import MIB, Stage, hosting
+from .stage import MIB, Stage, hosting, wished
 
 CALLS = int(os.environ.get("ACP_SOAK_CALLS", "10000"))
 EVERY = 200  # calls between two kills
@@ -74,7 +73,7 @@ class Soak:
 
 @pytest.mark.timeout(60 + CALLS / 100)
 def test_every_call_has_one_answer_however_often_its_server_is_killed_and_nothing_grows() -> None:
-    with hosting(Wished(name="echo", restarts=CALLS)) as stage:
+    with hosting(echo=wished(restarts=CALLS)) as stage:
         agent = stage.agent("echo").introduce()
         soak = Soak(stage, agent)
         soak.run(CALLS // 5)
