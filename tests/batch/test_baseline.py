@@ -227,6 +227,7 @@ def work(tree: Path) -> None:
     (tree / "new.bin").write_bytes(b"\xff\xfe\0\1" * 5)
 
 
+@pytest.mark.sample(0, 14)
 @KINDS
 @pytest.mark.parametrize("told", TOLD)
 def test_a_patch_holds_the_work_whatever_the_agent_tells_git(repo: Path, tmp_path: Path, kind: Kind, told: str) -> None:

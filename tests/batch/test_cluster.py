@@ -503,6 +503,7 @@ def fetch(page: str) -> str:
 # Faults.
 
 
+@pytest.mark.sample(0, 1)
 @dask
 @pytest.mark.parametrize(
     ("temper", "fault"),
@@ -603,6 +604,7 @@ async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, ba
 # Hostile schedulers and workers.
 
 
+@pytest.mark.sample(0, 2)
 @dask
 @pytest.mark.parametrize(
     ("temper", "told"),
@@ -658,6 +660,7 @@ async def test_events_of_a_worker_are_neither_unpickled_nor_printed(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sample(0, 1)
 @dask
 @pytest.mark.parametrize("temper", ["introduces", "reports"])
 @looped

@@ -28,6 +28,7 @@ HALF = "\\ud83d"
 PLAIN = "version: 1\nprofiles: [demo]\ntasks: [{id: a, prompt: hi}]\n"
 
 
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize(
     "words",
     [
@@ -129,6 +130,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize("more", TEXTS, ids=ascii)
 def test_half_of_a_character_in_a_batch_is_a_problem_with_its_place(launch: Launcher, more: str) -> None:
     (launch.project / "b.yaml").write_text(PLAIN + more)

@@ -26,6 +26,7 @@ ENGINES = pytest.mark.parametrize(
 SECRET = "sk-planted-7c1e94d2b8f35a60"
 
 
+@pytest.mark.sample(0, 1)
 @ENGINES
 def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) -> None:
     project = Project(tmp_path)
@@ -91,11 +92,10 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {str(each.relative_to(directory)): each.read_bytes() for each in directory.rglob("*") if each.is_file()}
 
 
-@ENGINES
-def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path, engine: tuple[str, ...]) -> None:
+def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path) -> None:
     project = Project(tmp_path, ("writes", "recovers"), tasks=8, keep="always")
     assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
-    resume = "batch", "run", "--resume", str(project.directory), *engine
+    resume = "batch", "run", "--resume", str(project.directory)
     submitters = [project.start(*resume) for _ in range(2)]
     for each in submitters:
         each.communicate(timeout=20 * PATIENCE)
@@ -155,10 +155,9 @@ def last_event(project: Project, id: str) -> dict[str, object]:
     return event
 
 
-@ENGINES
-def test_a_planted_secret_is_in_no_file_of_a_batch(tmp_path: Path, engine: tuple[str, ...]) -> None:
+def test_a_planted_secret_is_in_no_file_of_a_batch(tmp_path: Path) -> None:
     project = Project(tmp_path, ("blabs",), tasks=2)
-    ended = project.run("--output", "json", *engine, ACP_LAUNCH_SECRET_PLANTED=SECRET)
+    ended = project.run("--output", "json", ACP_LAUNCH_SECRET_PLANTED=SECRET)
     assert ended.returncode == 0, ended.stderr
     assert SECRET not in ended.stdout + ended.stderr
     reported = project.call(

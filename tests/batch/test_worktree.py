@@ -175,6 +175,7 @@ def share_another(tree: Path) -> None:
     Path(git_directory, "commondir").write_text(f"{tree.with_name('other')}/.git\n")
 
 
+@pytest.mark.sample(0, 6)
 @KINDS
 @pytest.mark.parametrize(
     "spoil",
