@@ -187,7 +187,7 @@ def sqlite_uri(path: Path) -> str:
 
 
 def replace(path: Path, content: bytes, *, mode: int | None = 0o600, below: Path | None = None) -> None:
-    """Replace the content of the file at `path` atomically; `mode` None is that of the umask.
+    """Replace the content of the file at `path` atomically; `mode` None leaves it to the umask.
 
     If that is a link, the file that it leads to is replaced; `below` a directory the link itself.
     """
@@ -214,7 +214,7 @@ def replace_in(
 ) -> None:
     """Replace the content of a file of an open directory; `owner` is the status of a file whose owner it gets.
 
-    If we are killed meanwhile, a file `.acp-launch-…` may stay.
+    If we are killed in it, a file `.acp-launch-…` may stay.
 
     Raises:
         OSError: it cannot be written; nothing is left of the attempt.

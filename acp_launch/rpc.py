@@ -3,7 +3,7 @@ The pump between a process and our side of a JSON-RPC conversation: one message 
 An agent and an MCP server each have one.
 
     transport ──read──▶ lines ──receive──▶ events ──▶ answers to the futures that wait for them
-                                                      replies to the queue of what is written
+                                                      replies to the queue of lines to write
                                                       all others to the listener, in the order they came
     transport ◀──write── queue ◀── requests, notifications, replies
 
@@ -174,7 +174,7 @@ class Listener(Protocol):
         """Return the error of a request `method` that the other side's end left open; "" if no request waits."""
 
     async def drain(self) -> None:
-        """Return when there is room for more; nothing is read meanwhile."""
+        """Return when there is room for more; nothing is read until then."""
 
 
 class Pump:
@@ -320,7 +320,7 @@ class Pump:
             self._end(lambda method: self._listener.died("closed its stdin", (), method))
 
     def _handle(self, line: bytes) -> None:
-        """Handle a message. A bug of ours affects only the event in which it shows."""
+        """Handle a message. Our bug affects only the event in which it shows."""
         is_whole = True
         try:
             for event in self._receive(line):

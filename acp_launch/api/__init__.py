@@ -1,5 +1,5 @@
 """
-The Python API (docs/api.md): the agent of a program is that of a private host, a child process.
+The Python API (docs/api.md): the agent of a program runs in a private host, a child process.
 
     calls, order     launch, run, load_profile: as much as is needed to start the private host
     lifeline         that process, from its start to its end

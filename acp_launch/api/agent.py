@@ -115,7 +115,7 @@ class Agent:
     async def session(self, name: str | None = None, *, new: bool = False) -> "AsyncIterator[Session]":
         """Open a session while the block runs: the one of this name is continued, unless it is to be `new`.
 
-        Without a name it is the profile's, or a new one. No other process can open it meanwhile.
+        Without a name it is the profile's, or a new one. No other process can open it until then.
 
         Raises:
             LaunchError: it cannot be opened.

@@ -94,7 +94,7 @@ class PrivateHost:
 
 
 def _socketpair() -> tuple[socket.socket, socket.socket]:
-    """Return sockets with other descriptors than those of stdin, stdout and stderr, which a program may lack."""
+    """Return sockets with descriptors beyond stdin, stdout and stderr, which a program may lack."""
     with ExitStack() as taken:
         descriptor = 0
         while descriptor < 3:

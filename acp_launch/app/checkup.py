@@ -74,7 +74,7 @@ from acp_launch.settings.model import Settings
 
 
 class Checkup(Struct, kw_only=True):
-    """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
+    """One run of `doctor`. `found` grows, so that an interrupted run still shows its results."""
 
     name: str | None
     cwd: Path | None
@@ -243,7 +243,7 @@ class Checkup(Struct, kw_only=True):
 
 
 class LiveChecks(Struct, frozen=True, kw_only=True):
-    """The checks of what is started. `answer` receives each result as soon as it is known.
+    """The checks of agent and servers. `answer` receives each result as soon as it is known.
 
     `parts` are all of the profile; `credentials` are those of servers that need a login, by their names; `continued` is
     the session that a run would resume; `trace` is the file of `--trace`.

@@ -107,7 +107,7 @@ def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "
 
 
 async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
-    """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
+    """Run an interactive session in a host; its servers are the host's, not those of `plan`."""
     from acp_launch.app.interactive_run import SessionTerminal
     from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import LockedSessions

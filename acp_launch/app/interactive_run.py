@@ -48,7 +48,7 @@ class SessionTerminal:
         self.person = self.front.person
 
     async def in_front(self, program: LocalProgram) -> "Exit":
-        """Run a program on the terminal, which the session leaves meanwhile."""
+        """Run a program on the terminal, which the session leaves to it."""
         async with self.front.suspended():
             return await foreground(program)
 

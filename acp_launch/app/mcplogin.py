@@ -2,7 +2,7 @@
 The logins to remote MCP servers, for the verbs of `mcp`: `login`, `logout`, `status`, and what `list` says of them.
 
 A login belongs to a server's address and the client id of the profile. Its tokens are an item of the secret store, and
-its record says what is known of it without opening the store.
+its record tells of it without opening the store.
 """
 
 import asyncio
@@ -391,7 +391,7 @@ def _store(vault: "Vault", grant: Grant, login: Login, target: LoginTarget) -> N
 
 
 def _take_back(vault: "Vault", item: str, secret: "ClientSecret | None") -> str:
-    """Remove tokens, and let the server take them back. Return what is left to say of that, empty if it did."""
+    """Remove tokens, and let the server take them back. Return a remark for the user, empty if it did."""
     grant = _read_grant(vault, item)
     fault = "the store no longer had its tokens" if grant is None else _revoke(grant, secret)
     if vault.states(item)[item].state != "missing":
@@ -401,7 +401,7 @@ def _take_back(vault: "Vault", item: str, secret: "ClientSecret | None") -> str:
 
 @contextmanager
 def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
-    """Hold the lock of an item while the block runs, so that no run refreshes its tokens meanwhile.
+    """Hold the lock of an item while the block runs, so that no run refreshes its tokens.
 
     Raises:
         StateError: another process holds it for longer than a renewal takes, or it cannot be made.
@@ -421,7 +421,7 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
 
 
 def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
-    """Let the server take the tokens back. Return what is left to say of it, or empty if they are of no use now."""
+    """Let the server take the tokens back. Return a remark for the user, empty if they are of no use now."""
     try:
         for hint, token in (("refresh_token", grant.refresh), ("access_token", grant.access)):
             if token is None:

@@ -51,7 +51,7 @@ def existing_file(found: Found) -> Path | None:
 
 
 def name_fault(name: str) -> str:
-    """Say what is wrong with a profile's name; empty if it is valid."""
+    """Return the fault of a profile's name; empty if it is valid."""
     if not re.fullmatch(NAME, name):
         return f'"{name[:60]}" is not a valid profile name: use letters, digits, _ . and -'
     if name.endswith(SUFFIXES):
@@ -128,7 +128,7 @@ class ProfileFiles:
                 with suppress(OSError):  # it says less than the error that brought us here
                     remove(path)
             if is_new:
-                with suppress(OSError):  # another program has put a file there meanwhile
+                with suppress(OSError):  # another program has put a file there
                     remove_directory(self._directory)
             raise
 

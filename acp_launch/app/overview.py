@@ -119,7 +119,7 @@ def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
     try:
         with open_registry(settings.state) as registry:
             return registry.list(str(project), limit=LATEST)
-    except LaunchError:  # `session list` says what is wrong with the store
+    except LaunchError:  # `session list` tells the store's fault
         return None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RunSpec(Struct, frozen=True, kw_only=True):
-    """Which agent runs, in which session, and what is allowed. `options` are of the agent, as "model=opus".
+    """Which agent runs, in which session, with which permissions. `options` are of the agent, as "model=opus".
 
     `timeout` is in seconds, for all of it; `limits` are of named waits. With `latest` the session is the one that was
     used last; with `is_new` the one of this name begins anew. `keep` and `detach` are about a host.
@@ -65,7 +65,7 @@ class RunSpec(Struct, frozen=True, kw_only=True):
         return self.detach or self.keep is not None
 
     def prompt(self, plan: "LaunchPlan", name: str, record: "Record | None", text: str) -> "Prompt":
-        """Return the prompt `text` in the session of this name; `record` is that of a session to resume."""
+        """Return the prompt `text` in the session of this name; `record` is for a session to resume."""
         from acp_launch.engine.run import Prompt, SessionRequest
 
         wanted_options = settings_of(plan, self.options)

@@ -131,7 +131,7 @@ def _report_files(server: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def agent_process(planned: "PreparedPlan") -> Iterator[Spawned]:
-    """Start the agent's process; leaving kills what is left of its tree."""
+    """Start the agent's process; leaving kills its tree."""
     spawned = None
     try:
         with critical_section():  # a signal within `spawn` would lose the process it has just started
@@ -247,7 +247,7 @@ class Launched(Struct, frozen=True):
 
 
 class ChosenSession(NamedTuple):
-    """The session of a run; `record` is that of a session to resume."""
+    """The session of a run; `record` is for a session to resume."""
 
     registry: "Registry"
     name: str
@@ -258,7 +258,7 @@ class ChosenSession(NamedTuple):
 def launch_agent(
     settings: Settings, ready: "PreparedPlan", trace: Path | None = None, verb: str = "run"
 ) -> Iterator[Launched]:
-    """Start the agent of a plan before the modules that talk to it are imported; leaving kills what is left.
+    """Start the agent of a plan before the modules that talk to it are imported; leaving kills its tree.
 
     `verb` is the name in `ps`.
     """

@@ -1,7 +1,7 @@
 """
 What a directory held when its agent began, and the patch of what differs from it.
 
-A baseline is a repository of ours beside the directory. It is made before the agent begins, and what an agent writes
+A baseline is our repository next to the directory. It is made before the agent begins, and what an agent writes
 lies in the directory, so nothing of the agent's decides what git does, or what the patch holds:
 
     objects/           the commit's; or `info/alternates` in it names the directory that has them
@@ -89,7 +89,7 @@ class Baseline:
             git(*words, cwd=self.at, env=env, held=held)
 
     def check_out(self, lfs: Path, *, held: int) -> None:
-        """Write the files by the user's own settings; those of the repository can be an agent's of another item."""
+        """Write the files by the user's own settings; the repository's can come from another item's agent."""
         env = {**make_environment(), "GIT_DIR": str(self.place), "GIT_WORK_TREE": str(self.at)}
         is_sparse = (self.place / "info" / "sparse-checkout").exists()
         settings = {"lfs.storage": str(lfs), "core.sparseCheckout": str(is_sparse).lower()}
@@ -163,7 +163,7 @@ class Baseline:
         return git(*words, cwd=self.at, env=self._environment(self.place), **how)
 
     def _environment(self, holder: Path) -> dict[str, str]:
-        """Return variables for a git whose index and new objects are those of `holder`."""
+        """Return variables for a git whose index and new objects `holder` keeps."""
         quoted = str(self.place / "objects").replace("\\", "\\\\").replace('"', '\\"')
         return closed_environment(self.place, self.at) | {
             "GIT_INDEX_FILE": str(holder / "index"),

@@ -136,7 +136,7 @@ def _place(positions: Positions, faults: Sequence[Fault]) -> Iterator[Problem]:
 
 
 def _build_file(root: Mapping[str, Plain], faults: list[Fault]) -> BatchFile:
-    """Build the file without its tasks; what is wrong is added to `faults`, and left out."""
+    """Build the file without its tasks; faulty parts are added to `faults`, and left out."""
     plain = {**root, "version": VERSION, "tasks": ""}
     while (file := _validate(BatchFile, plain, (), faults)) is None:
         for fault in faults:
@@ -338,7 +338,7 @@ def _check_template(template: str, tasks: Tasks) -> Iterator[Fault]:
 
 
 def fill_in(template: str, values: Mapping[str, str]) -> str:
-    """Fill in a template that was checked; what is filled in is not looked at again."""
+    """Fill in a template that was checked; values are not looked at again."""
     return _REFERENCE.sub(lambda it: it[0][1:] if it[0].startswith("$$") else values[it["name"]], template)
 
 
@@ -356,7 +356,7 @@ def name_profile(name: str) -> str:
 
 
 def _make_items(document: Document, file: BatchFile, tasks: Tasks, repo: str) -> tuple[list[Draft], list[Problem]]:
-    """Make the items that are not excluded; return them and what is wrong with them."""
+    """Make the items that are not excluded; return them and their faults."""
     number = len(tasks.given) * len(file.profiles) * prod(map(len, file.matrix.values())) * file.samples
     if number > MAX_ITEMS:
         what = f"these are {number:,} items; at most {MAX_ITEMS:,} are allowed"
@@ -398,7 +398,7 @@ def _make_prompt(file: BatchFile, task: BatchTask, repo: str) -> str:
 
 
 def _find_clash(draft: Draft, first: Draft) -> Iterator[Problem]:
-    """Find what is wrong with an id. Some file systems take ids that differ only in case for one."""
+    """Find the fault of an id. Some file systems take ids that differ only in case for one."""
     id = shorten(draft.item.id)
     if len(draft.item.id) > MAX_ID:
         what = f"the id {id} is longer than {MAX_ID} characters"

@@ -148,7 +148,7 @@ class DaskEngine:
 
     async def _result_of(self, future: Awaitable[object]) -> int | str:
         """Return what a worker answered: an exit code, or a text."""
-        from distributed import CancelledError  # not that of asyncio
+        from distributed import CancelledError  # not asyncio's
 
         result = asyncio.ensure_future(future)
         try:
@@ -329,7 +329,7 @@ def find_fault(directory: str, token: str) -> str:
 async def carry_out(
     directory: str, item: str, attempt: int, token: str, account: str | None, jobs: int, options: Sequence[str]
 ) -> int | str:
-    """Carry out an attempt; return the exit code of `batch item`, BUSY, or what is wrong with this worker."""
+    """Carry out an attempt; return the exit code of `batch item`, BUSY, or this worker's fault."""
     from distributed import Event, Semaphore, get_worker
 
     name = f"worker {get_worker().address}"

@@ -63,7 +63,7 @@ class ItemResult(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One figure of a profile. Its `number`, if known, is comparable to those of others; `whole` is its largest."""
+    """One figure of a profile. Its `number`, if known, can be compared with others; `whole` is its largest."""
 
     heading: str
     text: str
@@ -153,7 +153,7 @@ class Summary:
 
 
 def summarize(directory: BatchDirectory) -> Summary:
-    """Read the records, those of one item at a time, and keep what a report needs of them."""
+    """Read the records, item by item, and keep what a report needs of them."""
     return Summary(directory.batch, [_make_result(directory, item) for item in directory.batch.items])
 
 
@@ -175,7 +175,7 @@ def write_amount(amount: float, currency: str) -> str:
 
 
 def write_rate(rate: float | None) -> str:
-    """Write a rate in percent; only what is whole is 100%."""
+    """Write a rate in percent; only a whole one is 100%."""
     return UNKNOWN if rate is None else f"{int(rate * 100 + 1e-9)}%"
 
 

@@ -127,7 +127,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 
 class _Attempt:
-    """An attempt that is begun. `record` is what is known of it; it was cancelled, unless it comes to another end."""
+    """An attempt that is begun. Its `record` says cancelled, unless it comes to another end."""
 
     def __init__(self, directory: BatchDirectory, item: Item, number: int) -> None:
         self._directory, self._item, self._batch = directory, item, directory.batch

@@ -156,7 +156,7 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """`batch.json`. `directory` is that of `file`: profiles are found from there. `created` is UTC, as in events."""
+    """`batch.json`. `directory` holds `file`: profiles are found from there. `created` is UTC, as in events."""
 
     schema: int = SCHEMA
     name: str

@@ -51,7 +51,7 @@ class BatchDirectory:
     """The directory of a batch, with the frozen batch."""
 
     def __init__(self, path: Path, batch: Batch, digest: str = "") -> None:
-        """`digest` is that of `batch.json`; empty if it is not written."""
+        """`digest` is of `batch.json`; empty if it is not written."""
         self.path, self.batch, self.digest = path, batch, digest
         self._by_id = {item.id: item for item in batch.items}
 
@@ -147,7 +147,7 @@ class BatchDirectory:
 
     @contextmanager
     def lock(self, id: str, patience: float | None = None) -> Iterator[None]:
-        """Hold the lock of an item. What its records say may have changed meanwhile: look again inside.
+        """Hold the lock of an item. Its records may have changed: look again inside.
 
         Raises:
             TimeoutError: another process held it for `patience` seconds.
@@ -234,7 +234,7 @@ def explain_faults() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):  # not about a file of ours
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):  # not about our file
             raise
         raise StateError(f"cannot write {error.filename or 'to the disk'}: {error.strerror}") from None
 

@@ -218,7 +218,7 @@ def _reopen_items(directory: BatchDirectory, items: Sequence[Item], outcomes: Se
 
 
 def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) -> AbstractAsyncContextManager[Engine]:
-    """Make the engine; `address` is that of a scheduler, empty for a cluster of this machine, None without Dask."""
+    """Make the engine; `address` is a scheduler's, empty for a cluster of this machine, None without Dask."""
     if address is not None:
         from acp_launch.batch.cluster import DaskEngine
 

@@ -136,7 +136,7 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, allow_on
 
     Raises:
         NotTrusted: as it says.
-        StateError: a confined agent could have written there: also what git of ours would run.
+        StateError: a confined agent could have written there: also programs that our git would run.
     """
     if find_written(directory.root):
         what = f"a confined agent could write {directory.path}, so it is not believed"
@@ -168,7 +168,7 @@ def _list_frozen_rows(directory: BatchDirectory) -> "Iterator[ReportRow]":
 
 
 def list_rows(said: Said) -> "Iterator[ReportRow]":
-    """Yield what is accepted, that which runs or allows something first."""
+    """Yield the accepted facts, those that run or allow something first."""
     from acp_launch.console.trust import ReportRow
 
     rest, profiles, check = dict(said), said.get("profiles"), said.get("check")

@@ -277,7 +277,7 @@ class Introduction(Struct):
 class ConversationState:
     """The state of one conversation.
 
-    `server` is its name for the agent, `process` that of its process: `github#2`. `policy` is None if every tool
+    `server` is its name for the agent, `process` its process's: `github#2`. `policy` is None if every tool
     is allowed. `directories` are the session's, for `roots/list`. `call` is `timeouts.call` in seconds. With
     `gives_roots` the server is told that it may ask for roots. `presentations` are those of a lazy server. `knowledge`
     is of the server's era.
@@ -446,7 +446,7 @@ class Restorer:
         self._told: set[str] = set()
 
     def answered(self, message: Envelope, line: bytes) -> bool:
-        """Take an answer if it is to a request of ours; return whether it was."""
+        """Take an answer to our request; return whether it was one."""
         assert message.id is not UNSET
         take = self._open.pop(bytes(message.id), None)
         if take is not None:
@@ -479,7 +479,7 @@ class Restorer:
             self.ask(UNSUBSCRIBE, params, lambda message, line: None)
 
     def ask(self, method: str, params: object, take: Answered) -> bytes:
-        """Send a request of ours, whose answer `take` gets; return its id."""
+        """Send our request, whose answer `take` gets; return its id."""
         id = next(self._ids)
         self._open[id] = take
         self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))

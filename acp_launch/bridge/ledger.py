@@ -94,7 +94,7 @@ class Questions:
     The server's requests to the agent, by the id that the agent sees.
 
     The agent may still answer a question of a server process that has ended, or one that was asked again. If the server
-    uses the same id, the agent gets its question under an id of ours, and `settle` returns the server's own id.
+    uses the same id, the agent gets its question under our id, and `settle` returns the server's own id.
     """
 
     def __init__(self) -> None:
@@ -269,7 +269,7 @@ class Queue:
         return [waiting for waiting in (*before, *after) if not self.put(waiting)]
 
     def take_all(self) -> Iterator[Waiting]:
-        """Remove and yield all messages in order, also those put meanwhile."""
+        """Remove and yield all messages in order, also those that are put until the end."""
         while self._waiting:
             waiting = self._waiting.popleft()
             self._bytes -= len(waiting.line)

@@ -7,11 +7,11 @@ Several sessions of an agent (`share: launch`), or of launches (`share: user`), 
 
 `Multiplexer` is sans-IO: lines in, lines out. `SharedLink` has the connections, which a relay uses as if they were one.
 
-Each request gets an id of ours, and a progress token of ours if it has one; both are changed back in what the server
+Each request gets our id, and our progress token if it has one; both are changed back in what the server
 sends (M-39; `NumberedRequests`). What a session asks of the server for itself alone is kept apart here, because the
 server knows only one client:
 
-- the handshake is that of the first session; the others get the same answer
+- the first session makes the handshake; the others get the same answer
 - a resource is subscribed to as long as one session is, and its updates go to those that are
 - the server's log level is the most verbose that a session has asked for, and each gets what its own level admits
 - what the server asks goes to the session with the newest open call, else to the first that declared to answer it.

@@ -41,7 +41,7 @@ def client(params: Raw) -> str:
 
 
 class Presentations:
-    """The presentations of one server. Kept only in memory if `directory`, that of acp-launch's caches, is None."""
+    """The presentations of one server. Kept only in memory if `directory`, of acp-launch's caches, is None."""
 
     def __init__(self, plan: ServerPlan, directory: Path | None) -> None:
         self._cache = None if directory is None else JsonCache(directory / FOLDER, CODE)

@@ -92,7 +92,7 @@ class Servers:
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
         self._elevations: Elevations | None = None  # the sessions that the agent has opened
-        self._sessions: dict[str, Sessions] = {}  # what is known of those of a server, by its name
+        self._sessions: dict[str, Sessions] = {}  # the knowledge of each server's sessions, by its name
         self._presentations: dict[str, Presentations] = {}  # of lazy servers, by their names
         self._is_stopping = False
         for plan in plans:

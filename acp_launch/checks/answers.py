@@ -198,7 +198,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | None:
-    """Return host and port, or what is wrong with them; None if a proxy is set or the host is a secret.
+    """Return host and port, or their fault; None if a proxy is set or the host is a secret.
 
     Local addresses bypass a proxy.
     """

@@ -86,7 +86,7 @@ class Anonymizer:
     """Removes the home directory and the user's name from a report, so that it can be attached to a bug report."""
 
     def __init__(self, homes: Iterable[str], users: Iterable[str]) -> None:
-        """`homes` are the home directory's names (it may be a link); `users` those of the user."""
+        """`homes` are the home directory's names (it may be a link); `users` the user's."""
         longest_first = sorted({home.rstrip("/\\") for home in homes} - {""}, key=len, reverse=True)
         self._homes = [re.compile(f"(')?{re.escape(home)}{END}(?(1)(/))?") for home in longest_first]
         names = sorted(

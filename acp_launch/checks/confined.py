@@ -103,7 +103,7 @@ def examine_state(where: Place) -> Iterator[Check]:
 
 @asynccontextmanager
 async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], asyncio.Event]]:
-    """Offer a shim in the directory for sockets that an agent sees: its entry, and what is set once it was opened."""
+    """Offer a shim in the directory for sockets that an agent sees: its entry, and an event for its opening."""
     opened = asyncio.Event()
 
     def receive(connection: ShimConnection) -> None:

@@ -127,7 +127,7 @@ def _compare_shared(
 
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":
-    """Return what is known of the logins that the servers of a plan ask for, and of what takes their place."""
+    """Return the state of the logins that the servers of a plan ask for, and of headers in their place."""
     plan = resolved.draft or resolved.plan
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
     if plan is None or (not settings.headers_command and not any(server.oauth for server in remotes)):

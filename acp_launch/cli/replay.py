@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A message of the agent's connection. `line` is its place in the trace; `text` is what is not JSON."""
+    """A message of the agent's connection. `line` is its place in the trace; `text` is not JSON."""
 
     line: int
     is_expected: bool

@@ -137,7 +137,7 @@ def lock(
 
 
 def _integrity(each: "Used") -> tuple[str, ...]:
-    """Return the hashes of a package: of what is installed, else as its registry tells them."""
+    """Return the hashes of a package: the installed one's, else as its registry tells them."""
     if each.integrity:
         return (each.integrity,)
     source, _, spec = each.package.partition(":")

@@ -215,7 +215,7 @@ def place(project: Path, user: Path) -> bool:
 
 
 def name(suggested: str, fault: Callable[[str], str]) -> str:
-    """Ask for a name until `fault`, which returns what is wrong with it, returns an empty string."""
+    """Ask for a name until `fault` returns an empty string for it."""
     while True:
         answer = ask("Name of the profile", suggested)
         if not (wrong := fault(answer)):

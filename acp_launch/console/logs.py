@@ -83,7 +83,7 @@ def on_terminal(line: bytes) -> bytes:
 
 
 class LogWatch:
-    """The logs of a profile's latest launch and of later ones, or those of all profiles in `project`.
+    """The logs of a profile's latest launch and of later ones, or of all profiles in `project`.
 
     `server` is a label, and means every process of that server. With `follow` there will be further looks, so each line
     gets a label from the beginning, since other logs may appear. `is_enough` is called before each line; when it

@@ -56,5 +56,5 @@ def error_lines(error: LaunchError) -> Iterator[tuple[str, str]]:
 
 
 def _indent(text: str) -> str:
-    """Indent further lines, so that none of an agent's text looks like a line of ours."""
+    """Indent further lines, so that none of an agent's text looks like ours."""
     return harmless(text).replace("\n", "\n    ")

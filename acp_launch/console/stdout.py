@@ -1,7 +1,7 @@
 """
 The stdout of acp-launch: the answer. Text from agents, servers, files and paths passes through here.
 
-On a terminal, control characters are made visible and no text can look like a line of ours. Where our own lines go to
+On a terminal, control characters are made visible and no text can look like our line. Where our own lines go to
 the same file or pipe, our mark is removed from the text. Anywhere else the text stays unchanged. JSON is the same
 everywhere: unprintable characters in it are escapes.
 """

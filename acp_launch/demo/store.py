@@ -14,7 +14,7 @@ from pathlib import Path
 
 from acp_launch.demo.wire import NOT_FOUND, Message, RpcError
 
-SAFE = re.compile(r"[0-9a-f]{32}")  # the form that `create` makes; no other name is a file of ours
+SAFE = re.compile(r"[0-9a-f]{32}")  # the form that `create` makes; no other name is our file
 
 
 def home() -> Path:
@@ -85,7 +85,7 @@ class Store:
             try:
                 head, *records = _parse_lines(path.read_bytes()) or [{}]
                 used = path.stat().st_mtime
-            except FileNotFoundError:  # deleted by another process meanwhile
+            except FileNotFoundError:  # deleted by another process
                 continue
             if _is_head(head, path.stem):
                 stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(used))

@@ -34,7 +34,7 @@ class RpcError(Exception):
 
 
 class Call:
-    """A request of ours. `done` is set when its answer is there, or when nobody waits for it any longer."""
+    """Our request. `done` is set when its answer is there, or when nobody waits for it any longer."""
 
     def __init__(self, identity: int) -> None:
         self.identity = identity

@@ -1,5 +1,5 @@
 """
-A `Fault`: what is wrong at one path of a document, before its line is known. Also the sentences all formats share.
+A `Fault` at one path of a document, before its line is known. Also the sentences all formats share.
 
 `described` turns a pydantic error into a `Fault`; `placed` finds the lines. Pure.
 """

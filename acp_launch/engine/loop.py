@@ -166,7 +166,7 @@ async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[
             informing.cancel()
             await asyncio.wait({informing})
     if not informing.cancelled():
-        informing.result()  # raises a bug of ours, which must not stay silent
+        informing.result()  # raises our bug, which must not stay silent
 
 
 @contextmanager

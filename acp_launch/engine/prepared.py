@@ -13,7 +13,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class PreparedPlan(NamedTuple):
-    """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
+    """A plan with its secrets, and with the changing credentials of remote servers, by their names."""
 
     plan: LaunchPlan
     secrets: Mapping[str, Secret] = NOTHING

@@ -93,7 +93,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 class SessionRequest(Struct, frozen=True, kw_only=True):
     """A session to open, and its settings.
 
-    If the agent has several sessions at the same time, `observer` is that of this one, and `listen` takes its client,
+    If the agent has several sessions at the same time, `observer` is this one's, and `listen` takes its client,
     which gets only what concerns the session. `services` are others' work.
     """
 
@@ -103,7 +103,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     wanted_options: Sequence[Setting] = ()  # its mode and options
     opened: Callable[[SessionEvent, Negotiated], None] = lambda ready, agent: None  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
-    servers: Sequence[object] = ()  # entries of others besides those of the launch
+    servers: Sequence[object] = ()  # entries of others, added to the launch's
     gate: "Gate | None" = None  # the launch's own without one
     observer: Observer | None = None
     listen: Callable[[AcpSession], None] | None = None
@@ -374,7 +374,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
-    """Run one turn with the agent that was started, and end the agent; its servers run meanwhile.
+    """Run one turn with the agent that was started, and end the agent; its servers run on.
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
@@ -593,7 +593,7 @@ def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observe
 def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
     """List the additional directories of a session, those that an editor has asked for first.
 
-    Report those of the profile if the agent does not support any.
+    Report the profile's if the agent does not support any.
     """
     ours = list(map(str, plan.additional_directories))
     if ours and not agent.capabilities.additional_directories:

@@ -10,11 +10,11 @@ front         the interface between a session and what shows it, and its events
 application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
 screen        the terminal: its canvas, one write per frame, its keys
-attention     how the user is called beside the screen: bell, title
+attention     how the user is called: bell, title
 questions     its questions, safe from keys typed before them
 picker        a list to choose from, with a filter
 completion    its completions: commands, values, files
 history       its history of prompts, on disk
 lines         the front on a dumb terminal, line by line
-output        the output of a session, the transcript for `:export`, what is folded, what the agent does
+output        the output of a session, the transcript for `:export`, folded pieces, the agent's activity
 """

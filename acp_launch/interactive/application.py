@@ -85,7 +85,7 @@ from acp_launch.waits import stretch
 # Shift-Tab          the agent's next mode, unless a menu is open
 # Up                 the history; on an empty line the prompt that was queued last
 # Ctrl-G             type the prompt in the user's editor
-# Ctrl-O             show what is folded
+# Ctrl-O             show folded pieces
 # ?                  on an empty line: what the keys do
 
 
@@ -363,7 +363,7 @@ class Application:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """Give the terminal to another program. Prints and questions wait meanwhile."""
+        """Give the terminal to another program. Prints and questions wait."""
         async with in_terminal():
             self._drawing.finish()
             self._is_away = True
@@ -513,7 +513,7 @@ class Application:
         self._asking.repeat()
 
     def _take_terminal_again(self) -> None:
-        """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
+        """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal."""
         is_ours = asyncio.get_running_loop().time() - self._back < RESUME_SECONDS
         if is_ours or self._is_away or not owns_terminal():  # a background job must not touch it
             return

@@ -1,5 +1,5 @@
 """
-How the user's attention is called beside the screen: the bell, and the window's title.
+How the user's attention is called: the bell, and the window's title.
 
 Each is a fixed sequence; the title's text holds only the profile, the session and words of ours. It is redacted, made
 harmless and cut, so nothing an agent sends can ring or retitle. Sequences are written with the next frame, and the

@@ -62,7 +62,7 @@ def _deeper(root: Path, places: Iterable[str], part: str, roots: Sequence[Path])
 
 
 def _names(directory: Path, part: str, roots: Sequence[Path]) -> list[str]:
-    """Return matching names: the exact one first, then those of the same case."""
+    """Return matching names: the exact one first, then the same case."""
     if not _is_inside(directory, roots):
         return []
     try:
@@ -161,7 +161,7 @@ class Disk:
                 self._is_busy.release()
             try:
                 loop.call_soon_threadsafe(_settle, answer, paths)
-            except RuntimeError:  # the loop has ended meanwhile, so the result is not needed
+            except RuntimeError:  # the loop has ended, so the result is not needed
                 return
 
         threading.Thread(target=work, name="completion", daemon=True).start()

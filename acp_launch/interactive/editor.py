@@ -48,7 +48,7 @@ def command(env: Mapping[str, str]) -> list[str]:
 
 
 async def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
-    """Return the text as the user saved it, without its last line end; the terminal is the editor's meanwhile.
+    """Return the text as the user saved it, without its last line end; until then the terminal is the editor's.
 
     Raises:
         LaunchError: there is no editor, it failed, or what it saved cannot be read. The text is as it was.

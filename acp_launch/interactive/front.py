@@ -65,7 +65,7 @@ Key = Literal["modes", "keys", "unfold"]
 
 
 class Pressed(Struct, frozen=True):
-    """A key that the session acts on: the agent's next mode, what keys do, what is folded."""
+    """A key that the session acts on: the agent's next mode, the help of keys, the folded pieces."""
 
     key: Key
 
@@ -119,7 +119,7 @@ class Word(Struct, frozen=True):
 
 class Vocabulary(Struct, frozen=True, kw_only=True):
     """All current completions. `commands` are ours (`:help`), `slash` the agent's (`/plan`), each with its sigil;
-    `values` are the words after a command of ours, by the words before: `(":mode",)`, `(":set", "model")`."""
+    `values` are the words after our commands, by the words before: `(":mode",)`, `(":set", "model")`."""
 
     commands: tuple[Word, ...] = ()
     slash: tuple[Word, ...] = ()
@@ -145,7 +145,7 @@ class Front(Protocol):
     def status(self, status: Status) -> None: ...
 
     def watch(self, activity: Callable[[], Activity | None]) -> None:
-        """Ask this function what is being done, whenever that is shown; None if nothing is."""
+        """Ask this function for the activity whenever it is shown; None without one."""
 
     def vocabulary(self, vocabulary: Vocabulary) -> None: ...
 

@@ -41,7 +41,7 @@ from acp_launch.session.events import Choice
 
 
 class Signs(Struct, frozen=True):
-    """The prompt, the rule above and below it, the steps of the spinner, one that stands, and what is between parts."""
+    """The prompt, the rule above and below it, the steps of the spinner, a standing one, and the mark between parts."""
 
     prompt: str
     rule: str

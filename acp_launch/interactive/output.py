@@ -1,4 +1,4 @@
-"""The output of an interactive session: it also records the transcript, and knows what is folded and what happens."""
+"""The output of an interactive session: it also records the transcript, the folded pieces and the activity."""
 
 import sys
 from collections import deque
@@ -60,7 +60,7 @@ class Transcript:
         self._add("you", text)
 
     def update(self, update: Updated, text: str, call: dict[str, Any]) -> None:
-        """Add an update, live or replayed; `text` is that of a chunk, `call` the tool call that it changes."""
+        """Add an update, live or replayed; `text` is a chunk's, `call` the tool call that it changes."""
         if update.kind == "agent_message_chunk":
             self._add("agent, outside a turn" if update.outside else "agent", text)
         elif update.kind == "user_message_chunk" and update.replay:
@@ -129,7 +129,7 @@ class FoldedPiece:
 
 
 class Unfoldable:
-    """Keeps what is folded in the current turn, or in the last one, in bounded memory."""
+    """Keeps the folded pieces of the current turn, or of the last one, in bounded memory."""
 
     def __init__(self) -> None:
         self.begin()
@@ -141,7 +141,7 @@ class Unfoldable:
         self._size = 0
 
     def update(self, update: Updated, text: str, call: dict[str, Any]) -> None:
-        """Keep what of an update is folded; `text` is that of a chunk, `call` the tool call that it changes."""
+        """Keep the folded part of an update; `text` is a chunk's, `call` the tool call that it changes."""
         if update.kind == "agent_message_chunk":
             self._thoughts += 1
         elif update.kind == "agent_thought_chunk":
@@ -318,7 +318,7 @@ class Pulse:
         return now
 
     def now(self, running: Running) -> Activity | None:
-        """Return what is being done; None if nothing is."""
+        """Return the activity, None without one."""
         now = self._read()
         if self.is_asked_elsewhere:
             return Activity("asked on another terminal")

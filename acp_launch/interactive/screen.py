@@ -298,7 +298,7 @@ class Tty:
 
 
 def vt100_output(tty: Tty, console: Console) -> Vt100_Output:
-    """Return the output to a terminal; its colours are those of `console`."""
+    """Return the output to a terminal, in the colours of `console`."""
     return Vt100_Output(
         cast(TextIO, tty),
         lambda: Size(*reversed(terminal_size(tty.fileno))),

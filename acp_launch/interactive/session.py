@@ -97,7 +97,7 @@ class KeyboardFocus:
             self._handler = before
 
     async def while_waiting(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`; text entered meanwhile is queued.
+        """Return the result of `work`; text entered until then is queued.
 
         Raises:
             GivenUp: after Escape, Ctrl-C or the end of input.
@@ -555,7 +555,7 @@ class _InteractiveSession:
         """Return what the user wants next.
 
         Raises:
-            AgentError: the agent ended meanwhile.
+            AgentError: the agent ended.
         """
         if self._turning.queue:
             return Submitted(self._turning.dequeue())

@@ -328,7 +328,7 @@ class DraftBuilder:
         return len(self.tokens) - 1
 
 
-_STORED = regex(r"(?<!\$)\$\{secret:([^}]*)\}")  # how `read` writes what is in a tool's own store
+_STORED = regex(r"(?<!\$)\$\{secret:([^}]*)\}")  # how `read` writes a secret of a tool's own store
 
 
 class Draft(Struct, frozen=True):
@@ -385,7 +385,7 @@ def _draft(entry: ToolEntry, name: str, builder: DraftBuilder) -> Draft:
 
 
 def _with_stored(part: str | int, entry: ToolEntry, name: str, builder: DraftBuilder) -> Iterator[str | int]:
-    """Turn what is in the tool's own store into tokens; what VS Code asks for is one for all servers."""
+    """Turn secrets of the tool's own store into tokens; an input of VS Code is one for all servers."""
     pieces = _STORED.split(part) if isinstance(part, str) and entry.stored else [part]
     owner = "" if entry.tool.name == "vscode" else name
     for index, piece in enumerate(pieces):

@@ -298,7 +298,7 @@ _TAKES_VALUE = ("--cwd", "--login", "--trace")
 
 
 def served_profile(words: Sequence[str]) -> str | None:
-    """Return the profile that a command of ours runs for an editor, empty if it names none; None for any other."""
+    """Return the profile that our command runs for an editor, empty if it names none; None for other commands."""
     for each in (words, [piece for word in words for piece in word.split()]):
         for index, word in enumerate(each[1:], 1):
             if word == SERVE and PureWindowsPath(each[index - 1]).stem in _OURS:  # of either separator

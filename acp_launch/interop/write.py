@@ -279,7 +279,7 @@ class EntryWriter(Struct):
 
     def _tools(self, name: str, server: McpServer) -> Entry:
         """Write the names of allowed or denied tools. Without its restriction the server would offer more than the user
-        wants, so a note says what is lost."""
+        wants, so a note names the loss."""
         entry = {}
         for which, default in (("allow", ["*"]), ("deny", [])):
             globs: Sequence[str] = getattr(server.tools, which)

@@ -87,7 +87,7 @@ class McpClient:
 
 
 def messages(line: bytes) -> Sequence[bytes]:
-    """Split a line into its messages: one, or those of a batch."""
+    """Split a line into its messages: one, or a batch."""
     return (line[:1] in jsonrpc.STARTS and jsonrpc.batch(line)) or (line,)
 
 

@@ -1,5 +1,5 @@
 """
-The eras of MCP, and what is known of a server's. Pure.
+The eras of MCP, and the knowledge of a server's. Pure.
 
 Until 2025-11-25 a client begins with a *handshake*, and the server may send requests. Since 2026-07-28 MCP is
 *stateless*: each request carries its version in `_meta` (`is_stateless`). The profile and the user call the two

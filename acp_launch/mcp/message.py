@@ -169,7 +169,7 @@ def wanted_token(params: Raw) -> Raw | None:
     return jsonrpc.member(params, "_meta", "progressToken")
 
 
-# Ids and progress tokens of ours, where several clients share a conversation.
+# Our ids and progress tokens, where several clients share a conversation.
 
 TOKEN = ("params", "_meta", "progressToken")
 SUBSCRIPTION = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
@@ -177,7 +177,7 @@ _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\
 
 
 def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
-    """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
+    """Give a request our id and progress token; return its own token, if it has one."""
     ours, token, is_plain = b"%d" % number, None, b"\\u00" not in line  # no key is hidden by an escape
     found = None if is_plain and b'"progressToken"' not in line else at(line, TOKEN)
     if found is not None:

@@ -208,7 +208,7 @@ class Remote:
         return self._connection.era
 
     def facts(self, era: str) -> RemoteFacts:
-        """Return what is known of the connection; `era` is that of its server if it is not known here."""
+        """Return the state of the connection; `era` is its server's if it is not known here."""
         return RemoteFacts(self._program.type, self.era or era, self._connection.has_session, self.tls)
 
     @property
@@ -324,7 +324,7 @@ class Remote:
             self._room()
 
     def _run(self, step: "Callable[..., None]", *arguments: Any) -> None:
-        """Run a step. A failure of ours costs that step only."""
+        """Run a step. Our failure costs that step only."""
         try:
             step(*arguments)
         except Exception as error:

@@ -108,7 +108,7 @@ async def ask(
     limit: float,
     clock: Callable[[], float] = time.time,
 ) -> Tokens:
-    """Post a form to the token endpoint, within `limit` seconds. `secret` is that of the client, if it has one.
+    """Post a form to the token endpoint, within `limit` seconds. `secret` is the client's, if it has one.
 
     Raises:
         Refused: there are no tokens.

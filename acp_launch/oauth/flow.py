@@ -87,7 +87,7 @@ class BrowserLogin(Protocol):
 
 
 class _Ours(Struct, frozen=True):
-    """A client of ours at an authorization server. `is_registered`: by us, and not by the user."""
+    """Our client at an authorization server. `is_registered`: by us, and not by the user."""
 
     client: OAuthClient
     secret: Secret | None = None

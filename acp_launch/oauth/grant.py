@@ -228,7 +228,7 @@ class Logins:
     def note_demand(self, login: Login, scopes: Iterable[str]) -> Login | None:
         """Note that the server has refused a request for want of scopes, so that the next login asks for them.
 
-        Return the record as it is then; None if it was dropped meanwhile.
+        Return the record as it is then; None if it was dropped.
 
         Raises:
             TimeoutError: another process that changes this login did not end in time.

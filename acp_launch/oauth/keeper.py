@@ -75,7 +75,7 @@ class TokenStore:
     ) -> None:
         """`store` returns the prepared store, in any thread; `limit` is for each access to it. `command` logs in.
 
-        `grant` is what the item holds, if the caller knows. `secret` is that of a configured client. `note` is called
+        `grant` is what the item holds, if the caller knows. `secret` belongs to a configured client. `note` is called
         in other threads, with a sentence for the user.
         """
         self._item, self._store, self._logins = item, store, logins
@@ -107,7 +107,7 @@ class TokenStore:
             await _wait_for(self._running)  # another call's, whose token may have been another
 
     async def leave(self) -> None:
-        """Wait for an answer that is under way: what is not stored would be lost with this process."""
+        """Wait for an answer under way: tokens that are not stored would be lost with this process."""
         if self._running is not None and self._is_asking:
             await _wait_for(self._running, limit=END_TIMEOUT)
 
@@ -135,7 +135,7 @@ class TokenStore:
     # In a thread.
 
     def _renew(self, refused: Secret | None) -> Secret:
-        """Return a token other than `refused`: that of the store, or a new one."""
+        """Return a token other than `refused`: the stored one, or a new one."""
         try:
             if self._serves(self._read_latest(), refused):
                 return self._in_use
@@ -200,7 +200,7 @@ class TokenStore:
         return self._in_use
 
     def _rehearse(self, stored: Grant) -> None:
-        """Find out whether the store takes what is to be written, before the refresh token is used up."""
+        """Find out whether the store takes a write, before the refresh token is used up."""
         try:
             self._write(stored)
         except StoreFault as fault:
@@ -216,7 +216,7 @@ class TokenStore:
         return asyncio.run(ask(stored.client, secret, form, limit=ANSWER_TIMEOUT, clock=self._clock))
 
     def _use_other(self, stored: Grant, refused: Refused) -> Secret:
-        """Use what another process, one that did not take the lock, has stored meanwhile; else the login has ended."""
+        """Use what another process, one that did not take the lock, has stored since; else the login has ended."""
         now = self._read()
         if now.access == stored.access:
             raise self._end(stored, refused.how)

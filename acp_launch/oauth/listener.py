@@ -60,7 +60,7 @@ class LoopbackListener:
         pasted: Pasted | None = None,
         patience: float = 300.0,
     ) -> None:
-        """`show` tells the user an address, and may open it. `host` is that of the redirect address, a key of
+        """`show` tells the user an address, and may open it. `host` is the redirect address's, a key of
         `NUMBERS`. `pasted` asks for the address that a browser on another machine came back to; its argument says what
         was wrong with the one before."""
         self._host = host
@@ -87,7 +87,7 @@ class LoopbackListener:
             self._show(address)
             what = "answer from the browser"
             return await awaited(self._answer, what=what, limit=self._patience, waiting=self._waiting)
-        except WaitExpired as expired:  # many authorization servers tell the browser alone what is wrong
+        except WaitExpired as expired:  # many authorization servers tell the fault to the browser alone
             other = ", or write oauth.callback: localhost" if self._host != "localhost" else ""
             redirect = f"if its page refused the redirect address, register {self.redirect_uri} there{other}"
             expired.fix = f"log in again; {redirect}; if it refused `resource`, {NO_RESOURCE}"

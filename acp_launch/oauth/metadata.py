@@ -155,7 +155,7 @@ def read_server(said: Mapping[str, Any], asked: str, *, near: bool, is_old: bool
 
 
 def list_origins(server: AuthorizationServer, page: str = "") -> list[str]:
-    """Return the origins of its endpoints, first that of the page to log in at."""
+    """Return the origins of its endpoints, the login page's first."""
     named = (page or server.authorization_endpoint, *(getattr(server, name) or "" for name in ENDPOINTS))
     return list(dict.fromkeys(shown_origin(each) for each in named if each))
 
@@ -176,7 +176,7 @@ def secret_method(server: AuthorizationServer) -> Method:
 def wanted_scopes(
     configured: Iterable[str], challenge: Challenge, resource: Resource | None, server: AuthorizationServer
 ) -> tuple[str, ...]:
-    """Return the scopes to ask for: the profile's, else those of the challenge, else all of the resource, else none.
+    """Return the scopes to ask for: the profile's, else the challenge's, else all of the resource, else none.
 
     A refresh token is asked for where the server knows the scope for it, but never alone: that would replace the
     scopes that it gives to a request without any.

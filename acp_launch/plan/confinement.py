@@ -383,7 +383,7 @@ def _list_own() -> Iterator[tuple[Path, str]]:
 
 
 def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tuple[Path, Path]]:
-    """Yield the symbolic links that lead to what is mounted and that no mount shows, each with its target."""
+    """Yield the symbolic links to mounted paths that no mount shows, each with its target."""
     shown = {mount.path: mount for mount in mounts}
     for path in spelled:
         for link in follow_links(path)[1]:

@@ -268,6 +268,6 @@ def _without_writable_folders(env: Mapping[str, Value], where: Place) -> Mapping
 
 
 def _origin(plan: LaunchPlan, path: KeyPath) -> Origin:
-    """Return where a value is written, or what is nearest to it."""
+    """Return where a value is written, or the nearest place."""
     paths = (path[:length] for length in range(len(path), 0, -1))
     return next((plan.origins[each] for each in paths if each in plan.origins), Origin(plan.profile))

@@ -84,7 +84,7 @@ def installed_in(file: Path, is_broad: IsBroad) -> Path:
 
 class Runner(Struct, frozen=True):
     """The package that a runner starts: what it is told to fetch, its program if that is named, and the number of
-    arguments before those of the program."""
+    arguments before the program's own."""
 
     source: Source
     specs: tuple[str, ...]
@@ -188,7 +188,7 @@ def _newest(paths: Iterator[Path]) -> list[Path]:
 
 
 def add_extra(extra: str) -> str:
-    """Return the command that installs what an extra needs beside this acp-launch, by the tool that installed it."""
+    """Return the command that installs an extra for this acp-launch, by the tool that installed it."""
     own = metadata.distribution("acp-launch")
     parts = [line.partition(";") for line in own.requires or ()]
     wanted = [what.strip() for what, _, condition in parts if f"'{extra}'" in condition.replace('"', "'")]

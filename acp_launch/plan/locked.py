@@ -19,7 +19,7 @@ from acp_launch.settings.load import directory, elsewhere, grounds, lies_in
 class Used(Struct, frozen=True):
     """
     A package that the plan starts. `key` is its place in the lock. `package` names its version, or is what the profile
-    says without one, and then `is_exact` is false. `integrity` is that of what is installed; empty if it is not known.
+    says without one, and then `is_exact` is false. `integrity` is the installed package's; empty if it is not known.
     `agent` is the registry's agent that is installed; empty for all others.
     """
 
@@ -136,7 +136,7 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
 
 
 def chosen(state: Path, wanted: Reference) -> Installation | CannotRun:
-    """Return the installation that a profile means: that of its version, else the newest one."""
+    """Return the installation that a profile means: of its version, else the newest one."""
     found = installations(state, wanted.id)
     if made := next((each for each in found if wanted.version in ("", each.manifest.version)), None):
         return made

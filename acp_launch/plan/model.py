@@ -248,7 +248,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
     `profile` is the name under which sessions are stored; `file` is the profile's file, None for `--agent`. `called` is
     its name in commands, empty for `--agent`. `is_built_in` profiles come with acp-launch and cannot be changed.
-    `place` is that of a confined agent.
+    `place` is for a confined agent.
     """
 
     profile: str

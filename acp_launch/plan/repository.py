@@ -31,7 +31,7 @@ _BRANCH = regex(r"ref: (refs/heads/\S+)")
 
 
 class GitDirectory(Struct, frozen=True):
-    """The git directory of a work tree: `common` is what all worktrees of a repository share, `own` that of a linked
+    """The git directory of a work tree: all worktrees of a repository share `common`; `own` belongs to a linked
     one; the same for any other."""
 
     common: Path
@@ -131,7 +131,7 @@ def _read(file: Path) -> str:
 
 
 def find_identity(git: GitDirectory, home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `user.name` and `user.email` of the user's own configuration, unless that of a repository has them."""
+    """Return `user.name` and `user.email` of the user's own configuration, unless a repository's has them."""
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config"
     given = environ.get("GIT_CONFIG_GLOBAL")
     files = [Path(given)] if given else [config, home / ".gitconfig"]

@@ -359,7 +359,7 @@ def _directory(machine: Machine, name: str, server: StdioServer, session: Path) 
 
 
 def _search(machine: Machine, server: StdioServer, session: SessionContext, own: Mapping[str, Value]) -> str | None:
-    """Return the PATH for finding a server: its own, else that of the process that starts it."""
+    """Return the PATH for finding a server: its own, else the starting process's."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
     return search_path(machine.environ, machine.loaded.profile.agent_inherits, session.agent_env, own)

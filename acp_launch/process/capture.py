@@ -150,7 +150,7 @@ class _OutputReader:
         return True
 
     def _read(self, descriptor: int) -> bool:
-        """Read what is there; False at the end, and if there is nothing more now."""
+        """Read until nothing more is there now; False at the end too."""
         try:
             chunk = os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:

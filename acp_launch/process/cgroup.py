@@ -18,7 +18,7 @@ _PREFIX = "acp-launch-"  # of its name, before the launch's id
 
 
 class Cgroup:
-    """A control group that may not exist; every method tolerates that, and that others remove it meanwhile."""
+    """A control group, which may not exist, or vanish at any moment: every method tolerates that."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

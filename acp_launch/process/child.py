@@ -434,7 +434,7 @@ async def wait_shielded(*tasks: "asyncio.Task[Any]", cancelling: Callable[[], No
 #
 # 1. List the whole tree, before parents die and their children are lost.
 # 2. Close stdin, which ACP defines as the end. Wait `grace` for the process, then a moment for the rest to follow.
-# 3. TERM every group of the tree once, and CONT what is stopped, so that it can obey. Wait `grace`.
+# 3. TERM every group of the tree once, and CONT the stopped ones, so that they can obey. Wait `grace`.
 # 4. STOP, KILL, reap, look again, until nothing is left (tree.py). At most 5 s, in practice milliseconds.
 #
 # `hurry` goes to rung 4 at once, from any rung. Without a subreaper (macOS), a daemon that left both its parents and

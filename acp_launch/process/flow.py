@@ -163,7 +163,7 @@ class Inflow:
             return self._receive(CHUNK_BYTES)
         except BlockingIOError:
             return None
-        except OSError:  # ECONNRESET: it died with data of ours unread. After any error nothing more comes
+        except OSError:  # ECONNRESET: it died with our data unread. After any error nothing more comes
             return b""
 
 
@@ -310,7 +310,7 @@ class LinkUser(ABC):
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
-        """Note a failure of ours to handle a line."""
+        """Note that we failed to handle a line."""
 
     @abstractmethod
     def burst(self, is_on: bool) -> None:
@@ -378,7 +378,7 @@ class Link:
         self._out.send(b"\n")
 
     def cork(self) -> None:
-        """Collect what is sent until `uncork`, and write it at once."""
+        """Collect lines until `uncork`, and write them at once."""
         self._out.cork()
 
     def uncork(self) -> None:

@@ -1,5 +1,5 @@
 """
-Git of ours: how it is called, and what it believes.
+Our git: how it is called, and what it believes.
 
 Hooks of a repository never run, the caller's `GIT_DIR` and its like do not count, git asks nothing on the terminal, and
 each call has a limit in time. There are three kinds of calls:
@@ -224,7 +224,7 @@ def pack_loose_objects(objects: Path) -> None:
 def _list_loose(objects: Path) -> Iterator[str]:
     for directory in os.scandir(objects):
         if len(directory.name) == 2 and _HEX.fullmatch(directory.name) and directory.is_dir(follow_symlinks=False):
-            for file in os.scandir(directory):  # what is not a file of git's can be an agent's
+            for file in os.scandir(directory):  # a file that is not git's can be an agent's
                 if _HEX.fullmatch(file.name) and file.is_file(follow_symlinks=False):
                     yield f"{directory.name}{file.name}"
 

@@ -34,7 +34,7 @@ and from the guard:
     ("started", pid, began)            answers "start"; `began` is its time of start, 0.0 if that could not be read
     ("failed", errno, why, where)      the same; `where` is the path the error is about
     ("ended", pid, status)             a child has died, with its wait status
-    ("broken", why)                    a bug of ours: the guard is about to end
+    ("broken", why)                    our bug: the guard is about to end
 """
 
 import _socket
@@ -377,7 +377,7 @@ class Guardian:
         self._defaults = defaults
 
     def run(self) -> NoReturn:
-        """Guard until the launcher is done or dead, then end what is left."""
+        """Guard until the launcher is done or dead, then end the rest."""
         try:
             wakeup = self._wakeup()
             self._line.say(("here", os.getpid()))

@@ -1,7 +1,7 @@
 """
 Processes left behind by launches that died together with their guards, and the processes of a launch as a tree.
 
-`clear` finds dead launches by their records and ends what is left of them. A process in a record is touched only while
+`clear` finds dead launches by their records and ends their processes. A process in a record is touched only while
 its time of start is the recorded one; any other process only if its environment carries the launch's id, or it descends
 from one of those. Several may clean up at once: the one that locks a record does it, the others leave it alone.
 
@@ -70,7 +70,7 @@ def launch_state(launch: RecordedLaunch) -> LaunchState:
 
 
 def launch_processes(launch: RecordedLaunch) -> LaunchProcesses:
-    """Return what is left of a dead launch."""
+    """Return the processes of a dead launch."""
     group = cgroup.recorded(launch.cgroup, launch.id)
     return LaunchProcesses(launch.known, launch.id, launch.launcher.started, cgroup=group)
 
@@ -199,7 +199,7 @@ class TreeProcess(Struct, frozen=True, kw_only=True):
 
 
 class LaunchTree(Struct, frozen=True, kw_only=True):
-    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left."""
+    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` survive it."""
 
     launch: RecordedLaunch
     state: LaunchState
@@ -249,7 +249,7 @@ class _Snapshot:
     def member(self, pid: int) -> TreeProcess | None:
         """Return a process with its descendants.
 
-        Each process appears once, whatever happened to its parents meanwhile.
+        Each process appears once, whatever happened to its parents.
         """
         import psutil
 

@@ -315,7 +315,7 @@ class Ended(Event, frozen=True):
 
 
 class Stuck(Event, frozen=True):
-    """Processes that it left behind cannot be killed, so a new one must not be started beside them."""
+    """Processes that it left behind cannot be killed, so a new one must not be started."""
 
     reason: str
 
@@ -396,7 +396,7 @@ def step(life: Life, event: Event, now: float) -> Life:
     """Return `life` after `event`.
 
     Raises:
-        ValueError: the event cannot happen in this state, which is a bug of ours.
+        ValueError: the event cannot happen in this state, which is our bug.
     """
     then = NEXT[life.state].get(type(event))
     if then is None:

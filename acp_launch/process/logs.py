@@ -197,7 +197,7 @@ class LogFile:
             self._begin()
 
     def mark(self, text: str) -> None:
-        """Write a line of ours between the child's output. It must hold no secret."""
+        """Write our line between the child's output. It must hold no secret."""
         self._begin()
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))

@@ -124,7 +124,7 @@ def _remember_seen(table: Table, now: set[Process]) -> None:
 
 
 def _may_be_unrelated(child: Process) -> bool:
-    """Whether a child of ours, which came after `prepare`, may be an orphan from outside the launch.
+    """Whether our child, which came after `prepare`, may be an orphan from outside the launch.
 
     The children of a guard are always ours.
     """
@@ -136,7 +136,7 @@ def _may_be_unrelated(child: Process) -> bool:
 
 
 def adopted(table: Table) -> list[Process]:
-    """Return children of ours and of the guards that we did not start.
+    """Return our children and the guards' that we did not start.
 
     They were neither spawned, nor there before, nor in our own session.
     """
@@ -146,7 +146,7 @@ def adopted(table: Table) -> list[Process]:
 
 
 def _children(table: Table) -> list[Process]:
-    """Return children of the guards, and children of ours that came after `prepare` and are not in our own session."""
+    """Return the guards' children, and ours that came after `prepare` and are not in our own session."""
     guards = spawn.parent.pids() if spawn.parent else []
     ours = os.getsid(0)
     own = [child for child in children_of(os.getpid(), table) if child.session != ours]
@@ -161,7 +161,7 @@ def children_of(pid: int, table: Table) -> list[Process]:
 def reap_adopted() -> None:
     """Fetch the status of adopted orphans that died, as init would. Until then they look alive to other programs.
 
-    The guards fetch those of their own.
+    The guards fetch their own.
     """
     for orphan in adopted(prepare.table()):
         if orphan.is_dead and orphan.parent == os.getpid():

@@ -158,7 +158,7 @@ def _problems(document: Document, faults: list[Fault]) -> Iterable[Problem]:
 
 
 def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
-    """Yield what is wrong with the `version` of a document, if it has one."""
+    """Yield the faults of a document's `version`, if it has one."""
     if "version" in root and (root["version"] != VERSION or isinstance(root["version"], bool)):
         written = found(root["version"])
         yield Fault(("version",), f"expected version 1, found {written}", "write: version: 1")

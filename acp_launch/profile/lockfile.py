@@ -62,7 +62,7 @@ def write(found: Found, lock: Lock) -> Path:
 
     Raises:
         OSError: it cannot be written.
-        ValueError: what is there is not a lock file.
+        ValueError: the file is not a lock file.
     """
     file = place(found.project)
     try:

@@ -1,7 +1,7 @@
 """
 The format of a profile, as frozen values (docs/profiles.md). Pure.
 
-pydantic says what is wrong with a profile (`check`) and turns the format into JSON Schema (`schema`); a profile
+pydantic words a profile's faults (`check`) and turns the format into JSON Schema (`schema`); a profile
 without mistakes is built without importing it. The string under a field is its description in `schema.json`. A key
 that has no effect yet is not here, so it is refused.
 """

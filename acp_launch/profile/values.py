@@ -227,7 +227,7 @@ SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characte
 
 
 def session_name_fault(name: str) -> str:
-    """Return what is wrong with a session's name; empty if nothing is."""
+    """Return the fault of a session's name, empty if it is valid."""
     if not name.strip():
         return "the session's name is empty"
     if len(name) > MAX_SESSION_NAME:
@@ -238,7 +238,7 @@ def session_name_fault(name: str) -> str:
 
 
 def url_fault(url: str) -> str:
-    """Return what is wrong with an address; empty if nothing is. References in it may still stand for anything."""
+    """Return the fault of an address, empty if it is valid. References in it may still stand for anything."""
     if url.startswith("$") or not url.strip():
         return "" if url.strip() else "the url is empty"
     if re.search(r"[\s\x00-\x1f\x7f]", re.sub(r"\$\{[^}]*\}", "", url)):
@@ -250,7 +250,7 @@ def url_fault(url: str) -> str:
 
 
 def user_fault(url: str) -> str:
-    """Return what is wrong with the user part of an address; empty if it has none."""
+    """Return the fault of an address's user part, empty without one."""
     return "the url holds a user name or a password, which end up in logs" if "@" in host(url) else ""
 
 
@@ -297,7 +297,7 @@ def is_in_the_clear(url: str) -> bool:
 
 
 def scope_fault(scope: str) -> str:
-    """Return what is wrong with a scope (RFC 6749, section 3.3); empty if nothing is."""
+    """Return the fault of a scope (RFC 6749, section 3.3), empty if it is valid."""
     if not scope:
         return "the scope is empty"
     return "" if SCOPE.fullmatch(scope) else f'"{shorten(scope)}" is not one scope'
@@ -317,6 +317,6 @@ def header_name_fault(name: str) -> str:
 
 
 def header_fault(value: str) -> str:
-    """Return what is wrong with a header's value; empty if nothing is."""
+    """Return the fault of a header's value, empty if it is valid."""
     unfit = CONTROL.search(value) or BEYOND.search(value)
     return f"a header cannot hold the character U+{ord(unfit.group()):04X}" if unfit else ""

@@ -259,7 +259,7 @@ def read_update(params: Raw) -> tuple[str, str, Raw] | None:
 
 
 def _read_leniently(params: Raw) -> tuple[str, str, Raw] | None:
-    """Do so where the decoders reject what is JSON: it contains half a surrogate pair (see `decoded`)."""
+    """Do so where the decoders reject valid JSON: it contains half a surrogate pair (see `decoded`)."""
     said = mapping(decoded(params))
     session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
     if not isinstance(session_id, str) or not isinstance(kind, str):

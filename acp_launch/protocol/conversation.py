@@ -53,7 +53,7 @@ WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_c
 
 
 class Opened(Struct, frozen=True):
-    """A session is open. This event comes right before its stored updates. `number` is that of our request."""
+    """A session is open. This event comes right before its stored updates. `number` is our request's."""
 
     session_id: str
     how: How
@@ -88,7 +88,7 @@ class Completed(Struct, frozen=True):
 
 
 class Extension(Struct, frozen=True):
-    """A notification that is not of ACP, from a host of ours: its method begins with `OURS`."""
+    """A notification of our host beyond ACP: its method begins with `OURS`."""
 
     method: str
     params: Raw
@@ -408,7 +408,7 @@ class Conversation:
         return PermissionAsked(message.id, session_id, acp.mapping(params.get("toolCall")), options, message.line)
 
     def _passing_request(self, message: Called) -> Event:
-        """Return a request for the editor; a question about a tool call in a session of ours is judged first."""
+        """Return a request for the editor; a question about a tool call in our session is judged first."""
         if message.method == "session/request_permission":
             params = acp.mapping(acp.decoded(message.params))
             session_id = acp.text(params.get("sessionId"))

@@ -157,7 +157,7 @@ def _tolerated_fault(written: bytes) -> Fault:
     return Fault(code if isinstance(code, int) else INTERNAL_ERROR, message)
 
 
-# Messages of ours, without the newline that ends them on a pipe (`as_line`).
+# Our messages, without the newline that ends them on a pipe (`as_line`).
 
 
 def as_line(message: bytes) -> bytes:
@@ -296,7 +296,7 @@ class LineFramer:
 
 
 NULL = Raw(b"null")
-DIGITS = 18  # the longest number of a request of ours
+DIGITS = 18  # the longest number of our requests
 BROKEN = "this request was not handled because of a bug in acp-launch"
 
 
@@ -337,7 +337,7 @@ Incoming = Called | Notified | Answered | Junk
 
 
 class Call(Struct, frozen=True):
-    """A request of ours, ready to be written."""
+    """Our request, ready to be written."""
 
     number: int
     method: str
@@ -364,7 +364,7 @@ class Peer:
         return self._next - 1
 
     def pass_on(self, method: str, line: bytes) -> Call:
-        """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
+        """Return another side's request as ours: its id is our number, all other bytes stay."""
         number = self._number(method)
         return Call(number, method, as_line(splice.with_id(line, Raw(str(number).encode()))))
 
@@ -458,7 +458,7 @@ def key(id: Raw) -> bytes:
         return text if said is None else written(said)
 
 
-# Reports of messages that we failed to handle because of a bug of ours: each failure loses that message only. The
+# Reports of messages that we failed to handle, by a bug: each failure loses that message only. The
 # report names the place in our code, for a bug report. It never quotes the message, which may contain a secret.
 
 

@@ -32,7 +32,7 @@ class Window:
         self.spare: Callable[[], float] = lambda: inf  # returns after which event none may leave
         self._count, self._size, self._age = count, size, age
         self._kept = OrderedDict[int, tuple[bytes, Hashable, float]]()  # line, key and time, by id
-        self._by_key: dict[Hashable, int] = {}  # the ids of what is kept and has a key
+        self._by_key: dict[Hashable, int] = {}  # the ids of kept events that have a key
         self._bytes = 0
         self._joined: dict[int, tuple[int, bytes]] = {}  # pieces, by the id before them
         self._due = inf  # not later than when the oldest becomes too old

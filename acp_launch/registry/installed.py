@@ -79,7 +79,7 @@ def home(state: Path) -> Path:
 
 
 def installations(state: Path, agent: str | None = None) -> list[Installation]:
-    """List what is installed, or all versions of one agent: by id, the newest version first."""
+    """List installed agents, or all versions of one: by id, the newest version first."""
     agents = [home(state) / agent] if agent else _list(home(state))
     found = (read(path) for directory in agents for path in _list(directory))
     known = [each for each in found if each is not None]

@@ -373,7 +373,7 @@ def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
 
 
 def issued(text: str) -> tuple[Sighting, ...]:
-    """Return what is certain without context, in a file not read before: known shapes, and passwords in urls."""
+    """Return findings that are certain without context, in a new file: known shapes, and passwords in urls."""
     passwords = (found for found in _in_urls(text) if "${" not in text[found.start : found.end])
     found = apart((*_shaped(text), *passwords))
     certain = (one for one in found if one.certainty == "certain")

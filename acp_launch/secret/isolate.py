@@ -204,7 +204,7 @@ _this = _Thread()
 
 @contextmanager
 def beside_a_session() -> Iterator[None]:
-    """Leave descriptors 0 and 1 alone while this thread works: meanwhile a session reads and writes there."""
+    """Leave descriptors 0 and 1 alone while this thread works: a session reads and writes there."""
     _this.is_beside = True
     try:
         yield
@@ -227,7 +227,7 @@ def without_prompts() -> Iterator[None]:
             yield
     finally:
         _this.quiet = False
-        # Other code may have replaced ours meanwhile. Then ours stays behind it and only passes calls on.
+        # Other code may have replaced ours. Then ours stays behind it and only passes calls on.
         if sys.stdin is ours:
             sys.stdin = stdin
         if getpass.getpass is refusing:

@@ -268,7 +268,7 @@ class Redactor:
     def register(self, *secrets: Secret, name: str = "") -> None:
         """Hide these from now on. Values under `forms.SHORTEST` characters cannot be hidden.
 
-        `name` is that of a secret in profiles.
+        `name` is a secret's in profiles.
         """
         from acp_launch.secret.forms import forms
 

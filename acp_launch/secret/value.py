@@ -12,7 +12,7 @@ parsed into literal pieces and references; nothing is looked up here.
 Everything that could show a value by accident shows `***` or refuses: repr, str, formats, pickles, JSON.
 `Secret.expose` is the only access to the text, and `tests/test_architecture.py` lists the modules that may call it.
 
-A store answers with one `Outcome` for each name, or raises one `StoreFault` for all. Both say what is wrong (`reason`,
+A store answers with one `Outcome` for each name, or raises one `StoreFault` for all. Both tell the fault (`reason`,
 a sentence without a full stop that never holds a value) and what to do (`fix`, a command or one edit; empty if the
 caller knows a better one). The environment (`ACP_LAUNCH_SECRET_<NAME>`) comes before any store, for CI.
 """
@@ -144,7 +144,7 @@ def variable(name: str) -> str:
 
 
 def is_login(name: str) -> bool:
-    """Whether a secret's name is that of a login's tokens, which a profile, or a verb of `secret`, may not use.
+    """Whether a secret's name is for a login's tokens, which a profile, or a verb of `secret`, may not use.
 
     Names compare without case, so none slips through.
     """

@@ -14,6 +14,6 @@ stdio (docs/serve.md). Open `host` or `editor` first. Both have the agent and it
 - `editor`: the editor's lines and requests, and what the agent has for it.
 - `editorsession`: a session of the editor: its plan and servers, the agent's answer, questions, its name in the store.
 - `lines`: the editor's lines, and its requests that are not answered yet.
-- `handshake`: what is edited in `initialize`. Pure.
+- `handshake`: the edits of `initialize`. Pure.
 - `entries`: the servers that an editor sends, as plans.
 """

@@ -268,7 +268,7 @@ class ClientConnection:
                 self._has_written.set()
 
     def _piece(self) -> bytes:
-        """Return what is to be written next; empty if there is nothing."""
+        """Return the next bytes to write; empty if there are none."""
         parts: list[bytes] = []
         self._due(parts)
         for place in list(self._places.values()):
@@ -365,7 +365,7 @@ class ClientConnection:
         except LaunchError as error:
             code, message, data = as_fault(error)
             self.say(redactor.raw_json(self._peer.refuse(called.id, code, message, data)))
-        except Exception as error:  # a bug of ours costs the request, not the host
+        except Exception as error:  # our bug costs the request, not the host
             self._pump.mishaps.add("a front", error)
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:

@@ -365,7 +365,7 @@ class EditorConnection(EditorLines):
             await session.run(request, self.agent.negotiated)
         except LaunchError as error:
             self.tell(request, error)
-        except Exception as error:  # a bug of ours costs the session, not the others
+        except Exception as error:  # our bug costs the session, not the others
             self.mishaps.add("a session", error)
             self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
         finally:

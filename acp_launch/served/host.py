@@ -236,7 +236,7 @@ class Host:
     def _return(self, front: ClientConnection, failed: HostSession, before: Sequence[HostSession]) -> None:
         """Put a front back where it was before a session that could not be opened."""
         self._exit(front, failed)
-        if front not in self.fronts:  # it has left meanwhile
+        if front not in self.fronts:  # it has left
             return
         for each in before:
             self.fronts[front].append(each)

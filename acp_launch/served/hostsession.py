@@ -377,7 +377,7 @@ class HostSession(AgentSession):
             self._leave_if_over()
 
     async def _await_servers(self) -> bool:
-        """Wait for the required servers; False if the prompt is cancelled meanwhile.
+        """Wait for the required servers; False if the prompt is cancelled.
 
         Raises:
             LaunchError: as `LaunchServers.proven`.

@@ -60,7 +60,7 @@ class EditorRequest:
 
 
 class EditorLines(ABC):
-    """The editor's requests that are not answered yet, and what is written to it."""
+    """The editor's requests that are not answered yet, and the lines to it."""
 
     def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
         self.over = asyncio.Event()  # the editor has ended
@@ -172,7 +172,7 @@ class EditorLines(ABC):
             self.write(jsonrpc.error(Raw(request.id), code, message, data))
 
     def tell(self, request: EditorRequest, error: LaunchError) -> None:
-        """Answer with an error of ours, which the user need not be told besides."""
+        """Answer with our error, which the user need not be told again."""
         self.told = error
         self.refuse(request, *fault(error))
 

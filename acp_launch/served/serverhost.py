@@ -172,7 +172,7 @@ class ServerHost:
         one agent are not for others."""
         assert line.server is not None
         assert line.request is not None
-        if line.process not in self._processes:  # it has ended meanwhile
+        if line.process not in self._processes:  # it has ended
             self._use(self._process_of(line.server), line)
         assert line.process is not None
         line.is_session = True
@@ -264,7 +264,7 @@ class ServerHost:
         self._end(process)
 
     async def run(self) -> None:
-        """Return once nothing is left; until then end what is not used any more."""
+        """Return once nothing is left; until then end unused processes."""
         while not self._is_over():
             every = min([POLL_SECONDS, *(process.idle / 4 for process in self._processes)])
             await asyncio.sleep(to_beat(self._now(), max(0.02, every)))

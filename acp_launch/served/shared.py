@@ -55,7 +55,7 @@ INHERITED = regex(
 
 
 class SharedRequest(Struct, frozen=True, kw_only=True):
-    """What a launch asks for, beside the server."""
+    """What a launch asks for, besides the server."""
 
     label: str
     launch: str

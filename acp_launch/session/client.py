@@ -323,7 +323,7 @@ class AcpSession:
             line = conversation.refuse(question.id, refusal.code, refusal.message, refusal.data)
         except LaunchError:
             raise
-        except Exception as error:  # a bug of ours costs the request, not the session
+        except Exception as error:  # our bug costs the request, not the session
             self._connection.mishaps.add(AGENT, error)
             line = conversation.refuse(question.id, jsonrpc.INTERNAL_ERROR, BROKEN)
         else:
@@ -337,7 +337,7 @@ class AcpSession:
             decision = await self._gate.ask_user(call, question.options, announced=announced)
         except LaunchError:
             raise
-        except Exception as error:  # a bug of ours costs the question, not the session
+        except Exception as error:  # our bug costs the question, not the session
             self._connection.mishaps.add(AGENT, error)
             decision = Decision(False, None, "it could not be asked")
         if decision.is_unasked:

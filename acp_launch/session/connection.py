@@ -181,7 +181,7 @@ class Connection:
         passing: Callable[[Passing], None],
         written: Callable[[], None],
     ) -> None:
-        """Give an editor what is for it. `lines` takes a chunk of the agent and its lines, and returns those that it
+        """Give an editor its messages. `lines` takes a chunk of the agent and its lines, and returns those that it
         has not passed on; `passing` passes a message on; `written` hears whenever the agent has taken something.
         """
         self._pump.passing, self._pump.written, self._passing = lines, written, passing

@@ -87,7 +87,7 @@ INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
 
 
 def check(field: Field, value: object) -> str:
-    """Return what is wrong with a value, as the end of a sentence about it; empty if it is valid."""
+    """Return the fault of a value, as the end of a sentence about it; empty if it is valid."""
     return _CHECKS[field.kind](field, value)
 
 
@@ -213,7 +213,7 @@ def whole(form: Form, content: Mapping[str, Value]) -> str:
 
 
 def typed(field: Field, text: str) -> tuple[Value | None, str]:
-    """Return the value of a typed text, None for no value, and what is wrong with it.
+    """Return the value of a typed text, None for no value, and its fault.
 
     An empty text, or `-`, leaves an optional field out.
     """

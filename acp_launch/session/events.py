@@ -194,7 +194,7 @@ class ErrorProblem(Struct, frozen=True, kw_only=True):
 
 
 class ErrorEvent(TimedEvent, frozen=True, kw_only=True, tag="error"):
-    """The last line of a run that failed. `code` and `data` are those of the agent's JSON-RPC error."""
+    """The last line of a run that failed. `code` and `data` are from the agent's JSON-RPC error."""
 
     exit_code: int
     message: str
@@ -478,7 +478,7 @@ class Observer(Protocol):
         """Show any other event, or ignore it. One about a server may also come within a message of the agent."""
 
     async def drain(self) -> None:
-        """Return when there is room for more; the agent is not read meanwhile (back-pressure)."""
+        """Return when there is room for more; until then the agent is not read (back-pressure)."""
 
 
 def show_note(observer: Observer, text: str) -> None:

@@ -245,7 +245,7 @@ class Files:
         place: "Place | None" = None,
     ) -> None:
         """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes,
-        `place` that of a confined agent."""
+        `place` is a confined agent's."""
         self._box = SessionFiles(roots, limit=limit, place=place)
         self._may_write = may_write
         self._allowed = allowed

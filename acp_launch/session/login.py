@@ -334,7 +334,7 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
 
 
 def _confine(program: LocalProgram, where: Place) -> LocalProgram:
-    """Return what runs a program in a place, on a pseudo-terminal of ours: it must not type on the user's."""
+    """Return the command line of a program in a place, on our pseudo-terminal: it must not type on the user's."""
     from acp_launch.plan.place import enclose
 
     argv, env = enclose(program.argv, program.env, program.cwd, where, has_terminal=True)

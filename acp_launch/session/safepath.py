@@ -1,5 +1,5 @@
 """
-Opens files within given directories and nowhere else, even if another process swaps directories for links meanwhile.
+Opens files within given directories and nowhere else, even if another process swaps directories for links.
 
 A path is resolved first, including links, and must then lie below one of the roots (C-70). The resolved path is opened
 by `descent`, never through a link. Roots themselves may be reached through links, because the user named them.
@@ -153,6 +153,6 @@ def _proc() -> int | None:
 
 
 def links(directories: Iterable[str]) -> Links:
-    """Return those of the directories whose real path differs."""
+    """Return the directories whose real path differs."""
     named = ((directory, os.path.realpath(directory)) for directory in dict.fromkeys(directories))
     return tuple((spelled, truly) for spelled, truly in named if spelled != truly)

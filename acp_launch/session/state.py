@@ -218,7 +218,7 @@ class SessionState:
             self.plan = tuple(filter(None, (step(acp.mapping(item)) for item in listed[:STEPS])))
 
     def _take_usage(self, body: dict[str, Any]) -> None:
-        """Update the usage. What is left out is unchanged: a cost is that of the whole session."""
+        """Update the usage. An absent member is unchanged: a cost counts for the whole session."""
         used, size, spent = tokens(body.get("used")), tokens(body.get("size")), cost(body.get("cost"))
         self.usage = Usage(
             self.usage.used if used is None else used,
@@ -372,9 +372,9 @@ OWN = {
 
 
 def deed(call: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Return a verb of ours for a call of this name, and the name without its verb.
+    """Return our verb for a call of this name, and the name without its verb.
 
-    A verb of the agent that says more, such as `create` for an edit, is one of ours too.
+    A verb of the agent that says more, such as `create` for an edit, is ours too.
     """
     kind = acp.text(call.get("kind"))
     first, _, rest = name.partition(" ")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.protocol.acp import Negotiated
     from acp_launch.session.events import Said, SessionEvent, TurnEnd
 
-# Every failure of the session store in words: which file, what is wrong, and what to do about it.
+# Every failure of the session store in words: the file, the fault, and the fix.
 
 
 ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you can write to"
@@ -99,7 +99,7 @@ def _code(error: sqlite3.Error) -> int:
 #
 # - A new store is built under a private name and linked into place when complete, so that no process sees half of one:
 #   ten processes may be the first at once, and each may die at any instant. An empty file is therefore damage.
-# - SQLite keeps its write-ahead log beside the file. All of it lives in its own directory, so that putting a
+# - SQLite keeps its write-ahead log next to the file. All of it lives in its own directory, so that putting a
 #   damaged store aside is one `mv` and no log of an old store is ever applied to a new one.
 # - WAL if the file system supports it (it needs shared memory, which most network file systems lack), else a rollback
 #   journal; decided once, when the store is created, and recorded by SQLite in the file.
@@ -114,7 +114,7 @@ def _code(error: sqlite3.Error) -> int:
 VERSION = 1  # of the tables below; stored in SQLite's user_version
 APPLICATION_ID = 0x4143504C  # "ACPL", identifies our files
 ADDED = {"turns": "INTEGER NOT NULL DEFAULT 0"}  # columns that the first stores lack; no seal covers them
-BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite keeps beside a store
+BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite keeps next to a store
 HEADER = 100  # bytes that every SQLite file begins with
 TABLES = f"""
 CREATE TABLE session (

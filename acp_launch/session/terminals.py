@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # a program, and would mean something to a shell, is given to /bin/sh. The directory need not be one of the session's: a
 # command can change its directory anyway, so we could not keep that promise. It is shown to the user who decides.
 #
-# A confined agent is told only of what is in its place: what is outside of it is missing.
+# A confined agent is told only of paths in its place: others are missing.
 
 
 DEFAULT_OUTPUT_BYTES = 1024 * 1024  # if the agent names no limit
@@ -48,7 +48,7 @@ _HARMLESS = regex(r"CI|CLAUDECODE|COLORTERM|COLUMNS|FORCE_COLOR|LANG|LC_[A-Z]+|L
 
 
 class Command(Struct, frozen=True):
-    """A command to run. `said` is what the agent asked for, after those of its variables that may change the effect."""
+    """A command to run. `said` is the agent's request, after its variables that may change the effect."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -176,7 +176,7 @@ class Terminals:
         """Serve terminals.
 
         `cwd` and `env` are the defaults for a command. `tell` gets a command's output, at most 20 times a second.
-        `place` is that of a confined agent.
+        `place` is a confined agent's.
         """
         self._cwd, self._env, self._place = cwd, env, place
         self._allowed, self._tell = allowed, tell

@@ -8,5 +8,5 @@ once. Open `model` first.
     address     which servers a command that prints headers is for
     load        find and read everything; also `grounds`, the projects around a directory
     origin      each setting and where it comes from, for `config`
-    check       the same as a pydantic-settings class, which says what is wrong; imported only after a change
+    check       the same as a pydantic-settings class, which words the faults; imported only after a change
 """

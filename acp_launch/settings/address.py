@@ -59,7 +59,7 @@ def read(text: str) -> Address:
 
 
 def nearest(known: Iterable[str], url: str) -> str | None:
-    """Return which of the addresses covers that of a server, the longest if several do; None if none does."""
+    """Return which of the addresses covers a server's, the longest if several do; None if none does."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -90,7 +90,7 @@ class Choices(Shape, frozen=True, kw_only=True):
     hangup: Literal["detach", "stop"] | None = None
     """What becomes of a host's turn when its terminal closes; None: it goes on if `up` started the host."""
     registry: str | None = None
-    """The address, or the file, of the index of agents; None: that of the ACP registry."""
+    """The address, or the file, of the index of agents; None: the ACP registry's."""
     notify_command: tuple[str, ...] = ()
     """A program and its arguments that are run when a question waits in a host without a terminal. `{profile}` and
     `{session}` in an argument are their names."""

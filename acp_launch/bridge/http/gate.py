@@ -1,5 +1,5 @@
 """
-Which HTTP requests are admitted: those of this launch's agent, to the path of one of its servers. Pure.
+The HTTP requests that are admitted: from this launch's agent, to the path of one of its servers. Pure.
 
 Each server has a path that cannot be guessed, and a token for the header `Authorization`, because agents write
 addresses to their logs. Host and Origin are checked too, so that no web page can get in by a name of its own

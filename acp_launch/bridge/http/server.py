@@ -80,7 +80,7 @@ class LoopbackServer:
         self._beat = self._loop.call_later(limits.beat, self._beats)
 
     def add(self, names: Iterable[str]) -> None:
-        """Serve those of these servers too that are not served yet."""
+        """Serve the servers that are not served yet, too."""
         self._keys.update(make_keys(name for name in names if name not in self._keys))
 
     def address(self, name: str) -> str:
@@ -180,7 +180,7 @@ class LoopbackServer:
         return session
 
     def _beats(self) -> None:
-        """Show the clients that their connections are alive, and end what is idle or stalled."""
+        """Show the clients that their connections are alive, and end idle and stalled ones."""
         self._beat = self._loop.call_later(self.limits.beat, self._beats)
         for connection in list(self._connections):
             connection.check()
@@ -244,7 +244,7 @@ class HttpConversation(LinkUser):
             self._link.send(line.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in line else line)
 
     def when_room(self, then: Callable[[], None]) -> None:
-        """Call `then` now, or when the server has read what is held for it."""
+        """Call `then` now, or when the server has read the held bytes."""
         if self._waiting or (self._link is not None and self._link.is_full):
             self._waiting.append(then)
         else:

@@ -328,7 +328,7 @@ def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _line(weight: int, text: str, tone: Tone = "quote") -> Detail:
-    """Make a line of foreign text. Each further line of it is barred, so that none looks like a line of ours."""
+    """Make a line of foreign text. Each further line of it is barred, so that none looks like ours."""
     return Detail(((f"    {_shorten(harmless(text))}".replace("\n", "\n    | "), tone),), weight)
 
 

@@ -122,7 +122,7 @@ def possible() -> bool:
 def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
     """Print lines of a question, or above one. Our mark is the bar on their left, also of quoted text.
 
-    `keys` are those of answers in it, which are coloured.
+    `keys` are of answers in it, which are coloured.
     """
     bar, style = paint(MARK, YELLOW), STYLES.get(tone, "")
     for row in break_lines(text, screen()[0] - COLUMNS):
@@ -324,7 +324,7 @@ async def ask_for_key(
 
 
 async def _before(due: float, read: Callable[[], Awaitable[str]]) -> str | None:
-    """Return what is typed before `due`, None if nothing is."""
+    """Return the text typed before `due`, None without any."""
     try:
         async with asyncio.timeout_at(due):
             return await read()

@@ -116,7 +116,7 @@ def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
 def break_lines(text: str, columns: int) -> list[str]:
     """Break a text at its words into rows of at most `columns`; only a word that is wider than a row is cut.
 
-    The rows after the first of a line are barred, so that words of others never stand where a line of ours begins.
+    The rows after the first of a line are barred, so that foreign words never stand where our line begins.
     """
     bar = BAR if columns > 4 * len(BAR) else BAR.strip() + " "
     rows = []

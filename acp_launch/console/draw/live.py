@@ -332,7 +332,7 @@ class Live(Notices):
         self._canvas.close()
 
     def tell(self, text: str, style: str) -> None:
-        """Print beside the answer: on stderr, which may be the same screen, or above the drawn rows."""
+        """Print apart from the answer: on stderr, which may be the same screen, or above the drawn rows."""
         if self._speaking == ASIDE:
             self._flush_voices()
         self._settle()

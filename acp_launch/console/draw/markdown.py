@@ -44,10 +44,10 @@ class Growing:
     def __init__(self) -> None:
         self._done: list[Piece] = []
         self._lines: list[str] = []  # of the unfinished piece, what it took over included
-        self._length = 0  # of what is new in it
+        self._length = 0  # of its new part
         self._line: list[str] = []  # the beginning of its next line, as it came
         self._line_length = 0
-        self.goes_on = False  # whether what is unfinished follows a piece that was cut
+        self.goes_on = False  # whether the unfinished part follows a piece that was cut
         self._begin_with = ""  # what the next piece would need from this one
         self._fence = ""
         self._is_list = False
@@ -511,7 +511,7 @@ def _make_harmless(tokens: "Iterable[Token]") -> None:
             _make_harmless(token.children)
 
 
-# A message of the agent as it grows: what is finished is handed out, what is not is drawn.
+# A message of the agent as it grows: finished pieces are handed out, the rest is drawn.
 
 
 COLOURED = 4  # pieces of one frame

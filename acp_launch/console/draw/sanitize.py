@@ -1,6 +1,6 @@
 """
 Foreign text made safe for a terminal: it cannot move the cursor, change the reading direction, hide characters, or
-begin a line like one of ours.
+begin a line like ours.
 
 Control characters, bidirectional overrides, other characters without a glyph, and our mark become visible escapes
 (`console.stderr.harmless`). Rare spaces become ordinary ones. In prose, characters that only join or hint (in emoji,
@@ -46,7 +46,7 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-# Text of agents in a question: without secrets, and never mistaken for text of ours.
+# Text of agents in a question: without secrets, and never mistaken for our text.
 
 
 def quote_line(text: str, *, longest: int = MAX_NAME_CHARS) -> str:

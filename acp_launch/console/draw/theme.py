@@ -137,7 +137,7 @@ def middle(text: str, columns: int, options: ConsoleOptions) -> str:
 
 
 class Marked:
-    """A line of ours: its first row begins with our mark, and the others, which may hold words of others, do not."""
+    """Our line: its first row begins with our mark; the others, which may hold foreign words, do not."""
 
     def __init__(self, text: str, style: str = "", *, is_ours: bool = True) -> None:
         """Text that is not ours has no mark, and is indented as far."""

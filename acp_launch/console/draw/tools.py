@@ -145,7 +145,7 @@ class Diff:
 
 
 def _rows(line: Line, margin: str, console: Console, width: int) -> Iterator[Text]:
-    """Yield a line of the file in rows beside the margin."""
+    """Yield a line of the file in rows after the margin."""
     if width - len(margin) < 8:  # too narrow for a gutter
         margin = f"{line.sign} "
     style = SIGNS[line.sign]

@@ -18,7 +18,7 @@ SIGPIPE = 13
 JOINED = 1 << 20  # bytes
 
 
-class OutputClosed(LaunchError):  # noqa: N818 - not a failure of ours
+class OutputClosed(LaunchError):  # noqa: N818 - not our failure
     """Raised when the reader of our stdout is gone; the exit code is the one that a shell shows for SIGPIPE."""
 
     exit_code = 128 + SIGPIPE

@@ -280,7 +280,7 @@ class Notices:
                 self._show_beside(event)
 
     def _show_beside(self, event: AnyEvent) -> None:
-        """Print what is not about the agent's work."""
+        """Print an event that is not about the agent's work."""
         match event:
             case WaitingEvent(what=what):
                 what = "agent" if what.startswith("activity") else what  # it is worded for "no … within 3 s"
@@ -485,7 +485,7 @@ class Plain(Messages):
     def _tool(self, call: dict[str, object]) -> None:
         if call.get("status") in OVER or "shown" not in call:
             kind = acp.text(call.get("kind"))
-            kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours must not begin with a word of the agent
+            kind = kind if kind in VALUES["kind"] else "tool"  # our line must not begin with a word of the agent
             status = acp.text(call.get("status")) or "pending"
             self._line(f"{kind}: {title(call)}: {status}", DIM)
         call["shown"] = True

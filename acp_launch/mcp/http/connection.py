@@ -76,7 +76,7 @@ Phase = Literal["opening", "open", "parting", "over"]
 
 MODERN = STATELESS[0]
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
-PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
+PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of our requests
 MARK = eras.VERSION.encode()
 
 
@@ -88,7 +88,7 @@ class RemoteSession(Struct):
 
 
 class RemoteConnection:
-    """One connection. `known` is what is believed of the server's era.
+    """One connection. `known` is a belief about the server's era.
 
     `refusal` is what a 401 means if requests carry credentials that were renewed because of it.
     """
@@ -171,7 +171,7 @@ class RemoteConnection:
             self._post(line, message)
 
     def _intercept(self, message: Envelope) -> bool:
-        """Handle what is not sent as it is: cancellations, and a ping before the handshake."""
+        """Handle messages that are not sent as they are: cancellations, and a ping before the handshake."""
         if message.method == eras.CANCELLED and message.id is UNSET:
             return self._cancel(message.params)
         if message.method == PING and message.id is not UNSET and not (self._session.version or self._modern):
@@ -851,7 +851,7 @@ class RemoteConnection:
             self._close(stream)
 
     def _answers_others(self, stream: RequestStream) -> bool:
-        """Whether the server is at work on requests other than those of a stream, as far as we know."""
+        """Whether the server is at work on requests of other streams, as far as we know."""
         others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
         at_server = (owner for owner in others if owner.is_sent and not owner.is_waiting)
         return any(owner.answer.status or not owner.is_resuming for owner in at_server)

@@ -133,7 +133,7 @@ Headers = Mapping[str, Secret]  # by their names, no two of which differ only in
 
 
 class NoToken(Exception):  # noqa: N818 - the name states the fault
-    """Raised if there are no credentials for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
+    """Raised if there are no credentials for a request; `how`, `fix` and `is_final` are as in `Failure`."""
 
     def __init__(self, how: str, fix: str, *, is_final: bool = True) -> None:
         super().__init__(how)
