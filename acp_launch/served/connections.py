@@ -133,10 +133,10 @@ class FrontGone(Exception):  # noqa: N818 - it reads as what happened
 
 
 class UnknownMethod(Exception):  # noqa: N818 - not an error of ours
-    """Raised by `House.serve`."""
+    """Raised by `FrontServer.serve`."""
 
 
-class House(Protocol):
+class FrontServer(Protocol):
     """What a front is attached to."""
 
     max_line: int
@@ -151,13 +151,13 @@ class House(Protocol):
             UnknownMethod: nothing serves it.
         """
 
-    def told(self, front: "ClientConnection", method: str, params: Raw) -> None:
+    def on_notification(self, front: "ClientConnection", method: str, params: Raw) -> None:
         """Take a notification."""
 
     def note(self, text: str) -> None:
         """Take a line about a front that does not do what it should."""
 
-    def gone(self, front: "ClientConnection") -> None:
+    def on_gone(self, front: "ClientConnection") -> None:
         """Note that the front has left."""
 
 
@@ -173,10 +173,10 @@ class _Place:
 class ClientConnection:
     """The line to one front, which follows one session, or several of an editor."""
 
-    def __init__(self, house: House, line: socket.socket) -> None:
+    def __init__(self, server: FrontServer, line: socket.socket) -> None:
         self.options = AttachOptions(name="", can_ask=False)  # those with which it has entered a session last
         self.can_elicit = False  # whether it shows forms and links
-        self._house, self._line = house, line
+        self._server, self._line = server, line
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")
         self._places: dict[int, _Place] = {}  # by the identity of the stream
@@ -184,7 +184,7 @@ class ClientConnection:
         self._news, self._has_written = asyncio.Event(), asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
-            self._transport, self._receive, self, "a front", spoilt=self._peer.recover, max_line=house.max_line
+            self._transport, self._receive, self, "a front", spoilt=self._peer.recover, max_line=server.max_line
         )
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class ClientConnection:
         except (FrontGone, TransportClosed, LaunchError):
             pass  # it left, also while we wrote to it, or broke the protocol: other fronts go on
         finally:
-            self._house.gone(self)
+            self._server.on_gone(self)
             self._line.close()
             self._places.clear()
             self._has_written.set()
@@ -273,7 +273,7 @@ class ClientConnection:
         self._due(parts)
         for place in list(self._places.values()):
             while not (parts or place.is_held):
-                piece = place.stream.window.joined(place.at, WRITE_BYTES, self._house.now())
+                piece = place.stream.window.joined(place.at, WRITE_BYTES, self._server.now())
                 if piece is None:
                     parts += [event_line(NoteEvent(text=MISSED)), *place.stream.lost_answer(place.at, self)]
                     place.at = place.stream.window.lost
@@ -345,10 +345,10 @@ class ClientConnection:
         if isinstance(message, Called):
             self._tasks.create_task(self._serve(message))
         else:
-            self._house.told(self, message.method, message.params)
+            self._server.on_notification(self, message.method, message.params)
 
     def note(self, text: str) -> None:
-        self._house.note(text)
+        self._server.note(text)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         return LaunchError(f"the front {how}")
@@ -359,7 +359,7 @@ class ClientConnection:
     async def _serve(self, called: Called) -> None:
         try:
             params = acp.mapping(acp.decoded(called.params))
-            result = await self._house.serve(self, called.method, params, called.params)
+            result = await self._server.serve(self, called.method, params, called.params)
         except UnknownMethod:
             self.say(self._peer.refuse(called.id, jsonrpc.METHOD_NOT_FOUND, "method not found"))
         except LaunchError as error:

@@ -325,7 +325,7 @@ class Host:
             del self._silent[oldest]
             oldest.close()
 
-    def gone(self, front: ClientConnection) -> None:
+    def on_gone(self, front: ClientConnection) -> None:
         entered = self.fronts.pop(front)
         self._silent.pop(front, None)
         self._idle_since = max(self._idle_since, self.now())
@@ -335,7 +335,7 @@ class Host:
     def note(self, text: str) -> None:
         show_note(self.launch.observer, text)
 
-    def told(self, front: ClientConnection, method: str, params: Raw) -> None:
+    def on_notification(self, front: ClientConnection, method: str, params: Raw) -> None:
         if method == "session/cancel":
             for session in self._about(front, acp.mapping(acp.decoded(params))):
                 session.cancel()

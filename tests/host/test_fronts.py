@@ -43,13 +43,13 @@ class Hall:
                 raise ZeroDivisionError
         raise UnknownMethod
 
-    def told(self, front: ClientConnection, method: str, params: Raw) -> None:
+    def on_notification(self, front: ClientConnection, method: str, params: Raw) -> None:
         self.notes.append(method)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def gone(self, front: ClientConnection) -> None:
+    def on_gone(self, front: ClientConnection) -> None:
         self.left.set()
 
     def happens(self, front: ClientConnection, *numbers: int) -> None:

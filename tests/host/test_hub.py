@@ -51,7 +51,7 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
             hub.fronts[front] = [busy]
             await asyncio.sleep(10 * KEEP)
             hub.agent.sessions.append(busy)
-            hub.gone(front)
+            hub.on_gone(front)
             await asyncio.sleep(10 * KEEP)
             assert not ending.done()
             busy.is_busy, since = False, now()
