@@ -60,6 +60,11 @@ class RunSpec(Struct, frozen=True, kw_only=True):
     outlives: bool = True  # a turn in a host goes on without the terminal that drives it
 
     @property
+    def may_be_hosted(self) -> bool:
+        """Whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
+        return bool(self.profile) and self.trace is None and not self.locked
+
+    @property
     def wants_host(self) -> bool:
         """Whether a host is brought up if there is none."""
         return self.detach or self.keep is not None

@@ -141,16 +141,6 @@ class RunRequest(NamedTuple):
         """Whether the session is interactive: there is no prompt, and stdin is a terminal."""
         return self.output == "text" and sys.stdin is not None and self._lacks_prompt()
 
-    @property
-    def may_be_hosted(self) -> bool:
-        """Whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
-        return self.agent is None and self.trace is None and not self.locked and bool(self.words)
-
-    @property
-    def wants_host(self) -> bool:
-        """Whether a host is brought up if there is none."""
-        return self.detach or self.keep is not None
-
     def watch_lifeline(self) -> None:
         """Let the end of file of `--lifeline` end this process. Call it before anything is opened under its number.
 
@@ -172,7 +162,7 @@ class RunRequest(NamedTuple):
             raise UsageError("--locked cannot be combined with --agent", fix="a lock file is for profiles; name one")
         if self.confined and self.agent is None:
             raise UsageError("--confined is for --agent", fix="in the profile: runtime: {confined: true}")
-        if self.wants_host:
+        if self.spec.wants_host:
             self._check_background("--detach" if self.detach else "--keep")
         if self.is_interactive:
             self._check_without_prompt()
@@ -306,7 +296,7 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     settings = load_settings()
     request.check()
     read_prompt, spec = None if request.is_interactive else request.read_prompt, request.spec
-    may_go_to_host = request.may_be_hosted and (request.wants_host or any_host(settings.state))
+    may_go_to_host = spec.may_be_hosted and (spec.wants_host or any_host(settings.state))
     if may_go_to_host and (code := run_in_host(spec, settings, screen, read_prompt)) is not None:
         return code
     from acp_launch.app.planning import prepare_launch
