@@ -172,7 +172,6 @@ def remove(path: Path, *, below: Path | None = None) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove an empty directory."""
     with parent(path) as (directory, name):
         os.rmdir(name, dir_fd=directory)
 

@@ -120,7 +120,6 @@ def printer_of(server: RemotePlan, settings: Settings) -> str:
 
 
 def record_of(server: RemotePlan, records: Logins) -> Login | None:
-    """Find the record of the login to a server."""
     return None if server.url.secrets else records.find(*_key(server))
 
 
@@ -143,7 +142,6 @@ def is_login_asked(server: RemotePlan, records: Logins) -> bool:
 
 
 def forget_login_asked(server: RemotePlan, records: Logins) -> None:
-    """Forget that the server has asked for a login."""
     records.forget_wanted(*_key(server))
 
 

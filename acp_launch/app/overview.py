@@ -61,7 +61,6 @@ class ProfileRow(NamedTuple):
 
 
 def show() -> int:
-    """Show the overview, and return 0."""
     settings, project = load_settings(), project_of(here())
     own = [each for each in usable_profiles(settings) if each.origin != "built-in"]
     profiles = [_examine(*each, settings) for each in inspect_all(own[:MAX_PROFILES], cache=settings.cache)]

@@ -23,7 +23,6 @@ FLUSH_TIMEOUT = stretch(0.5)  # for a reader to take the end of our output after
 
 
 def exit_code(end: "TurnEnd") -> int:
-    """Return the exit code for a turn's end."""
     if end.denied:
         return DENIED
     return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

@@ -346,7 +346,6 @@ def fill_in(template: str, values: Mapping[str, str]) -> str:
 
 
 def write_part(text: str) -> str:
-    """Write a text as a part of ids."""
     return _OTHERS.sub("-", text) or "-"
 
 

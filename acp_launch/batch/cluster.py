@@ -181,7 +181,6 @@ class DaskEngine:
         return f"the scheduler at {self._address} or a worker raised an error; each needs acp-launch {__version__}"
 
     def cancel(self) -> None:
-        """See `Engine.cancel`."""
         self._tell(CANCEL)
 
     def end_now(self) -> None:

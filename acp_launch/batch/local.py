@@ -42,7 +42,6 @@ class LocalEngine:
         return code
 
     def cancel(self) -> None:
-        """See `Engine.cancel`."""
         self._is_cancelled = True
         self._signal(signal.SIGINT)
 

@@ -193,7 +193,6 @@ def _choose_items(directory: BatchDirectory, options: RunOptions) -> list[Item]:
 
 
 def _list_due(options: RunOptions, *, elsewhere: bool) -> list[Item]:
-    """List the items that would run."""
     directory = _open_directory(options, elsewhere=elsewhere)
     items = _choose_items(directory, options)
     if options.resume is None:

@@ -139,7 +139,6 @@ class Multiplexer:
     # A session.
 
     def says(self, session: int, line: bytes) -> None:
-        """Take a line of a session."""
         for part in jsonrpc.batch(line) or (line,):
             message = jsonrpc.decode(part)
             if message is None or (message.method is UNSET and message.id is UNSET):

@@ -115,7 +115,6 @@ class ShimListener(Struct, frozen=True):
     token: str
 
     def token_of(self, session: str) -> str:
-        """Return the token for the shims of a session of this name."""
         return f"{self.token}.{session.encode(errors='replace').hex()}"
 
     def __repr__(self) -> str:

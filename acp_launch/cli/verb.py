@@ -240,7 +240,6 @@ class Parameter(NamedTuple):
 
 
 def parameters(verb: Verb) -> list[Parameter]:
-    """List the parameters of a verb in order."""
     hints = get_type_hints(verb, include_extras=True)
     hints.pop("return", None)
     given = (verb.__new__ if isinstance(verb, type) else verb).__defaults__ or ()

@@ -21,7 +21,6 @@ PACKAGE = 4
 
 
 def search_table(entries: Sequence[PublishedAgent], installed: Installed, *, width: int | None) -> str:
-    """Return the lines for `agents search`."""
     rows = [("AGENT", "VERSION", "INSTALLED", "BY", "DESCRIPTION")]
     for each in entries:
         here = ", ".join(made.manifest.version for made in installed.get(each.id, ()))
@@ -31,12 +30,10 @@ def search_table(entries: Sequence[PublishedAgent], installed: Installed, *, wid
 
 
 def search_json(entries: Sequence[PublishedAgent], installed: Installed, copy: Copy, fault: str) -> dict[str, Any]:
-    """Return the JSON for `agents search --json`."""
     return {"agents": [_entry(each, installed) for each in entries], "index": _index(copy, fault)}
 
 
 def details(entry: PublishedAgent, installed: Sequence[Installation], platform: str) -> str:
-    """Return the lines for `agents show`."""
     ways, binary = entry.distribution, entry.distribution.binary.get(platform)
     texts = {
         "agent": entry.id,
@@ -57,7 +54,6 @@ def details(entry: PublishedAgent, installed: Sequence[Installation], platform: 
 
 
 def details_json(entry: PublishedAgent, installed: Installed, copy: Copy, fault: str) -> dict[str, Any]:
-    """Return the JSON for `agents show --json`."""
     ways = {kind: _way(getattr(entry.distribution, kind)) for kind in entry.distribution.kinds}
     about = {"license": entry.license, "website": entry.website, "repository": entry.repository}
     more = {**about, "distribution": ways, "profile": masked(pin_line(entry)) or None}

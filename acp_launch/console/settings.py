@@ -26,7 +26,6 @@ def show(
     width: int | None,
     as_json: bool,
 ) -> None:
-    """Print the settings and the directories."""
     if as_json:
         stdout.put_json(_json(file, settings, directories))
         return

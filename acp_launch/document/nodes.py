@@ -48,7 +48,6 @@ def as_written(value: "int | float", text: str) -> "int | float":
 
 
 def number_text(value: "int | float") -> str:
-    """Return a number as it was written."""
     return value.written if isinstance(value, WrittenInt | WrittenFloat) else str(value)
 
 

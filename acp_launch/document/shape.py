@@ -159,7 +159,6 @@ def shape_at(shape: type[Shape], path: KeyPath) -> type[Shape]:
 
 
 def shapes_in(hint: Any) -> Iterator[type[Shape]]:
-    """Yield the shapes that a type is made of."""
     if is_shape(hint):
         yield hint
     for part in (*typing.get_args(hint), *(() if is_shape(hint) else getattr(hint, "__orig_bases__", ()))):

@@ -200,7 +200,6 @@ class ManagedAgent(Generic[S]):
         return self.connection
 
     async def until_end(self, connection: Connection) -> None:
-        """Wait for the end of a connection."""
         if self.connection is connection:
             await self._ended.wait()
 

@@ -159,7 +159,6 @@ def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
 
 
 def _value_end(bare: str, position: int) -> int:
-    """Return the end of the value that begins at `position`."""
     if bare[position] not in "{[":
         found = (_STRING if bare[position] == '"' else _SCALAR).match(bare, position)
         assert found, "the text was parsed before"

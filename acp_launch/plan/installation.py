@@ -128,7 +128,6 @@ def find_cached(runner: Runner, environ: Mapping[str, str], cwd: Path) -> Path |
 
 
 def cache_of(source: Source, environ: Mapping[str, str]) -> Path:
-    """Return the cache of a runner."""
     home = Path(environ.get("HOME", "/"))
     if source == "npm":
         return Path(environ.get("npm_config_cache") or environ.get("NPM_CONFIG_CACHE") or home / ".npm")

@@ -70,7 +70,6 @@ def launch_state(launch: RecordedLaunch) -> LaunchState:
 
 
 def launch_processes(launch: RecordedLaunch) -> LaunchProcesses:
-    """Return the processes of a dead launch."""
     group = cgroup.recorded(launch.cgroup, launch.id)
     return LaunchProcesses(launch.known, launch.id, launch.launcher.started, cgroup=group)
 

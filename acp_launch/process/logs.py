@@ -378,7 +378,6 @@ class SharedLogReader:
         return any(trail.is_within_a_line for trail in self._trails)
 
     def lines(self) -> Iterator[bytes]:
-        """As of a `LogReader`."""
         for line in self._places.lines():
             with suppress(msgspec.MsgspecError):
                 place = msgspec.json.decode(line, type=Shared)

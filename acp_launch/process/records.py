@@ -129,7 +129,6 @@ class LaunchRecord:
 
 
 def launcher() -> Process:
-    """Return this process."""
     ours = prepare.table().read(os.getpid())
     assert ours is not None
     return ours

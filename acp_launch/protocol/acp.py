@@ -307,7 +307,6 @@ def text(value: object) -> str:
 
 
 def prompt_text(blocks: Sequence[object]) -> str:
-    """Return the text of a prompt."""
     return "\n".join(filter(None, (text(mapping(block).get("text")) for block in blocks)))
 
 

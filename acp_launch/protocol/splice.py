@@ -117,7 +117,6 @@ def find(data: bytes, start: int, key: str) -> Member | None:
 
 
 def is_object(data: bytes, start: int) -> bool:
-    """Return whether the value at `start` is an object."""
     return _byte(data, start) == _BRACE
 
 

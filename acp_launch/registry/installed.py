@@ -101,7 +101,6 @@ def read(directory: Path) -> Installation | None:
 
 
 def of_program(program: Path) -> Installation | None:
-    """Return the installation that a program belongs to."""
     return next(filter(None, map(read, program.parents)), None)
 
 

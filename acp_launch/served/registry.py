@@ -91,7 +91,6 @@ class Content(NamedTuple):
 
 
 def content_of(loaded: "Loaded") -> Content:
-    """Return the content of a profile."""
     from acp_launch.profile.trust import content, digest
 
     lines, project = content(loaded.merged), str(loaded.found.project)

@@ -143,7 +143,6 @@ def refer_to_log(error: LaunchError, profile: str, trace: str, *, has_log: bool)
 
 
 def secret_name(variable: str) -> str:
-    """Return the name of the secret for `variable`."""
     return variable.lower().replace("_", "-")
 
 

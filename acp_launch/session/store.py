@@ -443,7 +443,6 @@ class Registry:
 
 
 def _below(path: str, old: str, new: str) -> str:
-    """Return the path below `new` that was below `old`."""
     return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
 
 

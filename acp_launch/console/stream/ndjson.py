@@ -58,7 +58,6 @@ class _FinalMessage:
 
 
 def choose_type(update: Updated) -> type[Told]:
-    """Return the type of the event that an update is."""
     if update.replay:
         return ReplayEvent
     return OutsideEvent if update.outside and update.kind in WORDS else UpdateEvent

@@ -268,7 +268,6 @@ class Gate:
         return Checks(self)
 
     def about(self, call: Call) -> Subject:
-        """Return the subject of a call in this session."""
         if self._latest is not None and self._latest[0] is call:
             return self._latest[1]
         return self.policy.about(call)

@@ -192,7 +192,6 @@ class Policy(Struct, frozen=True):
         return tuple(answer for answer in self.remembered if answer.session in (None, self.session))
 
     def about(self, call: dict[str, Any]) -> Subject:
-        """Return the subject of a call in this session."""
         return subject(call, cwd=self.cwd, home=self.home, links=self.links)
 
 
@@ -211,7 +210,6 @@ class Verdict(Struct, frozen=True):
 def policy(
     plan: LaunchPlan, *, approve: Approve | None = None, remembered: tuple[Remembered, ...] = (), home: str = ""
 ) -> Policy:
-    """Return the policy of one launch."""
     further = (str(plan.project), *map(str, plan.additional_directories))
     linked = safepath.links((str(plan.cwd), *further, *([home] if home else [])))
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
