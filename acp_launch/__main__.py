@@ -31,7 +31,11 @@ def main() -> None:
 
     gc.disable()  # objects made during the start live on; `Interrupts` enables it for longer runs
     if forgotten:
-        _say_forgotten(forgotten)
+        from acp_launch.console.stderr import tell
+
+        named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(forgotten))
+        why = "files in the current directory could replace modules of acp-launch"
+        tell(f"PYTHONPATH: {named} is ignored: {why}")
     sys.exit(leave.finish_with(_run))
 
 
@@ -73,14 +77,6 @@ def _forget_relative_entries() -> list[str]:
         forgotten = set()
     sys.path[:] = [entry for entry in sys.path if entry not in forgotten and entry not in relative]
     return relative
-
-
-def _say_forgotten(entries: list[str]) -> None:
-    from acp_launch.console.stderr import tell
-
-    named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(entries))
-    why = "files in the current directory could replace modules of acp-launch"
-    tell(f"PYTHONPATH: {named} is ignored: {why}")
 
 
 def _forget_current_directory() -> None:

@@ -323,7 +323,15 @@ class PrintedHeaders:
             is_fresh = 0 <= now - self._made < self._ttl  # a clock that was set back says nothing
             is_resting = self._error is not None and 0 <= now - self._failed < RETRY_SECONDS
             if (self._headers in (None, refused) or not is_fresh) and not is_resting:
-                await self._renew(refused)
+                began, self._error = self._clock(), None
+                try:
+                    self._headers, self._made = await self._print(), began
+                    if refused is not None:  # should the server refuse these, too
+                        how = f"rejects the headers that {self._program} has just printed"
+                        self._error = NoToken(how, self._fix)
+                except NoToken as error:
+                    self._error = error
+                self._failed = self._clock()
             if self._error is not None and self._headers in (None, refused):
                 raise self._error.with_traceback(None)
             return self._headers or {}
@@ -334,18 +342,6 @@ class PrintedHeaders:
 
     async def leave(self) -> None:
         """Return at once: a command that is killed loses nothing."""
-
-    async def _renew(self, refused: Headers | None) -> None:
-        """Run the command; keep why that did not help."""
-        began, self._error = self._clock(), None
-        try:
-            self._headers, self._made = await self._print(), began
-            if refused is not None:  # should the server refuse these, too
-                how = f"rejects the headers that {self._program} has just printed"
-                self._error = NoToken(how, self._fix)
-        except NoToken as error:
-            self._error = error
-        self._failed = self._clock()
 
     async def _print(self) -> Headers:
         headers, fault, fix = dict[str, Secret](), "", self._fix

@@ -151,19 +151,14 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
         forget_login_asked(each.server, records)
         items = [each.login.item] if each.login is not None else _lost_items(vault, records, each)
         for item in items:
-            _forget(vault, records, each, item)
+            with _lock(records, item, vault.settings):
+                fault = _take_back(vault, item, each.client_secret)
+                known = records.of(item)
+                for login in known:
+                    records.drop(login)
+            logins.say_logged_out(each.name, fault, [login.url for login in known if login != each.login])
         if not items:
             logins.say_not_logged_in(each.name)
-
-
-def _forget(vault: "Vault", records: Logins, target: LoginTarget, item: str) -> None:
-    """Remove tokens, with all records that are about them."""
-    with _lock(records, item, vault.settings):
-        fault = _take_back(vault, item, target.client_secret)
-        known = records.of(item)
-        for login in known:
-            records.drop(login)
-    logins.say_logged_out(target.name, fault, [login.url for login in known if login != target.login])
 
 
 def _lost_items(vault: "Vault", records: Logins, target: LoginTarget) -> list[str]:

@@ -272,19 +272,17 @@ class Baseline:
         if hidden:
             call_git("update-index", "-z", "--force-remove", "--stdin", feed=hidden)
         if gone or added:
-            self._take(env, scratch, [*gone, *added])
+            names = [*gone, *added]
+            words = "update-index", "-z", "--add", "--remove", "--replace", "--stdin"
+            take = partial(git, *words, cwd=self.at, feed=names, refused=(_REFUSED,))
+            try:
+                take(env=env, settings={"core.safecrlf": "true"})
+            except StateError:  # perhaps line ends that would not come back: take all bytes as they are
+                plain = self._copy(scratch / "plain")
+                with (plain / "info" / "attributes").open("ab") as rules:
+                    rules.write(_BYTES)
+                take(env={**env, "GIT_DIR": str(plain)})
         return bool(hidden or gone or added)
-
-    def _take(self, env: Mapping[str, str], scratch: Path, names: Sequence[str]) -> None:
-        words = "update-index", "-z", "--add", "--remove", "--replace", "--stdin"
-        take = partial(git, *words, cwd=self.at, feed=names, refused=(_REFUSED,))
-        try:
-            take(env=env, settings={"core.safecrlf": "true"})
-        except StateError:  # perhaps line ends that would not come back: take all bytes as they are
-            plain = self._copy(scratch / "plain")
-            with (plain / "info" / "attributes").open("ab") as rules:
-                rules.write(_BYTES)
-            take(env={**env, "GIT_DIR": str(plain)})
 
     def _copy(self, to: Path) -> Path:
         """Copy the repository without its objects and modules."""

@@ -161,7 +161,14 @@ class _Attempt:
     def make(self) -> Record:
         """Make it, and return its record, which is written."""
         try:
-            self._work()
+            try:
+                cwd = self._make_place()
+                self._decide(self._run(cwd), cwd)
+            except Stopped:
+                raise
+            except LaunchError as error:
+                facts = summarize_error(describe_error(error))
+                self._note(outcome="setup_failed", exit_code=error.exit_code, error=facts)
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
             leave.exit_deadline(RECORD_TIMEOUT, leave.code())
@@ -169,15 +176,6 @@ class _Attempt:
             self._note(outcome="cancelled", exit_code=code)
         self._conclude()
         return self.record
-
-    def _work(self) -> None:
-        try:
-            cwd = self._make_place()
-            self._decide(self._run(cwd), cwd)
-        except Stopped:
-            raise
-        except LaunchError as error:
-            self._note(outcome="setup_failed", exit_code=error.exit_code, error=summarize_error(describe_error(error)))
 
     # The run.
 

@@ -86,10 +86,7 @@ class CopyLoop:
             if chunk == b"":
                 return False
             self.outward = chunk or b""
-        return self._pass_on(is_over=bool(ready.get(self.number, 0) & GONE))
-
-    def _pass_on(self, *, is_over: bool) -> bool:
-        rest = None if is_over else _write(self.number, self.inward)
+        rest = None if ready.get(self.number, 0) & GONE else _write(self.number, self.inward)
         self.inward = rest or b""
         if rest is None:
             self.has_input, self.has_hung_up = False, True

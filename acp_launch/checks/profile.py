@@ -198,7 +198,13 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
     """Check the secret store. `opened` opens it so that it shows no dialog."""
     kind, row = settings.secrets.store, chosen_kind(settings.secrets)
     if row.argv:
-        return _program(kind, row.argv(settings.secrets))
+        command = row.argv(settings.secrets)
+        home = Path.home()
+        found = find(command[0], project=home, path=os.environ.get("PATH"))
+        if isinstance(found, CannotRun):
+            fault = StoreFault("unavailable", found.message, fix=found.fix)
+            return StoreCheck(warning("secrets", "", f"{kind}: {found.message}", found.fix, store=kind), fault)
+        return StoreCheck(ok("secrets", "", f"{kind} ({found}): run for each secret", store=kind, state="not asked"))
     label, limit = str(kind), settings.secrets.timeout
     try:
         made = opened(settings)
@@ -228,13 +234,3 @@ def open_checked(opening: Callable[[], Store], asked: StoreCheck) -> Store:
     if asked.fault is not None:
         raise asked.fault
     return opening()
-
-
-def _program(kind: str, command: Sequence[str]) -> StoreCheck:
-    """Check that the program exists. Its arguments are not shown, since they may name a vault."""
-    home = Path.home()
-    found = find(command[0], project=home, path=os.environ.get("PATH"))
-    if isinstance(found, CannotRun):
-        fault = StoreFault("unavailable", found.message, fix=found.fix)
-        return StoreCheck(warning("secrets", "", f"{kind}: {found.message}", found.fix, store=kind), fault)
-    return StoreCheck(ok("secrets", "", f"{kind} ({found}): run for each secret", store=kind, state="not asked"))

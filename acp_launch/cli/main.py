@@ -86,7 +86,15 @@ PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "re
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; gives the exit code (docs/scripting.md)."""
-    if _missing_streams():
+    stdout_is_closed = sys.stdout is None
+    for descriptor, mode in enumerate(("r", "w", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
+            stream = os.fdopen(descriptor, mode, closefd=False)
+            setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
+    if stdout_is_closed:
         return stdout_is_full(OSError(errno.EBADF, "it is closed"))
     return end_in_code(partial(_run, arguments))
 
@@ -177,19 +185,3 @@ def _typer(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt from None  # click has turned it into an exit with 130
         return ended.code if isinstance(ended.code, int) else 0
     return 0
-
-
-def _missing_streams() -> bool:
-    """Open /dev/null for each closed standard stream; return whether stdout was closed.
-
-    Otherwise the next file we open would become that stream.
-    """
-    stdout_is_closed = sys.stdout is None
-    for descriptor, mode in enumerate(("r", "w", "w")):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
-            stream = os.fdopen(descriptor, mode, closefd=False)
-            setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
-    return stdout_is_closed

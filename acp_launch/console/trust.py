@@ -28,7 +28,6 @@ from acp_launch.profile.model import (
     Confined,
     Match,
     OAuth,
-    Permissions,
     Profile,
     RemoteServer,
     Rule,
@@ -64,8 +63,18 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
     are all lines of the profile."""
     agent = replace(profile.agent, inherit_env=profile.agent_inherits)
     yield from _directories(profile, found)
-    yield from _chosen(profile)
-    yield from _permissions(profile.permissions)
+    if profile.session.mode:
+        yield ReportRow("mode", discreet(profile.session.mode))
+    for index, (name, value) in enumerate(profile.session.config.items()):
+        yield ReportRow(
+            "" if index else "config", discreet(f"{name}: {value if isinstance(value, str) else str(value).lower()}")
+        )
+    yield ReportRow("permissions", profile.permissions.default)
+    if not profile.permissions.inherit:
+        yield ReportRow("drops", "the permission rules of the profiles it extends", is_potent=True)
+    yield from map(_rule, profile.permissions.rules)
+    if profile.permissions.unattended != UNATTENDED_WAIT:
+        yield ReportRow("unattended", profile.permissions.unattended)
     if does := describe_client(profile.client):
         yield ReportRow("client", does)
     yield from _program(("agent",), agent, found, "agent", "")
@@ -79,24 +88,6 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
     yield from _references(profile)
     for locked in filter(None, map(_LOCKED.fullmatch, said)):
         yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
-
-
-def _permissions(permissions: Permissions) -> Iterator[ReportRow]:
-    yield ReportRow("permissions", permissions.default)
-    if not permissions.inherit:
-        yield ReportRow("drops", "the permission rules of the profiles it extends", is_potent=True)
-    yield from map(_rule, permissions.rules)
-    if permissions.unattended != UNATTENDED_WAIT:
-        yield ReportRow("unattended", permissions.unattended)
-
-
-def _chosen(profile: Profile) -> Iterator[ReportRow]:
-    if profile.session.mode:
-        yield ReportRow("mode", discreet(profile.session.mode))
-    for index, (name, value) in enumerate(profile.session.config.items()):
-        yield ReportRow(
-            "" if index else "config", discreet(f"{name}: {value if isinstance(value, str) else str(value).lower()}")
-        )
 
 
 def _rule(rule: Rule) -> ReportRow:

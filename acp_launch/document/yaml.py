@@ -296,7 +296,13 @@ class _Builder:
                 merged += self._merge_sources(value, child)
             elif name is not None:
                 self._put(node, name, key, child)
-        self._inherit(node, merged, event)
+        for source in merged:
+            for name, (place, child) in source.entries.items():
+                if name not in node.entries:
+                    node.put(name, place, child)
+                    self.nodes += child.size
+        if self.nodes > MAX_NODES:
+            raise self._too_many(event)
         return node
 
     def _key(self, event: Any, depth: int) -> str | None:
@@ -322,16 +328,6 @@ class _Builder:
             return sources
         self._problem(event, '"<<" merges mappings, but this is not a mapping', "write an alias of a mapping")
         return []
-
-    def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:
-        """Add the entries of merged mappings. Own entries win, then the earlier mapping (YAML 1.1 "merge")."""
-        for source in merged:
-            for name, (place, child) in source.entries.items():
-                if name not in node.entries:
-                    node.put(name, place, child)
-                    self.nodes += child.size
-        if self.nodes > MAX_NODES:
-            raise self._too_many(event)
 
     def _place(self, event: Any) -> Place:
         # ruamel counts from 0; editors from 1.

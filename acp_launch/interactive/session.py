@@ -259,7 +259,10 @@ class InteractiveTurn:
             case Unqueued():
                 self.take_back()
             case Redirected():
-                self._redirect(running)
+                while self.queue:
+                    self.take_back()
+                self._is_redirected = True
+                self._cancel(running)
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
             case HungUp() if self._interactive.launch.outlives_terminal:
@@ -280,13 +283,6 @@ class InteractiveTurn:
             self._outcome = Leave(0)
         if not (isinstance(event, Cancelled) and self._is_cancelled):
             self._cancel(running)
-
-    def _redirect(self, running: "asyncio.Task[None]") -> None:
-        """Cancel the turn for the prompt that is typed next. Those that were queued before are edited again."""
-        while self.queue:
-            self.take_back()
-        self._is_redirected = True
-        self._cancel(running)
 
     async def _carried_out(self, text: str, current: ActiveSession) -> None:
         outcome = await commands.run(self._interactive, current, text)

@@ -54,7 +54,9 @@ def _places(words: Sequence[str], cwd: Path) -> Iterator[Path]:
     for before, word in zip(("", *words), words, strict=False):
         path = cwd / word
         if before == "-m":
-            yield from _modules(cwd / word.replace(".", "/"))
+            module = cwd / word.replace(".", "/")
+            yield module.with_name(f"{module.name}.py")
+            yield from sorted(module.glob("*.py"))[:MAX_MODULES]
         elif word == words[0] or _is_code(path):
             yield path
             yield from _parts(path)
@@ -65,12 +67,6 @@ def _is_code(path: Path) -> bool:
         return path.is_file() and (path.suffix in _ENDINGS or os.access(path, os.X_OK))
     except (OSError, ValueError):  # too long for a name, or with a NUL
         return False
-
-
-def _modules(module: Path) -> Iterator[Path]:
-    """Yield the files of a module of Python in the server's directory."""
-    yield module.with_name(f"{module.name}.py")
-    yield from sorted(module.glob("*.py"))[:MAX_MODULES]
 
 
 def _parts(script: Path) -> Iterator[Path]:
@@ -96,7 +92,12 @@ def _list_named(script: Path) -> Iterator[Path]:
     language = script.suffix if is_named else text.partition("\n")[0]
     place = Path(os.path.realpath(script)).parent
     if ".py" in language or "python" in language:
-        yield from _list_imported(place, text)
+        for one in _IMPORT.finditer(text):
+            for name in (one[1] or one[2]).split(","):
+                parts = "".join(name.split()[:1]).strip(".").split(".")
+                for length in range(1, len(parts) + 1):
+                    module = place.joinpath(*parts[:length], "_")
+                    yield from (module.parent.with_suffix(".py"), module.with_name("__init__.py"))
     elif language.endswith("sh"):
         words = [word for word in _BETWEEN.split(text) if word]
         beside = (os.path.normpath(place / _BESIDE.sub("", word, count=1)) for word in words)
@@ -105,15 +106,6 @@ def _list_named(script: Path) -> Iterator[Path]:
         for one in _REQUIRED.finditer(text):
             required = os.path.normpath(place / one[1])
             yield from (Path(required + more) for more in ("", script.suffix, f"/index{script.suffix}"))
-
-
-def _list_imported(place: Path, text: str) -> Iterator[Path]:
-    for one in _IMPORT.finditer(text):
-        for name in (one[1] or one[2]).split(","):
-            parts = "".join(name.split()[:1]).strip(".").split(".")
-            for length in range(1, len(parts) + 1):
-                module = place.joinpath(*parts[:length], "_")
-                yield from (module.parent.with_suffix(".py"), module.with_name("__init__.py"))
 
 
 def _package(place: Path) -> Iterator[Path]:

@@ -76,23 +76,19 @@ def resolve_commit(repo: str, ref: str) -> str | None:
     if not ref or ref.startswith("-"):  # git would take it for an option
         return None
     if is_url(repo):
-        return _ask_server(repo, ref)
+        known: dict[str, str] = {}
+        for line in git("ls-remote", "--", repo, cwd=Path("/"), limit=QUESTION_TIMEOUT).splitlines():
+            commit, _, place = line.partition("\t")
+            known[place] = commit
+        name = ref.removeprefix("origin/")
+        places = (name, f"refs/{name}", f"refs/tags/{name}", f"refs/heads/{name}")
+        found = (known.get(each + peeled) for each in places for peeled in ("^{}", ""))
+        is_commit = len(ref) in (40, 64) and not set(ref) - set("0123456789abcdef")
+        return next(filter(None, found), ref if is_commit else None)
     done = ask("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", cwd=Path(repo))
     if done.status > 1 and "not a git repository" not in done.err:
         raise _failure("rev-parse", Path(repo), done.err)
     return None if done.status else done.out.strip()
-
-
-def _ask_server(url: str, ref: str) -> str | None:
-    known: dict[str, str] = {}
-    for line in git("ls-remote", "--", url, cwd=Path("/"), limit=QUESTION_TIMEOUT).splitlines():
-        commit, _, place = line.partition("\t")
-        known[place] = commit
-    name = ref.removeprefix("origin/")
-    places = (name, f"refs/{name}", f"refs/tags/{name}", f"refs/heads/{name}")
-    found = (known.get(each + peeled) for each in places for peeled in ("^{}", ""))
-    is_commit = len(ref) in (40, 64) and not set(ref) - set("0123456789abcdef")
-    return next(filter(None, found), ref if is_commit else None)
 
 
 def ask(*words: str, cwd: Path) -> Done:

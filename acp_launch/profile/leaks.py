@@ -63,7 +63,10 @@ def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
         for text, rest in zip(texts, movable, strict=True):
             if rest.seen != text.seen:
                 yield Fault(text.path, user_fault(text.text), USER_FIX)
-            yield from _faults(rest, names)
+            for found in rest.seen:
+                fix = f"acp-launch secret set {names[_credential(rest, found)]}, then {_next_step(rest, found, names)}"
+                severity: Severity = "error" if found.certainty in ("certain", "likely") else "warning"
+                yield Fault(rest.path, _describe(found), fix, offset=found.start, severity=severity)
 
 
 def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
@@ -222,13 +225,6 @@ def _word(text: _Text, found: Sighting) -> str:
     called = found.name or (text.name if "args" not in text.path or noun(text.name) else "")
     called = "" if called in EXAMINED else called
     return named(found, called)
-
-
-def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
-    for found in text.seen:
-        fix = f"acp-launch secret set {names[_credential(text, found)]}, then {_next_step(text, found, names)}"
-        severity: Severity = "error" if found.certainty in ("certain", "likely") else "warning"
-        yield Fault(text.path, _describe(found), fix, offset=found.start, severity=severity)
 
 
 def _next_step(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:

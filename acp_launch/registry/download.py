@@ -35,7 +35,9 @@ async def _fetch(address: str, take: Callable[[bytes], object], most: int, limit
     try:
         async with asyncio.timeout(limit):
             for _ in range(REDIRECTS + 1):
-                _check(url)
+                clear = "it is not an https address" if is_in_the_clear(url) else ""
+                if wrong := url_fault(url) or user_fault(url) or clear:
+                    raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
                 if not (url := await _get(url, take, most)):
                     return
             raise NotFetched(f"could not be fetched: {_host(address)} redirects more than {REDIRECTS} times")
@@ -63,12 +65,6 @@ async def _get(url: str, take: Callable[[bytes], object], most: int) -> str:
                 raise NotFetched(f"is larger than {most // 1024**2} MiB")
             take(piece)
     return ""
-
-
-def _check(url: str) -> None:
-    wrong = url_fault(url) or user_fault(url) or ("it is not an https address" if is_in_the_clear(url) else "")
-    if wrong:
-        raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
 
 
 def _reason(error: BaseException) -> str:

@@ -88,9 +88,6 @@ class CommandStore:
             captured = self._run([argument.replace(PLACEHOLDER, name) for argument in self._argv], self._limit)
         except LaunchError as error:
             return self._failed("unavailable", sentence(error), "install it, or correct secrets.command in config.yaml")
-        return self._judged(name, captured)
-
-    def _judged(self, name: str, captured: Captured) -> Outcome:
         if len(captured.out) > MAX_VALUE + len("\r\n"):
             return self._too_large()
         if reason := failure(self._program, captured, self._limit):

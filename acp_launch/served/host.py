@@ -435,7 +435,8 @@ class Host:
         session = self._session_of(front, params)
         if session.gone.is_set() and front.options.several:
             session = await self._enter_again(front, session)
-        self._require_open(session)
+        if session.gone.is_set():
+            raise AgentError("the agent has ended")
         self.past.pop(session.name, None)
         session.resume_events(front)
         end = await session.prompt(acp.sequence(params.get("prompt")), front)
@@ -506,10 +507,6 @@ class Host:
         if not found:
             raise SessionError("this session was not entered" if params.get("sessionId") else "no session was entered")
         return found[0]
-
-    def _require_open(self, session: HostSession) -> None:
-        if session.gone.is_set():
-            raise AgentError("the agent has ended")
 
 
 # What a front may do in its session, and ask of the host.

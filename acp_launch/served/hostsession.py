@@ -326,12 +326,8 @@ class HostSession(AgentSession):
     def _choose_driver(self) -> None:
         if self.driver is None:  # the one that has been here longest
             self.driver = next((front for front in self.fronts if not front.options.read_only), None)
-        self._may_ask()
-        self._changed.set()
-
-    def _may_ask(self) -> None:
-        """Ask as a run of one prompt does while a front drives; without one, the question waits for a front."""
         self._gate.ask = self.ask if self.driver is None or self.driver.options.can_ask else None
+        self._changed.set()
 
     # Turns.
 

@@ -46,7 +46,11 @@ def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
     secrets = section(root, "secrets")
     yield from _between(("secrets", "timeout"), secrets.get("timeout"), MIN_SECONDS, MAX_SECONDS)
-    yield from _backend(section(secrets, "keyring").get("backend"))
+    written = section(secrets, "keyring").get("backend")
+    if isinstance(written, str) and not ("." in written and all(part.isidentifier() for part in written.split("."))):
+        what = f"expected a keyring backend by its full name, found {found(written)}"
+        fix = "write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends lists them"
+        yield Fault(("secrets", "keyring", "backend"), what, fix)
     for key in ("path", "key_file"):
         path = section(secrets, "file").get(key)
         if path == "":
@@ -74,13 +78,6 @@ def _between(path: KeyPath, written: Plain, shortest: Duration, longest: Duratio
         nearest = min(max(seconds, shortest), longest)
         what = f"expected a duration from {shortest} to {longest}, found {found(written)}"
         yield Fault(path, what, f"write {nearest}")
-
-
-def _backend(written: Plain) -> Iterator[Fault]:
-    if isinstance(written, str) and not ("." in written and all(part.isidentifier() for part in written.split("."))):
-        what = f"expected a keyring backend by its full name, found {found(written)}"
-        fix = "write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends lists them"
-        yield Fault(("secrets", "keyring", "backend"), what, fix)
 
 
 def _words(path: KeyPath, words: Sequence[Plain], example: str) -> Iterator[Fault]:

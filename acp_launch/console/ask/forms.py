@@ -114,20 +114,17 @@ class Forms:
     async def fill(self, form: Form) -> Filled:
         """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
         async with self._person.floor():
-            self._introduce(form)
+            self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
+            for text in (form.title, form.message, form.description):
+                quote(self._person, text)
+            if form.fields:
+                self._person.say("Escape (then Enter, if nothing happens) goes back a field.", "dim")
+                self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
             try:
                 return await self._complete(form)
             except FormDismissed:
                 key = await self._person.choose("The form is not sent. Decline it?", [DECLINE, CANCEL])
                 return Filled("decline" if key == DECLINE.key else "cancel")
-
-    def _introduce(self, form: Form) -> None:
-        self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
-        for text in (form.title, form.message, form.description):
-            quote(self._person, text)
-        if form.fields:
-            self._person.say("Escape (then Enter, if nothing happens) goes back a field.", "dim")
-            self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
 
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}

@@ -223,8 +223,15 @@ def _details(question: ToolQuestion, cwd: str) -> Iterator[Detail]:
         yield _line(ASIDE, f"kind: {kind}", "faint")
     yield from _places(call, cwd)
     yield from _arguments(call, cwd)
-    yield from _texts(call)
-    yield from _changes(call, cwd)
+    # Texts that are neither an argument nor a change: gemini sends its arguments that way.
+    told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
+    texts = [content_text(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
+    texts = [text for text in texts if text and text not in told]
+    yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MAX_PARTS])
+    yield from _more(len(texts), "texts")
+    diffs = list(_of_type(call, "diff"))
+    yield from (Detail(tuple(_change(diff, cwd)), PLACE) for diff in diffs[:MAX_PARTS])
+    yield from _more(len(diffs), "changes")
 
 
 def _places(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
@@ -293,21 +300,6 @@ def _argument(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return "(nested too deeply to show)"
-
-
-def _texts(call: dict[str, Any]) -> Iterator[Detail]:
-    """Yield texts that are neither an argument nor a change: gemini sends its arguments this way."""
-    told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
-    texts = [content_text(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
-    texts = [text for text in texts if text and text not in told]
-    yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MAX_PARTS])
-    yield from _more(len(texts), "texts")
-
-
-def _changes(call: dict[str, Any], cwd: str) -> Iterator[Detail]:
-    diffs = list(_of_type(call, "diff"))
-    yield from (Detail(tuple(_change(diff, cwd)), PLACE) for diff in diffs[:MAX_PARTS])
-    yield from _more(len(diffs), "changes")
 
 
 def _change(diff: dict[str, Any], cwd: str) -> Iterator[Row]:

@@ -313,21 +313,27 @@ class ToolView:
                 yield from self._result(content_text(acp.mapping(part.get("content"))))
         for id in self.terminals:
             if (terminal := self._terminals(id)) is not None:
-                yield from self._output(terminal)
+                command = one_line(terminal.command)
+                if command and command not in one_line(title(self._call)):
+                    yield Text(f"$ {cut(command, LONG_OUTPUT)}", "dim", no_wrap=True, overflow="ellipsis")
+                yield from terminal.output()
+                if terminal.exit not in (None, FINE) and self.status != "failed":
+                    yield Text(one_line(cut(terminal.exit or "", LONG_OUTPUT)), "red")
 
     def _result(self, text: str) -> Iterator[Text]:
         lines = _bare(text)
         is_told = self.status == "failed" and len(lines) == 1 and lines[0].strip() == self._reason()
         if not is_told:
-            yield from _fold_lines(lines, last=self._call.get("kind") == "execute")
-
-    def _output(self, terminal: TerminalView) -> Iterator[Text]:
-        command = one_line(terminal.command)
-        if command and command not in one_line(title(self._call)):
-            yield Text(f"$ {cut(command, LONG_OUTPUT)}", "dim", no_wrap=True, overflow="ellipsis")
-        yield from terminal.output()
-        if terminal.exit not in (None, FINE) and self.status != "failed":
-            yield Text(one_line(cut(terminal.exit or "", LONG_OUTPUT)), "red")
+            last = self._call.get("kind") == "execute"
+            shown, hidden = lines[-FOLDED:] if last else lines[:FOLDED], len(lines) - FOLDED
+            if not any(map(str.strip, lines)):
+                return
+            if last and hidden > 0:
+                yield Text(f"… {count(hidden, 'line')} above", "dim")
+            for line in shown:
+                yield Text(prose(line[:MAX_RESULT_LINE_CHARS]), "dim", no_wrap=True, overflow="ellipsis")
+            if not last and hidden > 0:
+                yield Text(f"… {count(hidden, 'more line')}", "dim")
 
 
 def _line(location: dict[str, Any]) -> str:
@@ -339,19 +345,6 @@ def _bare(text: str) -> list[str]:
     """Return the lines of a result without the code fence in which claude wraps it."""
     lines = text.strip("\n").split("\n")
     return lines[1:-1] if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```" else lines
-
-
-def _fold_lines(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
-    """Yield a few lines of a result: the first, or the last of a command."""
-    shown, hidden = lines[-FOLDED:] if last else lines[:FOLDED], len(lines) - FOLDED
-    if not any(map(str.strip, lines)):
-        return
-    if last and hidden > 0:
-        yield Text(f"… {count(hidden, 'line')} above", "dim")
-    for line in shown:
-        yield Text(prose(line[:MAX_RESULT_LINE_CHARS]), "dim", no_wrap=True, overflow="ellipsis")
-    if not last and hidden > 0:
-        yield Text(f"… {count(hidden, 'more line')}", "dim")
 
 
 # The agent's activity besides talking: tool calls, and commands and files that we serve.

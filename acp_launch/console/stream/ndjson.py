@@ -111,18 +111,14 @@ class Ndjson:
 
     def update(self, update: Updated) -> None:
         if update.session_id != self._session:
-            self._address(update.session_id)
+            time = self._now()
+            self._session = update.session_id
+            for kind in (UpdateEvent, ReplayEvent, OutsideEvent):
+                line = b"".join(visible_bytes(encode(kind(time=time, session_id=update.session_id, update=_EMPTY))))
+                self._heads[kind] = line.removesuffix(b"%b}" % bytes(_EMPTY))
         kind = choose_type(update)
         self._outlet.write(self._heads[kind], *visible_bytes(memoryview(update.update)), b"}\n")
         self._turn.take(update, kind)
-
-    def _address(self, session_id: str) -> None:
-        """Prepare the part of an update's line that is the same for a session in a batch, which was read at once."""
-        time = self._now()
-        self._session = session_id
-        for kind in (UpdateEvent, ReplayEvent, OutsideEvent):
-            line = b"".join(visible_bytes(encode(kind(time=time, session_id=session_id, update=_EMPTY))))
-            self._heads[kind] = line.removesuffix(b"%b}" % bytes(_EMPTY))
 
     def pause(self) -> None:
         """Do nothing: a question is asked on stderr, so stdout may go on."""

@@ -48,10 +48,6 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
         case aiohttp.InvalidURL() | ValueError():
             how = "could not be asked: its address or its headers cannot be sent"
             return Failure(how, "check its `url` and `headers`", was_sent=False, is_final=True)
-    return _describe_break(error, chain)
-
-
-def _describe_break(error: BaseException, chain: list[BaseException]) -> Failure:
     if any(isinstance(below, ContentEncodingError) for below in chain):
         return Failure("sent an answer that cannot be decompressed")
     if why := _system_error(chain):

@@ -57,17 +57,15 @@ class TurnGrant(Struct, frozen=True):
             return False
         if self.kind == "execute":
             return self._covers_command(about) and _directory(call, links) in (real(cwd, links), self.cwd)
-        return self._covers_edit(about, _changes(call, links))
+        changed = _changes(call, links)
+        if not about.paths or not all(path and path in self.about.paths for path in about.paths):
+            return False
+        return all(self._is_shown(path, change) for path, changes in changed.items() for change in changes)
 
     def _covers_command(self, about: Subject) -> bool:
         allowed = {reading for readings in self.about.commands for reading in readings}
         is_same = all(any(reading in allowed for reading in readings) for readings in about.commands)
         return bool(about.commands) and is_same
-
-    def _covers_edit(self, about: Subject, changed: Mapping[str, tuple[Change, ...]]) -> bool:
-        if not about.paths or not all(path and path in self.about.paths for path in about.paths):
-            return False
-        return all(self._is_shown(path, change) for path, changes in changed.items() for change in changes)
 
     def _is_shown(self, path: str, change: Change) -> bool:
         """Whether the change was shown. Agents show a whole file, or only the changed places, one after the other."""
