@@ -16,7 +16,7 @@
     engine       what carries out attempts; `local` and `cluster` are engines
     schedule     which item starts when: jobs, accounts, pauses
     submit       carries the schedule out: retries, limits, signals
-    progress     the display of a running batch
+    progress     the display of a running batch; `table` is the one on a terminal
     figures      what the records say together
     report       text, Markdown and JUnit; `page` is HTML
 

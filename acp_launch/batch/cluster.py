@@ -5,7 +5,7 @@ Workers get a directory, an id and an attempt number, a token of this submitter,
 Profile, prompt and secrets are read on the worker's host, and what comes back is an exit code; all else is in the
 directory.
 
-`read_address` and `DaskEngine` are the submitter's; `carry_out` and what it calls run on workers. Those must not raise:
+`DaskEngine` is the submitter's; `carry_out` and what it calls run on workers. Those must not raise:
 Dask writes exceptions to its logs and pages.
 
 Dask unpickles what a scheduler and its workers send, in many places; an object of theirs could run commands here. So a
@@ -22,53 +22,28 @@ import warnings
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cache
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
+
+from dask import config
+from distributed import CancelledError, Client, Event, Scheduler, Security, Semaphore, Worker, get_worker
+from distributed.protocol.pickle import dumps
 
 from acp_launch import __version__
 from acp_launch.batch.engine import EngineGone, send_signal, start_item, wait_for_end
 from acp_launch.batch.store import BatchDirectory
 from acp_launch.errors import MachineError, UsageError
-from acp_launch.plan.installation import add_extra
 from acp_launch.private import create, directory
 from acp_launch.problem import about, ours
-from acp_launch.regex import regex
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from distributed import Client, Security
 
 ANSWER_TIMEOUT = stretch(10.0)  # for a scheduler, and for its workers
 POLL_SECONDS = 0.4  # of a worker, whether an attempt is cancelled
 SLOT_SECONDS = 5.0  # that an attempt may keep a worker's slot while its account has no room
 BUSY = "busy"  # what an attempt answers then
 CANCEL, NOW = "cancel", "now"
-_ADDRESS = regex(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
-
-
-def read_address(engine: str, *, may_be_insecure: bool) -> str:
-    """Read the value of `--engine`: the address of a scheduler, or an empty text for a cluster of this machine.
-
-    Raises:
-        UsageError: it is not an engine, its extra is not installed, or the scheduler is not protected by TLS.
-    """
-    kind, colon, address = engine.partition(":")
-    parts = _ADDRESS.fullmatch(address)
-    if kind != "dask" or (colon and not parts):
-        raise UsageError(f'--engine: unknown engine "{engine}"', fix="give dask, or dask:tls://HOST:PORT")
-    if find_spec("distributed") is None:
-        raise UsageError("--engine dask: Dask is not installed", fix=add_extra("dask"))
-    if not parts:
-        return ""
-    scheme = parts[1] or "tcp"
-    if scheme not in ("tls", "wss") and not may_be_insecure:  # on loopback, too: other users and agents reach it
-        what = f"--engine: {address} has no TLS: all that can reach it could run commands on its workers"
-        fix = "give tls://HOST:PORT, or allow it in your settings: acp-launch config set batch.insecure_scheduler true"
-        raise UsageError(what, fix=fix)
-    return f"{scheme}://{parts[2]}:{parts[3]}"
 
 
 class _RefusedError(AttributeError):
@@ -148,8 +123,6 @@ class DaskEngine:
 
     async def _result_of(self, future: Awaitable[object]) -> int | str:
         """Return what a worker answered: an exit code, or a text."""
-        from distributed import CancelledError  # not asyncio's
-
         result = asyncio.ensure_future(future)
         try:
             await asyncio.wait((result, self._broken), return_when=asyncio.FIRST_COMPLETED)
@@ -194,8 +167,6 @@ class DaskEngine:
         task.add_done_callback(self._telling.discard)
 
     async def _set(self, event: str) -> None:
-        from distributed import Event
-
         with suppress(Exception):  # a scheduler that is gone, or answers wrongly: `submit` tells it
             if self._client.status == "running":
                 await asyncio.wait_for(Event(event, self._client).set(), ANSWER_TIMEOUT)
@@ -233,8 +204,6 @@ class DaskEngine:
         Raises:
             UsageError: they are wrong, or missing for a scheduler with TLS.
         """
-        from distributed import Security
-
         if not self._address:
             return Security(tls_ca_file=None, require_encryption=False)
         fix = "set distributed.comm.tls: ca-file, client.cert and client.key in ~/.config/dask/distributed.yaml"
@@ -249,9 +218,6 @@ class DaskEngine:
 
     async def _start_cluster(self, security: "Security") -> str:
         """Start a scheduler and a worker in this process, where no other process reaches them."""
-        from dask import config
-        from distributed import Scheduler, Worker
-
         scratch = self._stack.enter_context(directory())  # Dask puts it first on `sys.path`
         routes = {f"distributed.{kind}.http.routes": list[str]() for kind in ("scheduler", "worker")}
         self._stack.enter_context(config.set({"temporary-directory": str(scratch), **routes}))
@@ -268,8 +234,6 @@ class DaskEngine:
 
     async def _find_faults(self) -> list[str]:
         """Ask all workers whether they can carry out attempts; return a sentence about each that cannot."""
-        from distributed.protocol.pickle import dumps
-
         question = {"op": "run", "function": dumps(find_fault), "args": dumps((str(self._batch.path), self._token))}
         asking = self._client.scheduler.broadcast(msg=question, on_error="return_pickle")
         answers: Mapping[str, object] = await asyncio.wait_for(asking, ANSWER_TIMEOUT)
@@ -279,7 +243,6 @@ class DaskEngine:
 
 def _make_client(address: str, security: "Security", broken: "asyncio.Future[Exception]") -> "Client":
     """Make a client; `broken` gets the error if what the scheduler sends ends the connection."""
-    from distributed import Client
 
     class GuardedClient(Client):
         def subscribe_topic(self, topic: object, handler: object) -> None:
@@ -329,8 +292,6 @@ async def carry_out(
     directory: str, item: str, attempt: int, token: str, account: str | None, jobs: int, options: Sequence[str]
 ) -> int | str:
     """Carry out an attempt; return the exit code of `batch item`, BUSY, or this worker's fault."""
-    from distributed import Event, Semaphore, get_worker
-
     name = f"worker {get_worker().address}"
     if fault := find_fault(directory, token):
         return f"{name} {fault}"
@@ -352,8 +313,6 @@ async def carry_out(
 
 async def _run_item(directory: str, item: str, attempt: int, token: str, options: Sequence[str]) -> int:
     """Run `batch item`; tell it by SIGINT that it is cancelled, and again that it has to end at once."""
-    from distributed import Event
-
     async with start_item(Path(directory), item, attempt, options) as child:
         ended = asyncio.ensure_future(wait_for_end(child))
         with suppress(OSError):  # the scheduler is gone

@@ -6,14 +6,41 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from acp_launch.batch.store import locate_log
 from acp_launch.descent import open_file, real, remove
+from acp_launch.errors import UsageError
+from acp_launch.plan.installation import add_extra
 from acp_launch.private import make_private
+from acp_launch.regex import regex
 
 COMMAND = (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in this directory replaces a module
+_ADDRESS = regex(r"(?:(tls|wss|tcp|ws)://)?(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+):(\d{1,5})")
+
+
+def read_address(engine: str, *, may_be_insecure: bool) -> str:
+    """Read the value of `--engine`: the address of a scheduler, or an empty text for a cluster of this machine.
+
+    Raises:
+        UsageError: it is not an engine, its extra is not installed, or the scheduler is not protected by TLS.
+    """
+    kind, colon, address = engine.partition(":")
+    parts = _ADDRESS.fullmatch(address)
+    if kind != "dask" or (colon and not parts):
+        raise UsageError(f'--engine: unknown engine "{engine}"', fix="give dask, or dask:tls://HOST:PORT")
+    if find_spec("distributed") is None:
+        raise UsageError("--engine dask: Dask is not installed", fix=add_extra("dask"))
+    if not parts:
+        return ""
+    scheme = parts[1] or "tcp"
+    if scheme not in ("tls", "wss") and not may_be_insecure:  # on loopback, too: other users and agents reach it
+        what = f"--engine: {address} has no TLS: all that can reach it could run commands on its workers"
+        fix = "give tls://HOST:PORT, or allow it in your settings: acp-launch config set batch.insecure_scheduler true"
+        raise UsageError(what, fix=fix)
+    return f"{scheme}://{parts[2]}:{parts[3]}"
 
 
 class EngineGone(Exception):  # noqa: N818 - it reads as what happened

@@ -8,16 +8,16 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from acp_launch.batch.figures import MAX_REASON_CHARS, explain, write_amount
 from acp_launch.batch.model import Item, Started, Verdict
 from acp_launch.batch.schedule import Lane, Schedule
-from acp_launch.batch.store import EVENTS, RESULT, BatchDirectory
+from acp_launch.batch.store import RESULT, BatchDirectory
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless_line
 from acp_launch.problem import count
@@ -25,12 +25,9 @@ from acp_launch.protocol.splice import visible
 from acp_launch.waits import format_time, seconds
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
-TAIL_BYTES = 16384  # of `events.ndjson` in which the last tool call is looked for
-LANES = 3  # lines about accounts
 CANCELLED = (129, 130, 143)  # exit codes of `batch item`
-FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
 
 
 class Attempt(NamedTuple):
@@ -168,118 +165,15 @@ class Events(Lines):
         sys.stdout.flush()
 
 
-class Table(Lines):
-    """A table of what runs and a progress bar, drawn below the lines of what did not pass."""
-
-    every = 0.5
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        from acp_launch.console.draw.live_region import Region
-
-        self._console = Console(highlight=False)
-        self._region = Region(self._console)
-        self._is_drawn = False
-        self._calls: dict[str, tuple[int, str]] = {}  # by item: the size of its events, and the last tool call
-
-    def end_attempt(self, ended: Ended) -> None:
-        self._calls.pop(ended.attempt.item.id, None)
-        if ended.verdict is None or ended.verdict.outcome != "passed":
-            super().end_attempt(ended)
-
-    def look(self, now: float) -> None:
-        from rich.console import Group
-
-        self._is_drawn = True
-        self._region.show(Group(*self._draw(now)))
-
-    def close(self) -> None:
-        self._region.close()
-        self._is_drawn = False
-
-    def _put(self, text: str) -> None:
-        if not self._is_drawn:  # the terminal wraps it: a command can be copied
-            super()._put(text)
-            return
-        from rich.text import Text
-
-        self._region.print(Text(harmless_line(text)))
-
-    def _draw(self, now: float) -> "Iterator[RenderableType]":
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        tally, width, height = self._tally, self._console.width, self._console.height
-        lanes = list(describe_lanes(tally.schedule, now))[: max(0, min(LANES, height - FIXED - 1))]
-        room = max(0, height - FIXED - len(lanes))
-        running = list(tally.running.values())
-        shown = running if len(running) <= room else running[: max(0, room - 1)]
-        most = max(8, width * 5 // 8)  # cells of an id: the seconds and the last tool call shall be seen too
-        parts = [
-            (stdout.fit(each.item.id, most, tail=True), seconds(round(now - each.begun)), self._find_call(each))
-            for each in shown
-        ]
-        texts = ["  " + "  ".join(each) for each in parts]
-        if len(running) > len(shown):
-            texts.append(f"  … {count(len(running) - len(shown), 'more item')}")
-        for text in (*texts, *lanes, tally.describe()):
-            yield Text(stdout.fit(harmless_line(text.rstrip()), width), no_wrap=True)
-        yield ProgressBar(max(1, tally.items), tally.items - tally.due + tally.abandoned, width=min(width, 60))
-
-    def _find_call(self, attempt: Attempt) -> str:
-        """Return the title of the last tool call of a running attempt."""
-        id = attempt.item.id
-        size, title = self._calls.get(id, (0, ""))
-        directory = self._tally.directory
-        try:
-            with directory.open(directory.directory_of(id, attempt.number) / EVENTS) as file:
-                now = os.fstat(file.fileno()).st_size
-                if now != size:
-                    title = find_tool_call(file) or title
-                    self._calls[id] = (now, title)
-        except OSError:
-            return ""
-        return title
-
-
 def make_show(output: str) -> Lines:
     """Return what shows a batch, by `--output`."""
     if output == "json":
         return Events()
-    is_drawn = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return Table() if is_drawn else Lines()
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return Lines()
+    from acp_launch.batch.table import Table
 
-
-def find_tool_call(events: BinaryIO) -> str:
-    """Return the title of the last tool call near the end of a run's events; empty if there is none."""
-    events.seek(max(0, os.fstat(events.fileno()).st_size - TAIL_BYTES))
-    for line in reversed(events.read(TAIL_BYTES).splitlines()):
-        if b'"tool_call' in line and (title := _read_title(line)):
-            return title[:MAX_REASON_CHARS]
-    return ""
-
-
-def _read_title(line: bytes) -> str:
-    try:
-        event: Any = msgspec.json.decode(line)
-        update = event["update"]
-        title = update["title"] if update["sessionUpdate"] in ("tool_call", "tool_call_update") else ""
-    except (msgspec.MsgspecError, ValueError, LookupError, TypeError, RecursionError):  # cut, or of another shape
-        return ""
-    return " ".join(title.split()) if isinstance(title, str) else ""
-
-
-def describe_lanes(schedule: Schedule, now: float) -> Iterator[str]:
-    """Yield a line for each account, or profile without one, that has items waiting for it."""
-    for lane in schedule.lanes:
-        if not lane.ready or (schedule.running >= schedule.jobs and lane.paused_until <= now):
-            continue
-        what = f"  {lane.name}: {count(len(lane.ready), 'item')} waiting"
-        if lane.paused_until > now:
-            yield f"{what}, paused for {seconds(round(lane.paused_until - now))}"
-        elif lane.running >= lane.jobs:
-            yield f"{what}, {lane.running} running"
+    return Table()
 
 
 def count_items(outcomes: Counter[str], due: int) -> dict[str, int]:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.app.spec import load_settings
-from acp_launch.batch.engine import Engine, EngineGone
+from acp_launch.batch.engine import Engine, EngineGone, read_address
 from acp_launch.batch.figures import write_amount
 from acp_launch.batch.local import LocalEngine
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
@@ -154,8 +154,6 @@ def _read_engine(engine: str | None) -> str | None:
     """Return what `_make_engine` needs."""
     if engine is None:
         return None
-    from acp_launch.batch.cluster import read_address
-
     return read_address(engine, may_be_insecure=load_settings().batch.insecure_scheduler)
 
 

@@ -23,8 +23,8 @@ import pytest
 from acp_launch import __version__
 from acp_launch.batch import cluster
 from acp_launch.batch import engine as engine_module
-from acp_launch.batch.cluster import DaskEngine, read_address
-from acp_launch.batch.engine import EngineGone
+from acp_launch.batch.cluster import DaskEngine
+from acp_launch.batch.engine import EngineGone, read_address
 from acp_launch.batch.model import Account, Batch, FrozenProfile, Isolation, Item, Limits
 from acp_launch.batch.store import BatchDirectory, encode, open_batch
 from acp_launch.errors import MachineError, UsageError
@@ -79,14 +79,14 @@ def test_another_engine_is_not_known(engine: str) -> None:
 
 
 def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
     with pytest.raises(UsageError) as raised:
         read_address("dask", may_be_insecure=False)
     assert raised.value.fix == add_extra("dask")
 
 
 def test_dask_is_imported_only_when_it_is_used() -> None:
-    told = "import sys, acp_launch.batch.cluster; print({'dask', 'distributed'} & set(sys.modules))"
+    told = "import sys, acp_launch.batch.submit; print({'dask', 'distributed'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", told], text=True) == "set()\n"
 
 

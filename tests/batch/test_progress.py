@@ -10,16 +10,9 @@ import pytest
 from rich.console import Console
 
 from acp_launch.batch.model import CheckResult, ErrorFacts, Limits, Outcome
-from acp_launch.batch.progress import (
-    Attempt,
-    Ended,
-    Lines,
-    Table,
-    Tally,
-    describe_lanes,
-    find_tool_call,
-)
+from acp_launch.batch.progress import Attempt, Ended, Lines, Tally
 from acp_launch.batch.schedule import Schedule
+from acp_launch.batch.table import Table, describe_lanes, find_tool_call
 from acp_launch.console.draw.live_region import Region
 from tests.batch.made import RETRY, account, make_directory, record
 
