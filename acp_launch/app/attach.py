@@ -13,6 +13,7 @@ from acp_launch.errors import StateError
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
+from acp_launch.profile.load import load
 from acp_launch.profile.model import Timeouts
 from acp_launch.served.registry import content_of, digest, find
 from acp_launch.waits import seconds
@@ -107,7 +108,6 @@ def _run_by_content(
 ) -> int | None:
     """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.app.planning import resolved_for_front
-    from acp_launch.profile.load import load
 
     loaded = load(found, cache=settings.cache)
     plan = resolved_for_front(loaded, request.cwd, request.session)

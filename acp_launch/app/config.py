@@ -1,26 +1,42 @@
 """The user's settings file: reads, changes and checks it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from acp_launch.app.correct import edit_text
+from acp_launch.console.interop import note, show_change
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.yaml import parse
 from acp_launch.errors import SettingsError, UsageError
+from acp_launch.interop.merge import replace_file
 from acp_launch.private import create, make_private
-from acp_launch.problem import did_you_mean, ours
-from acp_launch.settings.load import FILE, directory, file_text, present
+from acp_launch.problem import Problem, did_you_mean, ours
+from acp_launch.profile.edit import CannotEdit, meant, put, remove
+from acp_launch.settings.check import choices
+from acp_launch.settings.load import file_text, present, settings_file
 from acp_launch.settings.model import KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from acp_launch.problem import Problem
 
 NEW = """\
 # Your settings of acp-launch. `acp-launch config` shows all of them, `acp-launch help settings` explains them.
 """
+
+
+def edit() -> None:
+    """Let the user edit the settings file."""
+    file = settings_file()
+    before = read_settings(file)
+    text = edit_text(file, NEW if before is None else before, lambda text: find_problems(file, text), may_save=False)
+    if text is not None:
+        write_settings(file, text, before)
+
+
+def set_(key: str, value: str) -> None:
+    change_settings(key, set_value(value), tell=show_change)
+
+
+def unset(key: str) -> None:
+    change_settings(key, lambda text, where: remove(text, where) if says_something(text) else text, tell=show_change)
 
 
 def choose(key: str, value: str) -> Path:
@@ -31,8 +47,6 @@ def choose(key: str, value: str) -> Path:
 
 def set_value(value: str) -> Callable[[str, tuple[str, ...]], str]:
     """Return the change that sets a setting to what the user wrote."""
-    from acp_launch.profile.edit import meant, put
-
     given = meant(value)
     return lambda text, where: put(text, where, given) if says_something(text) else _first_setting(text, where, given)
 
@@ -58,9 +72,6 @@ def change_settings(
         UsageError: the setting is unknown.
         SettingsError: the settings would be wrong.
     """
-    from acp_launch.console.interop import note
-    from acp_launch.profile.edit import CannotEdit
-
     file, where = settings_file(), tuple(key.split("."))
     if where not in KEYS:
         known = [".".join(each) for each in KEYS]
@@ -81,14 +92,8 @@ def change_settings(
     write_settings(file, after, before)
 
 
-def find_problems(file: Path, text: str) -> "Sequence[Problem]":
-    from acp_launch.settings.check import choices
-
+def find_problems(file: Path, text: str) -> Sequence[Problem]:
     return choices(text, str(file), present())[1]
-
-
-def settings_file() -> Path:
-    return directory("CONFIG") / FILE
 
 
 def read_settings(file: Path) -> str | None:
@@ -104,8 +109,6 @@ def read_settings(file: Path) -> str | None:
 
 
 def write_settings(file: Path, text: str, before: str | None) -> None:
-    from acp_launch.interop.merge import replace_file
-
     if before is not None:
         replace_file(file, text, instead_of=before)
         return

@@ -20,11 +20,9 @@ def end_in_code(work: Callable[[], int]) -> int:
         sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
     except LaunchError as error:
-        from acp_launch.console.problems import show_error
-
         if isinstance(error, Stopped):
             leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
-        show_error(error)
+        _show(error)
         return error.exit_code
     except KeyboardInterrupt:
         _stdout_is_gone()  # a reader that has stopped reading must not delay the exit
@@ -41,15 +39,14 @@ def end_in_code(work: Callable[[], int]) -> int:
 
 def _report(error: BaseException) -> int:
     """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
-    from acp_launch.console.problems import show_error
     from acp_launch.process.spawn import exhausted
 
     cause = first(error) if isinstance(error, BaseExceptionGroup) else error
     if failure := exhausted(cause):
-        show_error(failure)
+        _show(failure)
         return failure.exit_code
     if isinstance(error, FileNotFoundError) and error.filename is None and (gone := _find_directory_gone()):
-        show_error(gone)
+        _show(gone)
         return gone.exit_code
     if isinstance(error, OSError) and error.filename is None:
         return stdout_is_full(error)  # only a descriptor we were given has no name
@@ -68,12 +65,16 @@ def _find_directory_gone() -> LaunchError | None:
 
 
 def stdout_is_full(error: OSError) -> int:
-    from acp_launch.console.problems import show_error
-
     _stdout_is_gone()
     failure = LaunchError(f"cannot write to stdout: {error.strerror}")
-    show_error(failure)
+    _show(failure)
     return failure.exit_code
+
+
+def _show(error: LaunchError) -> None:
+    from acp_launch.console.problems import show_error
+
+    show_error(error)
 
 
 def _stdout_is_gone() -> None:

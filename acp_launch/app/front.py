@@ -1,14 +1,13 @@
 """A run in a host: its prompt or its terminal is here, everything else is the host's."""
 
 import asyncio
-from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from acp_launch.app.screen import Screen, elicitor, exit_code
-from acp_launch.app.spec import RunSpec, check_session_name
+from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.prepared import PreparedPlan
@@ -21,7 +20,6 @@ from acp_launch.served.client import launch_in_host as launching
 from acp_launch.served.wire import AttachOptions
 from acp_launch.session.connection import Budget
 from acp_launch.session.hold import fresh_name, is_fresh
-from acp_launch.session.permission.audit import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,9 +107,6 @@ def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "
 async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Run an interactive session in a host; its servers are the host's, not those of `plan`."""
     from acp_launch.app.interactive_run import SessionTerminal
-    from acp_launch.interactive.session import run_session
-    from acp_launch.interactive.state import LockedSessions
-    from acp_launch.session.store import open_registry
 
     name, record = _session_of(request, plan, settings)
     terminal = SessionTerminal(request, plan, settings)
@@ -124,14 +119,9 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(note=note, options=options, ask=ask, stays=True)
-    with open_registry(settings.state) as registry:
-        sessions = LockedSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
-        return await run_session(
-            lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
-            terminal.setup(
-                sessions, sessions.first(name, record, ExitStack()), partial(rules_of, plan, settings, request.approve)
-            ),
-        )
+    return await terminal.run_in_host(
+        name, record, lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt)
+    )
 
 
 def _front_context(

@@ -78,7 +78,14 @@ async def serve_fronts(
         raise first(failures) from None
 
 
-async def host(
+def serve_host(
+    request: RunSpec, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
+) -> None:
+    """Be a host, as `host_start.run_host` says."""
+    asyncio.run(_host(request, started, registry, reloading, pipe))
+
+
+async def _host(
     request: RunSpec, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
 ) -> None:
     notices, loop = HostNotices(), asyncio.get_running_loop()

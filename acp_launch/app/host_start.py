@@ -44,11 +44,9 @@ def run_host(request: RunSpec, pipe: int | None = None) -> int:
             launch_agent(settings, found, request.trace, "up") as started,
             ExitStack() as later,
         ):
-            import asyncio  # while the agent starts
-
-            from acp_launch.app.host_fronts import host
+            from acp_launch.app.host_fronts import serve_host  # while the agent starts
             from acp_launch.app.reload import Reloading
 
             reloading = Reloading(request.profile, request.cwd, started, loaded, write, later, here)
-            asyncio.run(host(request, started, registry, reloading, pipe))
+            serve_host(request, started, registry, reloading, pipe)
     return 0

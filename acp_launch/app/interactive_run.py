@@ -1,6 +1,7 @@
 """An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
-from contextlib import ExitStack
+import asyncio
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.run import conversation
 from acp_launch.interactive.output import session_output
-from acp_launch.interactive.session import choose_front, run_session
+from acp_launch.interactive.session import Launching, choose_front, run_session
 from acp_launch.interactive.state import LockedSession, LockedSessions, SessionSetup
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_digest
@@ -22,6 +23,8 @@ from acp_launch.profile.discover import here
 from acp_launch.session.attachments import blocks
 from acp_launch.session.events import show_note
 from acp_launch.session.hold import hold, is_fresh
+from acp_launch.session.permission.audit import rules_of
+from acp_launch.session.store import Record, open_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +75,14 @@ class SessionTerminal:
             seen=self._settings.state / "interactive",
         )
 
+    async def run_in_host(self, name: str, record: "Record | None", launching: "Launching") -> int:
+        """Run a session that a host holds, so it is not locked here; return the exit code."""
+        plan, settings = self._plan, self._settings
+        with open_registry(settings.state) as registry:
+            sessions = LockedSessions(registry, plan, lambda name: nullcontext(), check=check_session_name)
+            rules = partial(rules_of, plan, settings, self._request.approve)
+            return await run_session(launching, self.setup(sessions, sessions.first(name, record, ExitStack()), rules))
+
     def _blocks(self, text: str, able: Any) -> list[dict[str, Any]]:
         return blocks(text, self._plan.cwd, self._roots, able)
 
@@ -89,7 +100,7 @@ class SessionTerminal:
         return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
-async def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
+def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
     terminal = SessionTerminal(request, plan, started.settings)
@@ -104,7 +115,8 @@ async def run_interactive(request: RunSpec, started: "Launched", chosen: "Chosen
     ) as context:
         assert context.gate is not None, "this launch has its own"
         gate = context.gate
-        return await run_session(
+        session = run_session(
             lambda seen_by, interrupt: conversation(context, seen_by, started.spawned, on_interrupt=interrupt),
             terminal.setup(sessions, sessions.first(name, record, held), lambda: gate.policy),
         )
+        return asyncio.run(session)

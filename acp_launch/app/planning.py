@@ -6,19 +6,18 @@ It shows warnings and raises problems. Nothing of a project runs before the user
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.app.questions import has_terminal
 from acp_launch.app.spec import at_home, check_session_name, find_profile, load_settings
 from acp_launch.console import problems as screen
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
-from acp_launch.plan.model import LaunchPlan, RemotePlan, unfit, unmet
+from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, did_you_mean, ours
 from acp_launch.process.guard import start_guards
@@ -26,14 +25,12 @@ from acp_launch.process.prepare import require_descriptors
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
 from acp_launch.profile.trust import claim_profile, trust_state
-from acp_launch.secret.lookup import Waiting, secrets
-from acp_launch.secret.value import Secret, Store
+from acp_launch.secret.lookup import Waiting
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.app.credentials import MissingLogin, ServerLogin
     from acp_launch.console.trust import ReportRow
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.problem import KeyPath
     from acp_launch.profile.trust import TrustState
 
@@ -80,37 +77,18 @@ def ready(
     others = [login for login in every if not login.is_needed]  # of servers that may turn out to want one
     if not resolved.needs and not logins:
         plan = _plan(resolved)
-        return PreparedPlan(plan, {}, _later(others, plan, settings, {}))
-    from acp_launch.app.stores import offer_sealed_file, open_store, outcomes
+        if not others:
+            return PreparedPlan(plan)
+        from acp_launch.app.supply import Supply
 
+        return PreparedPlan(plan, {}, Supply(settings).later(others, plan.called))
     start_guards()
-    opening = cache(partial(open_store, settings, asks=asks_passphrase))  # once: so its question comes once
-    names = [need.name for need in resolved.needs]
-    wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]
-    found = outcomes(wanted, settings, waiting, opening)
-    unset = [found[name].is_absent for name in names if found[name].state != "found"]
-    if resolved.plan is not None and unset and all(unset) and (changed := offer_sealed_file(settings)) is not None:
-        settings, opening = changed, cache(partial(open_store, changed, asks=asks_passphrase))
-        found = outcomes(wanted, settings, waiting, opening)
-    answers = {name: found[name] for name in names}
-    may_ask = True
-    if unset:
-        from acp_launch.app.consent import ask_for_secrets
+    from acp_launch.app.supply import supply
 
-        may_ask = has_terminal()
-        answers = ask_for_secrets(resolved.needs, answers, settings, opening) if resolved.plan is not None else answers
-    values = secrets(answers)
-    missing = (*unmet(resolved.needs, answers, has_terminal=may_ask), *unfit(resolved.plan, values))
-    if resolved.plan is None or not logins:
-        plan = _plan(resolved, missing)
-        return PreparedPlan(plan, values, _later(others, plan, settings, values))
-    from acp_launch.app.credentials import CredentialFactory, list_lacking, print_headers
-
-    wallet = CredentialFactory(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
-    credentials = wallet.credentials(logins, found)
-    lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
-    plan = _plan(resolved, missing, lacks, is_alone=is_alone)
-    return PreparedPlan(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
+    found = supply(resolved, settings, logins, waiting=waiting, asks_passphrase=asks_passphrase)
+    plan = _plan(resolved, found.missing, found.lacks, is_alone=is_alone)
+    later = found.later(others, plan.called)
+    return PreparedPlan(plan, found.secrets, {**found.credentials, **later})
 
 
 def _logins(resolved: Resolved, settings: Settings) -> "Sequence[ServerLogin]":
@@ -119,29 +97,6 @@ def _logins(resolved: Resolved, settings: Settings) -> "Sequence[ServerLogin]":
     from acp_launch.app.credentials import server_logins
 
     return server_logins(resolved.plan.servers, settings)
-
-
-def _later(
-    others: "Sequence[ServerLogin]",
-    plan: LaunchPlan,
-    settings: Settings,
-    secrets: Mapping[str, Secret],
-    opening: Callable[[], Store] | None = None,
-) -> "Mapping[str, Credentials]":
-    """Return the credentials of servers that the user may log in to once they have turned out to want it.
-
-    `opening` opens the store, if it was opened before.
-    """
-    if not others:
-        return {}
-    from acp_launch.app.credentials import CredentialFactory
-    from acp_launch.app.stores import open_unasked, protect_secrets
-
-    protect_secrets()
-    opening = opening or cache(partial(open_unasked, settings))
-    return CredentialFactory(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(
-        others, {}
-    )
 
 
 def resolve_trusted(

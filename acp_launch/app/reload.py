@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
+from acp_launch.app.credentials import CredentialFactory, server_logins
 from acp_launch.app.planning import loaded_profile, require_plan, resolved_from
 from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.app.stores import open_store, open_unasked, outcomes
@@ -211,7 +212,6 @@ class Reloading:
         """Return the names of optional servers that lack a login, and the credentials of the others."""
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
-        from acp_launch.app.credentials import CredentialFactory, server_logins
 
         settings = self._settings
         logins = server_logins(fresh, settings)

@@ -35,15 +35,13 @@ def run_launch(
         held = stack.enter_context(ExitStack())
         chosen = session_of(plan, settings, stack, held, latest=spec.latest, is_new=spec.is_new)
         with launch_agent(settings, ready._replace(plan=plan), spec.trace) as started:
-            import asyncio  # while the agent starts
-
-            if read_prompt is not None:
+            if read_prompt is not None:  # the rest is imported while the agent starts
                 from acp_launch.app.context import run_turn
 
                 return run_turn(spec, started, chosen, text, screen)
             from acp_launch.app.interactive_run import run_interactive
 
-            return asyncio.run(run_interactive(spec, started, chosen, held))
+            return run_interactive(spec, started, chosen, held)
 
 
 def session_of(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, RunExpired, Stopped
-from acp_launch.secret.redact import redactor
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -56,39 +55,19 @@ class Screen:
     @property
     def observer(self) -> "RunOutput":
         if self._observer is None:
-            self._observer = self._make()
-            if not redactor.is_empty:
-                from acp_launch.console.stream.redacted import RedactedOutput
+            from acp_launch.app.output import make_output, redacting
 
-                self._observer = RedactedOutput(self._observer)
+            made, self._clock = make_output(self._output, self.roots, has_links=self._has_links)
+            self._observer = redacting(made)
         return self._observer
-
-    def _make(self) -> "RunOutput":
-        if self._output == "text" and sys.stdout.isatty():
-            from acp_launch.console.ask.terminal import StillClock
-            from acp_launch.console.draw.live import Live
-
-            self._clock = StillClock()
-            return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
-        from acp_launch.console.stream.outlet import Outlet
-
-        if self._output == "json":
-            from acp_launch.console.stream.ndjson import Ndjson
-
-            return Ndjson(Outlet())
-        from acp_launch.console.stream.text import Plain, Quiet
-
-        return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
 
     def person(self) -> "Person | None":
         """Return the user at the terminal; None if there is no terminal to ask on."""
         if sys.stdin is None or not sys.stdin.isatty():
             return None
-        from acp_launch.console.ask.terminal import TerminalQuestions, possible
+        from acp_launch.app.output import find_person
 
-        if not possible():
-            return None
-        return TerminalQuestions(self.observer.pause, self._clock)
+        return find_person(lambda: self.observer, lambda: self._clock)
 
     def show_wait(self, what: str, waited: float, limit: float) -> None:
         """Report a wait that happens before the run has an observer."""
@@ -97,13 +76,9 @@ class Screen:
 
             say_waiting(what, waited, limit)
             return
-        import asyncio
+        from acp_launch.app.output import put_waiting
 
-        from acp_launch.session.events import WaitingEvent
-
-        observer = self._make()  # not the run's own, which needs to know the secrets it must mask
-        observer.show(WaitingEvent(what=what, seconds=waited, limit=limit))
-        asyncio.run(observer.drain())
+        put_waiting(what, waited, limit)
 
     @contextmanager
     def report_failures(self) -> Iterator[None]:
@@ -122,15 +97,8 @@ class Screen:
         """Finish the output so far, and report the failure to a script."""
         if self._observer is None and self._output != "json":
             return
-        import asyncio
-
-        from acp_launch.console.stream.outlet import OutputClosed
-        from acp_launch.session.events import describe_error
+        from acp_launch.app.output import finish
 
         if isinstance(error, Stopped | RunExpired):
             leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
-        self.observer.show(describe_error(error))
-        try:
-            asyncio.run(self.observer.drain())
-        except OutputClosed:
-            return  # the reader is gone
+        finish(self.observer, error)

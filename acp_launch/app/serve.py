@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_launch.app.attach import present, usable_host
 from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
 from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import guarded_launch, launch_agent
@@ -97,8 +98,6 @@ class ServedLaunch:
         return True
 
     def find_running_host(self, plan: "LaunchPlan") -> "HostNote | None":
-        from acp_launch.app.attach import present, usable_host
-
         return usable_host(present(self.settings, plan), self.loaded, plan)
 
 

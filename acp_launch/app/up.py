@@ -14,6 +14,7 @@ from acp_launch.app.spec import RunSpec
 from acp_launch.errors import StateError
 from acp_launch.process import prepare
 from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.tree import send
 from acp_launch.served.registry import find
 from acp_launch.waits import stretch
 
@@ -66,8 +67,6 @@ def _wait_until_up(child: int, reading: int) -> Begun:
 def end(note: "HostNote", state: Path) -> None:
     """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest. `state` has
     its place."""
-    from acp_launch.process.tree import send
-
     host = prepare.table().read(note.pid)
     present = find(state, note.project, note.profile)
     if host is None or present is None or present.pid != note.pid:

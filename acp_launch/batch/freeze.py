@@ -16,9 +16,11 @@ from typing import NamedTuple
 from msgspec import structs
 
 from acp_launch import __version__
+from acp_launch.app.consent import require_claim
 from acp_launch.app.planning import ready, resolve_trusted, resolved_from
 from acp_launch.app.spec import load_settings
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
+from acp_launch.batch.checking import find_absence
 from acp_launch.batch.model import Batch, FrozenProfile, Isolation, Item
 from acp_launch.batch.store import BATCH, BatchDirectory, digest_batch, encode, explain_faults, open_batch, spell
 from acp_launch.batch.trust import claim_file, find_writable, is_kept, judge_file, keep_directory, list_rows, list_said
@@ -176,7 +178,6 @@ def _plan(file: Path, *, trust: bool, elsewhere: bool) -> tuple[Batch, Mapping[s
     found = _examine(file, settings)
     if errors(found.problems) or found.checked.file is None:
         raise ProfileError(found.problems)
-    from acp_launch.app.consent import require_claim
 
     require_claim(found.claim, found.trust, lambda: list_rows(list_said(found.checked)), settings, allow_once=trust)
     items, problems = _find_items(found)
@@ -231,7 +232,6 @@ def _find_absent_check(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
     check = found.checked.file.check if found.checked.file else None
     if plan.place is None or check is None or check.outside:
         return
-    from acp_launch.batch.checking import find_absence
 
     if fault := find_absence(check, plan.place, found.project):
         yield about(found.claim.label, *fault)

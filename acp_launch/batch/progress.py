@@ -4,7 +4,6 @@ The display of a running batch: a live table on a terminal, a line for each ende
 What runs is read from the directory (`started.json`, the end of `events.ndjson`), so every engine looks the same.
 """
 
-import os
 import sys
 import time
 from collections import Counter, defaultdict
@@ -163,17 +162,6 @@ class Events(Lines):
         event = {"type": type, "time": format_time(self._clock()), **members}
         stdout.line(visible(msgspec.json.encode(event).decode()))
         sys.stdout.flush()
-
-
-def make_show(output: str) -> Lines:
-    """Return what shows a batch, by `--output`."""
-    if output == "json":
-        return Events()
-    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        return Lines()
-    from acp_launch.batch.table import Table
-
-    return Table()
 
 
 def count_items(outcomes: Counter[str], due: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ What this module knows it has read from the directory, so it can be killed at an
 
 import asyncio
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from acp_launch.batch.engine import Engine, EngineGone, read_address
 from acp_launch.batch.figures import write_amount
 from acp_launch.batch.local import LocalEngine
 from acp_launch.batch.model import UNCOUNTED, Item, Limits, Outcome, Standing, Verdict
-from acp_launch.batch.progress import Attempt, Ended, Lines, Tally, count_items, make_show, show_counts
+from acp_launch.batch.progress import Attempt, Ended, Events, Lines, Tally, count_items, show_counts
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.store import BATCH, BatchDirectory, explain_faults, open_batch
 from acp_launch.batch.trees import find_trees, remove_left, tell_kept
@@ -222,6 +223,17 @@ def _make_engine(directory: BatchDirectory, address: str | None, trust: bool) ->
         return DaskEngine(directory, address, directory.batch.limits.jobs or count_processors(), trust=trust)
 
     return LocalEngine(directory, trust=trust)
+
+
+def make_show(output: str) -> Lines:
+    """Return what shows a batch, by `--output`."""
+    if output == "json":
+        return Events()
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return Lines()
+    from acp_launch.batch.table import Table
+
+    return Table()
 
 
 def take_signals(submitter: "Submitter") -> None:

@@ -8,21 +8,11 @@ from typing import Annotated
 
 import typer
 
-from acp_launch.app.config import (
-    NEW,
-    change_settings,
-    find_problems,
-    read_settings,
-    says_something,
-    set_value,
-    settings_file,
-    write_settings,
-)
-from acp_launch.app.correct import edit_text
 from acp_launch.cli.verb import Argument, Group, Json
 from acp_launch.console import settings as shown
 from acp_launch.console import stdout
 from acp_launch.console.stdout import terminal_width
+from acp_launch.settings.load import settings_file
 from acp_launch.settings.origin import directories, origins
 
 app = Group("Your settings: show, path, edit, set, unset.")
@@ -53,25 +43,22 @@ def path() -> None:
 @app.verb()
 def edit() -> None:
     """Edit your settings file in $VISUAL or $EDITOR. It is checked when you save it."""
-    file = settings_file()
-    before = read_settings(file)
-    text = edit_text(file, NEW if before is None else before, lambda text: find_problems(file, text), may_save=False)
-    if text is not None:
-        write_settings(file, text, before)
+    from acp_launch.app import config
+
+    config.edit()
 
 
 @app.verb("set")
 def set_(key: Key, value: Annotated[str, Argument("VALUE", "Text or a number; a list as [a, b].")]) -> None:
     """Set one setting in your settings file; its comments stay."""
-    from acp_launch.console.interop import show_change
+    from acp_launch.app import config
 
-    change_settings(key, set_value(value), tell=show_change)
+    config.set_(key, value)
 
 
 @app.verb()
 def unset(key: Key) -> None:
     """Remove one setting from your settings file, so that its default applies."""
-    from acp_launch.console.interop import show_change
-    from acp_launch.profile.edit import remove
+    from acp_launch.app import config
 
-    change_settings(key, lambda text, where: remove(text, where) if says_something(text) else text, tell=show_change)
+    config.unset(key)

@@ -18,6 +18,7 @@ from acp_launch.document.yaml import parse
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.interop.merge import replace_file, require_changeable
 from acp_launch.problem import Problem, dotted, errors, ours
+from acp_launch.profile import edit as edits
 from acp_launch.profile.edit import CannotEdit, NoKey, meant, parse_key, put, revised
 from acp_launch.profile.load import inspect, read, shown
 from acp_launch.profile.trust import accept, trust_state
@@ -39,19 +40,17 @@ DryRun = Annotated[bool, Option("--dry-run -n", "Show what would change without 
 
 def edit(profile: ProfileName) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.profile.edit import Revision, problems
-
     found = editable(profile)
     before, unreadable = read(found.file)
     if before is None:
         raise ProfileError(unreadable)
-    text = edit_text(found.file, before, lambda text: problems(found, text), may_save=True)
+    text = edit_text(found.file, before, lambda text: edits.problems(found, text), may_save=True)
     if text is None:
         return
     trusted = _find_trusted(found)
     replace_file(found.file, text, instead_of=before)
-    remaining = len(errors(problems(found, text)))
-    _remarks(profile, Revision(found, before, text, (), remaining), trusted)
+    remaining = len(errors(edits.problems(found, text)))
+    _remarks(profile, edits.Revision(found, before, text, (), remaining), trusted)
 
 
 @app.verb("add-server")
@@ -86,10 +85,8 @@ def set_(
 @app.verb()
 def remove(profile: ProfileName, key: Key, dry_run: DryRun = False) -> int:
     """Remove a key with everything below it, or one item of a list."""
-    from acp_launch.profile import edit
-
     path = _path(key)
-    return _change(profile, path, lambda text: edit.remove(text, path), dry_run=dry_run)
+    return _change(profile, path, lambda text: edits.remove(text, path), dry_run=dry_run)
 
 
 def server_entry(

@@ -16,6 +16,7 @@ from acp_launch.app.sessions import hosted_sessions
 from acp_launch.app.spec import load_settings
 from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
+from acp_launch.console import doctor as screen
 from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
 from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
@@ -61,7 +62,6 @@ def doctor(
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
     from acp_launch.app.stores import protect_secrets
-    from acp_launch.console import doctor as screen
 
     protect_secrets()
     checkup = Checkup(name=name, cwd=cwd, opens_session=session, allow_once=trust, trace=trace)

@@ -9,6 +9,7 @@ from functools import partial
 
 from acp_launch.app.exits import end_in_code, stdout_is_full
 from acp_launch.cli.verb import SYNONYMS, VERBS, carry_out, load, plain
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.problem import ours
 from acp_launch.waits import reading
@@ -166,8 +167,6 @@ def _explain_within(group: str, words: Sequence[str]) -> None:
 
 
 def _say_reading(file: str, seconds: float) -> None:
-    from acp_launch.console.stderr import DIM, tell
-
     tell(f"still reading {file} after {seconds:.0f} s", style=DIM)
 
 

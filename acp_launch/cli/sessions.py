@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from acp_launch.app.questions import agrees
 from acp_launch.app.sessions import hosted_sessions, list_sessions, refuse_to_choose, session_label
 from acp_launch.app.spec import check_session_name, load_settings
+from acp_launch.cli.run import RunRequest, carry_out
 from acp_launch.cli.verb import Argument, Group, Json, OnlyProfile, Option, Output, TraceFile, Trust, Yes, read_duration
 from acp_launch.console import sessions, stdout
 from acp_launch.console.stderr import say, tell
@@ -56,7 +57,6 @@ def choose(context: typer.Context) -> int:
     if context.invoked_subcommand is not None:
         return 0
     from acp_launch.app.choose import can_pick, pick_session, resume_record
-    from acp_launch.cli.run import RunRequest, carry_out
 
     project = _project()
     with _registry() as registry:

@@ -6,6 +6,7 @@ A profile may come from anywhere, so control characters and colours in a message
 
 from collections.abc import Iterator, Sequence
 
+from acp_launch.console import stdout
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, paint, say
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem, summary
@@ -16,8 +17,6 @@ STDOUT_CLOSED = 141
 def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing was started") -> None:
     """Print all problems. `outcome` ends the closing line, which counts errors; warnings alone have none."""
     if as_json:
-        from acp_launch.console import stdout
-
         stdout.put_json({"problems": [problem.as_json() for problem in problems]})
         return
     for line in "\n".join((*map(_text, problems), summary(problems, outcome))).splitlines():

@@ -88,6 +88,7 @@ from acp_launch.profile.values import (
     user_fault,
     variable_headers,
 )
+from acp_launch.secret.detect import noun
 from acp_launch.secret.value import EnvironmentReference, Part, SecretReference, VariableReference, parse, place
 
 
@@ -425,7 +426,6 @@ def _clear(
     """Refuse to send credentials unencrypted, if the host comes from a reference; `rules` judges all other hosts."""
     if not is_in_the_clear("".join(str(part) for part in url.parts)):
         return
-    from acp_launch.secret.detect import noun  # rarely needed
 
     names = [
         *(name for name, value in headers.items() if value.secrets or noun(name)),

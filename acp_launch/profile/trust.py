@@ -32,6 +32,7 @@ from acp_launch.profile.layers import CONFINED, Layer
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import trusted as locked
 from acp_launch.regex import regex
+from acp_launch.secret.detect import sightings
 from acp_launch.secret.value import MASK
 from acp_launch.settings.load import belongs_to, elsewhere
 from acp_launch.settings.model import Settings
@@ -405,8 +406,6 @@ def _discreet_json(text: str, name: str) -> str:
 def discreet(text: str, name: str = "") -> str:
     """Mask the credentials in a text. `name` is the variable or header that it is the value of. In any other text, and
     where a program may be named, only certain credentials are masked."""
-    from acp_launch.secret.detect import sightings  # only where content is shown
-
     is_command = not name or power(name) == RUNS
     for found in reversed(sightings(text, "" if is_command else name)):
         is_meant = found.certainty == "certain" or not (is_command or found.certainty == "placeholder")

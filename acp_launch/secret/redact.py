@@ -19,6 +19,7 @@ from typing import Any, AnyStr, BinaryIO, Generic, TextIO, cast
 
 from acp_launch.protocol.acp import NAMES, is_structure
 from acp_launch.regex import regex
+from acp_launch.secret.forms import in_json
 from acp_launch.secret.value import MASK, Secret
 
 LONG_FORM_CHARS = 10  # the few forms below that cost less than the many samples they need
@@ -236,8 +237,6 @@ class Tables:
 
     @cached_property
     def json(self) -> MultiPattern[bytes]:
-        from acp_launch.secret.forms import in_json
-
         changed = {form: written for form in self.forms if (written := in_json(form)) != form}
         if not changed:
             return self.data

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, assert_never, get_args
 
 from msgspec import Struct
 
+from acp_launch.secret.command import CommandStore
 from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Store
@@ -90,8 +91,6 @@ def _open_file(given: Opening) -> Store:
 
 
 def _open_command(given: Opening) -> Store:
-    from acp_launch.secret.command import CommandStore
-
     return CommandStore(given.settings.command, limit=given.settings.timeout, run=given.run)
 
 

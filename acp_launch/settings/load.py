@@ -6,6 +6,7 @@ if the same content was not validated before. The file must be protected from ot
 project. `grounds` and `lies_in` find the projects around a directory.
 """
 
+import grp
 import os
 import pwd
 import shlex
@@ -87,6 +88,11 @@ def directory(kind: str) -> Path:
     except RuntimeError as error:  # HOME is not set and the user has no entry in passwd
         fix = "set HOME, or ACP_LAUNCH_CONFIG_DIR, ACP_LAUNCH_STATE_DIR and ACP_LAUNCH_CACHE_DIR"
         raise StateError("there is no place for its files: the user has no home directory", fix=fix) from error
+
+
+def settings_file() -> Path:
+    """Return the path of the user's settings file, which may not exist yet."""
+    return directory("CONFIG") / FILE
 
 
 def elsewhere(kind: str) -> str:
@@ -209,8 +215,6 @@ def _others_write(status: os.stat_result) -> bool:
 
 def _is_ours_alone(group: int) -> bool:
     """Whether this is the private group that many systems create for each user, where a umask of 002 is usual."""
-    import grp
-
     try:
         user, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:  # a container's user may have no name

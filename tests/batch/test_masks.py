@@ -36,7 +36,7 @@ OTHER = "/another\"value'of 20"
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Redactor:
     """The redactor of the process of a run; that of `batch item` is another one."""
-    monkeypatch.setattr("acp_launch.app.stores.protect_secrets", lambda: None)
+    monkeypatch.setattr("acp_launch.app.supply.protect_secrets", lambda: None)
     return Redactor()
 
 
