@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.cli.launcher import MARK, Launcher, alive, kill_all
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 MOMENTS = ("begin", "started", "half", "up", "opening", "open", "prompt", "working", "left", "closed")
 PROGRAM = """
@@ -81,10 +80,7 @@ def test_a_program_that_is_killed_leaves_nothing(launch: Launcher, moment: str) 
 
 def until_gone(mark: str, left: int = 0) -> None:
     """Return once only so many are alive: the private host ends by itself, and so do its guards."""
-    deadline = time.monotonic() + PATIENCE
-    while len(alive(mark)) > left:
-        assert time.monotonic() < deadline, alive(mark)
-        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
+    until(lambda: len(alive(mark)) <= left, lambda: alive(mark))
 
 
 def test_a_program_without_streams_launches_as_others(launch: Launcher) -> None:

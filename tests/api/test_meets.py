@@ -11,9 +11,9 @@ from acp_launch.errors import ProfileError
 from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import find_server_host
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
-from tests.cli.test_up_kills import until
 from tests.confined import needs_box
 from tests.looped import bounded
+from tests.patience import until
 
 
 @bounded

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -108,10 +106,3 @@ def expected(name: str) -> list[Outcome]:
     _, outcome, attempts = TEMPERS[name]
     earlier: Outcome = "agent_died" if name == "recovers" else outcome
     return [*[earlier] * (attempts - 1), outcome]
-
-
-def wait_until(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)

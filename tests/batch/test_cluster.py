@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
@@ -31,7 +30,7 @@ from acp_launch.errors import MachineError, UsageError
 from acp_launch.plan.installation import add_extra
 from tests.batch import standin
 from tests.looped import looped
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 SECRET, PROMPT = "planted-secret-5d2f", "planted-prompt-77c1"
@@ -155,7 +154,7 @@ class Dask:
 
     def told(self, name: str, pattern: str) -> str:
         """Wait until a log says something; return it."""
-        found = seen(lambda: re.search(pattern, (self.home / f"{name}.log").read_text()))
+        found = until(lambda: re.search(pattern, (self.home / f"{name}.log").read_text()))
         return str(found.group(found.re.groups))
 
 
@@ -171,17 +170,8 @@ def end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def seen(look: Callable[[], Any]) -> Any:
-    """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.05)
-    return found
-
-
 async def came(look: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(seen, look)
+    return await asyncio.to_thread(until, look)
 
 
 @pytest.fixture(scope="module")
@@ -376,10 +366,10 @@ def submitter(batch: BatchDirectory, address: str, environ: Mapping[str, str]) -
 @dask
 def test_items_of_a_killed_submitter_end_and_queued_ones_are_dropped(user: Dask, batch: BatchDirectory) -> None:
     with submitter(batch, user.address, user.environ) as child:
-        running = seen(lambda: len(lines_of(batch)) == 4 and lines_of(batch))
+        running = until(lambda: len(lines_of(batch)) == 4 and lines_of(batch))
         child.kill()
     (batch.path / "go").touch()
-    seen(lambda: len(lines_of(batch, "ends")) == 4)
+    until(lambda: len(lines_of(batch, "ends")) == 4)
     for id, *_ in running:
         with batch.lock(id):
             assert batch.read_record(id, 1).outcome == "passed"
@@ -389,7 +379,7 @@ def test_items_of_a_killed_submitter_end_and_queued_ones_are_dropped(user: Dask,
 @dask
 def test_nothing_is_left_of_a_cluster_of_this_machine_whose_submitter_is_killed(batch: BatchDirectory) -> None:
     with submitter(batch, "", os.environ | PRELOAD) as child:
-        seen(lambda: len(lines_of(batch)) == 2)
+        until(lambda: len(lines_of(batch)) == 2)
         family = child.children(recursive=True)
         assert {int(line[2]) for line in lines_of(batch)} == {each.pid for each in family}
         child.kill()

@@ -18,10 +18,9 @@ from acp_launch.batch.engine import EngineGone
 from acp_launch.batch.local import LocalEngine
 from acp_launch.batch.store import BatchDirectory, open_batch
 from tests.batch import standin
-from tests.batch.forty import wait_until
 from tests.batch.made import make_directory
 from tests.looped import bounded
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 DEAF = """
 import signal, time
@@ -39,7 +38,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BatchDirectory
 
 async def look_for(path: Path, text: str) -> None:
     """Wait until a file has this text."""
-    await asyncio.to_thread(wait_until, lambda: path.exists() and text in path.read_text())
+    await asyncio.to_thread(until, lambda: path.exists() and text in path.read_text())
 
 
 async def begin(engine: LocalEngine, directory: BatchDirectory, *ids: str) -> "list[asyncio.Task[int]]":
@@ -83,7 +82,7 @@ async def test_no_other_process_holds_the_lifeline_of_an_attempt(directory: Batc
     async with LocalEngine(directory) as engine:
         first, *_ = await begin(engine, directory, "a", "b")
         first.cancel()  # which closes it
-        await asyncio.to_thread(wait_until, lambda: not directory.is_running("a"))
+        await asyncio.to_thread(until, lambda: not directory.is_running("a"))
         engine.cancel()
     assert directory.attempts("a") == []
 

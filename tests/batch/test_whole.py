@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from acp_launch.batch.store import RESULTS
-from tests.batch.forty import FORTY, Project, expected, wait_until
+from tests.batch.forty import FORTY, Project, expected
 from tests.batch.test_worktree import look
 from tests.cli.launcher import ROOT
 from tests.confined import needs_box
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.registry.published import binary, entry, serving
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs acp-launch[dask]")
@@ -67,7 +67,7 @@ def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> No
             process.stdout.readline()
         process.kill()
         process.communicate()
-        wait_until(lambda: not project.left())
+        until(lambda: not project.left())
         check_done(project, done)
     assert project.call(*resume).returncode == 9
     check_done(project, done)
@@ -137,7 +137,7 @@ def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None
     wait_for_turn(project, "t0.waits")
     parent.kill()
     parent.communicate()
-    wait_until(lambda: not project.left())
+    until(lambda: not project.left())
     (record,) = project.batch.records()
     assert (record.outcome, record.exit_code) == ("cancelled", 143)
     assert last_event(project, "t0.waits")["exitCode"] == 143
@@ -146,7 +146,7 @@ def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None
 def wait_for_turn(project: Project, id: str) -> None:
     """Wait until the events of the first attempt say that the session is open."""
     events = project.batch.directory_of(id, 1) / "events.ndjson"
-    wait_until(lambda: events.exists() and '"type":"session"' in events.read_text())
+    until(lambda: events.exists() and '"type":"session"' in events.read_text())
 
 
 def last_event(project: Project, id: str) -> dict[str, object]:

@@ -18,8 +18,8 @@ import pytest
 from tests.cli.hosted import up
 from tests.cli.launcher import DEMO_SERVER, GUARD, ROOT, Ended, Json, Launcher
 from tests.cli.serving import serving
-from tests.cli.test_up_kills import until
 from tests.confined import WHO, needs_box
+from tests.patience import until
 
 SECRET = "not-a-real-4f1d0c77e2"
 NAMES = ("pass", "helper")

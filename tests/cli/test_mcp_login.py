@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from tests.cli.launcher import DEMO, Ended, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_secrets import files_holding
 from tests.oauth.authority import Authority, authority
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until_ended
 
 Json = dict[str, Any]
 PASTE = "Paste the address that the browser ends at"
@@ -46,25 +45,13 @@ class Browser:
     def _browse(self) -> None:
         while said := self._pipe.read_text().strip():
             pid, _, address = said.partition(" ")
-            gone(int(pid))  # or the command could end before what it has started
+            until_ended(int(pid))  # or the command could end before what it has started
             self.addresses.append(address)
             self.pages.append(page(address))
 
     def close(self) -> None:
         self._pipe.write_text("")
         self._thread.join(PATIENCE)
-
-
-def gone(pid: int) -> None:
-    """Wait until this process has ended."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], PATIENCE)[0]
-    finally:
-        os.close(watched)
 
 
 def page(address: str) -> str:

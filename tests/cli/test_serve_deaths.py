@@ -4,14 +4,13 @@ import json
 import os
 import re
 import signal
-import time
 from typing import Any
 
 import pytest
 
 from tests.cli.launcher import Launcher, alive
 from tests.cli.serving import Editor, serving
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.process.launches import gone
 from tests.realservers.recorder import result
 
@@ -111,9 +110,7 @@ def dies(editor: Editor, session: str, step: str) -> str:
 
 def hears(editor: Editor, text: str, times: int) -> None:
     """Return once stderr has said something so often."""
-    deadline = time.monotonic() + PATIENCE
-    while editor.told.count(text) < times:
-        assert time.monotonic() < deadline, editor.told
+    until(lambda: editor.told.count(text) >= times, lambda: editor.told)
 
 
 @pytest.mark.promise("serve")
@@ -317,9 +314,7 @@ def test_killing_acp_launch_leaves_nothing(launch: Launcher) -> None:
         editor.begin()
         editor.open()
         os.kill(editor.pid, signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE
-        while left := alive(editor.mark):
-            assert time.monotonic() < deadline, left
+        until(lambda: not alive(editor.mark), lambda: alive(editor.mark))
         editor.ended()
 
 

@@ -10,7 +10,8 @@ from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
 from tests.cli.serving import Editor, serving
 from tests.cli.test_serve_sessions import DELETING
-from tests.cli.test_up_kills import until, until_gone
+from tests.cli.test_up_kills import until_gone
+from tests.patience import until
 
 
 def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Path) -> None:

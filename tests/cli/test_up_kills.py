@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,16 +16,9 @@ from acp_launch.served.wire import READY
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 GONE = "acp-launch: the agent is gone with its host before it answered session/prompt"
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
 
 
 def until_gone(host: Host) -> None:

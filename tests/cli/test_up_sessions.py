@@ -1,9 +1,6 @@
 """How long the sessions of a host stay open, and their servers with them (docs/up.md)."""
 
-import os
 import signal
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
@@ -13,15 +10,7 @@ from tests.cli.hosted import Host, brought_up, up
 from tests.cli.launcher import Json, Launcher
 from tests.cli.test_mcp import server
 from tests.cli.test_reload import called, said
-from tests.patience import PATIENCE
-
-
-def until(holds: Callable[[], object], shown: Callable[[], object]) -> None:
-    """Return once it holds: the host closes a session when the front has left."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, shown()
-        os.sched_yield()
+from tests.patience import PATIENCE, until
 
 
 def processes(host: Host) -> list[str]:

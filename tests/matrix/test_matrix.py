@@ -29,13 +29,6 @@ def lost(server: str, how: str) -> str:
     return f'MCP server "{server}" {how} during tools/call, whose outcome is unknown; it is being started again'
 
 
-def test_when_the_turn_is_over_nobody_stays(stage: Stage) -> None:
-    with cast(stage, *ALL) as everybody:
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
-
-
 # Those the session survives.
 
 
@@ -157,20 +150,6 @@ def test_the_session_goes_on_without_both_of_its_guards_and_ends_in_order(stage:
         everybody.nobody_stays()
 
 
-@with_each_signal
-def test_two_servers_and_a_shim_at_once_are_no_more_than_each_alone(stage: Stage, number: int) -> None:
-    with cast(stage, "polite", "daemon", "deaf") as everybody:
-        for victim in ("polite", "daemon", "shim deaf", "deaf"):
-            everybody.kill(victim, number)
-        for server in ("polite", "daemon"):
-            assert everybody.answer(server)["error"]["message"] == lost(server, f"was killed by {Signals(number).name}")
-            everybody.add_up(server)
-        assert everybody.play.agent.do("gone", "deaf") == {"status": -number}
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
-
-
 # Those it does not.
 
 
@@ -220,12 +199,6 @@ def test_nobody_outlives_an_agent_that_is_killed_together_with(stage: Stage, bes
 def test_nobody_outlives_an_agents_wrapper_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
     with cast(stage, *FEW, wrapped=True) as everybody:
         dies(everybody, number, "wrapper", beside)
-
-
-@with_each_signal
-def test_nobody_outlives_a_launcher_that_is_killed_together_with_an_agents_wrapper(stage: Stage, number: int) -> None:
-    with cast(stage, *FEW, wrapped=True) as everybody:
-        dies(everybody, number, "launcher", "wrapper")
 
 
 @pytest.mark.parametrize(

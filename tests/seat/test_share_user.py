@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -16,8 +15,7 @@ import pytest
 from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import HostNote, find_server_host
 from tests.cli.launcher import AGENTS, scripted_server, upgrade
-from tests.cli.test_up_kills import until
-from tests.patience import PATIENCE
+from tests.patience import until, until_ended
 from tests.seat.stage import Json, Play, Stage
 from tests.seat.test_restart import AT_ONCE
 
@@ -45,20 +43,8 @@ def the_host_ends(stage: Stage) -> Iterator[None]:
     yield
     note = find_server_host(stage.launch.state)
     if note is not None:
-        ends(note.pid)
+        until_ended(note.pid)
     stage.roll.all_die()
-
-
-def ends(pid: int) -> None:
-    """Return once this process has ended."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([descriptor], [], [], PATIENCE)[0], f"{pid} does not end"
-    finally:
-        os.close(descriptor)
 
 
 @pytest.mark.promise("share")
@@ -344,7 +330,7 @@ def test_a_process_with_old_code_takes_no_launch_and_ends_with_its_last_user(sta
             assert new != old
             assert second.end().code == 0
         assert first.end().code == 0
-    ends(int(old))
+    until_ended(int(old))
     with stage.play(servers={"polite": server}, apart=True) as third:
         assert third.agent.call("polite", "pid") == new
         assert third.end().code == 0

@@ -13,10 +13,10 @@ import pytest
 import acp_launch
 from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import find_server_host
-from tests.cli.test_up_kills import until
+from tests.patience import until, until_ended
 from tests.seat.stage import Json, Stage
 from tests.seat.test_restart import AT_ONCE, states
-from tests.seat.test_share_user import ends, shared
+from tests.seat.test_share_user import shared
 
 BECOMES = 'shift; exec "$PYTHON" "$@"'  # in place of this Python
 
@@ -128,4 +128,4 @@ def test_a_server_host_that_ends_while_acp_launch_is_replaced_by_the_same_is_sta
         assert run.end().code == 0
     note = find_server_host(stage.launch.state)
     if note is not None:
-        ends(note.pid)
+        until_ended(note.pid)
