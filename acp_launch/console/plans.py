@@ -17,7 +17,7 @@ from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
 from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless_line
-from acp_launch.console.trust import describe_client
+from acp_launch.console.trust import describe_client, write_value
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -33,14 +33,16 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.place import place
 from acp_launch.plan.resolve import Resolved
-from acp_launch.problem import KeyPath
+from acp_launch.problem import KeyPath, dotted
+from acp_launch.profile.keys import SERVER, find_others
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     USER_IDLE,
     Match,
+    RemoteOptions,
     RemoteRestart,
-    RemoteTimeouts,
     Restart,
+    StdioOptions,
     Tools,
 )
 from acp_launch.secret.detect import masked
@@ -65,9 +67,6 @@ class SharedNow(NamedTuple):
         unless = f"; --secrets compares {', '.join(self.unknown)}, too" if self.unknown else ""
         how = f"is another: {', '.join(different)}" if different else f"is the same{unless}"
         return f"{self.server}: process {self.pid}, {describe_users(self.labels)}, {how}"
-
-
-TIMEOUTS = ("initialize", "session", "silence")
 
 
 def show(
@@ -107,7 +106,8 @@ def show(
 def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:
     """Return the plan as text. `verbose` lists the inherited variables instead of counting them; `logins` are the
     states of logins, in words."""
-    return "\n".join(map(harmless_line, _lines(plan, verbose, logins or {})))
+    others = (f"{dotted(path):12} {value}{_at(plan, path)}" for path, value in _others(plan).items())
+    return "\n".join(map(harmless_line, [*_lines(plan, verbose, logins or {}), *others]))
 
 
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
             "unattended": plan.unattended,
         },
         "client": asdict(plan.client),
-        "timeouts": {name: float(getattr(plan.timeouts, name)) for name in TIMEOUTS},
+        "timeouts": {name: float(getattr(plan.timeouts, name)) for name in plan.timeouts.__struct_fields__},
         "agent": {
             **_program(plan.agent),
             "registry": plan.agent.registry or None,
@@ -144,8 +144,18 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         },
         "mcp_servers": [_server(server, plan, states) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
+        **({"others": {dotted(path): value for path, value in others.items()}} if (others := _others(plan)) else {}),
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
+
+
+def _others(plan: LaunchPlan) -> dict[KeyPath, str]:
+    """Return the keys that have no place of their own in a plan, with their values."""
+    found = [*find_others(plan.written)]
+    for server in plan.servers:
+        shape = StdioOptions if isinstance(server, StdioPlan) else RemoteOptions
+        found += find_others(server, shape, ("mcp_servers", server.name), SERVER)
+    return {path: write_value(value) for path, value in found}
 
 
 def _globs(match: Match) -> dict[str, list[str]]:
@@ -259,7 +269,7 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
         yield f"unattended   {plan.unattended}{_at(plan, ('permissions', 'unattended'))}"
     if does := describe_client(plan.client):
         yield f"client       {does}{_at(plan, ('client',))}"
-    timeouts = ", ".join(f"{name} {getattr(plan.timeouts, name)}" for name in TIMEOUTS)
+    timeouts = ", ".join(f"{name} {getattr(plan.timeouts, name)}" for name in plan.timeouts.__struct_fields__)
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
     yield from _program_lines(plan.agent, ("agent",), plan, verbose)
@@ -349,8 +359,7 @@ def _server_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool, login: st
 def _bridged_lines(server: ServerPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     path, limits = ("mcp_servers", server.name), server.timeouts
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
-    download = "" if isinstance(limits, RemoteTimeouts) else f"download {limits.download}, "
-    timeouts = f"start {limits.start}, {download}call {limits.call or 'none'}"
+    timeouts = ", ".join(f"{key} {getattr(limits, key) or 'none'}" for key in limits.__struct_fields__)
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.start == "lazy":
         yield f"  lazy       started at its first use{_at(plan, (*path, 'start'))}"
@@ -405,7 +414,10 @@ def _restart(restart: Restart | RemoteRestart) -> str:
     backoff = restart.backoff
     pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
     times = "no limit once it has answered" if restart.max is None else f"{restart.max} in a row"
-    return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}"
+    worded = ("policy", "max", "backoff", "min_uptime")
+    others = ((path, value) for path, value in find_others(restart, type(restart)) if path[0] not in worded)
+    more = "".join(f"; {dotted(path)} {write_value(value)}" for path, value in others)
+    return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}{more}"
 
 
 def _tools(tools: Tools) -> str:

@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from acp_launch.console.ask.viewport import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
-from acp_launch.problem import KeyPath
+from acp_launch.document.flow import inline
+from acp_launch.problem import KeyPath, dotted
 from acp_launch.profile.agents import started
+from acp_launch.profile.keys import find_others
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     Agent,
@@ -85,6 +87,8 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
             yield from _server(name, server, found)
         else:
             yield from _remote(name, server)
+    for path, value in find_others(profile):
+        yield ReportRow(dotted(path), write_value(value))
     yield from _references(profile)
     for locked in filter(None, map(_LOCKED.fullmatch, said)):
         yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
@@ -96,6 +100,11 @@ def _rule(rule: Rule) -> ReportRow:
     globs = {key: getattr(match, key) for key in Match.__struct_fields__}
     said = [f"{key} {', '.join(_quote('', glob) for glob in each)}" for key, each in globs.items() if each]
     return ReportRow(answer, "; ".join(said))
+
+
+def write_value(value: object) -> str:
+    """Write the value of a key that has no words of its own as a profile does, with credentials masked."""
+    return discreet(inline(to_builtins(value, enc_hook=str)))
 
 
 def describe_client(client: Client) -> str:

@@ -15,19 +15,18 @@ from msgspec import Struct, field
 from acp_launch.problem import KeyPath, Problem, count, dotted
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
+    Agent,
     Approval,
     Client,
     Match,
     McpTransport,
     Network,
-    RemoteRestart,
-    RemoteTimeouts,
-    Restart,
-    Server,
-    ServerTimeouts,
+    Profile,
+    RemoteOptions,
+    StdioOptions,
     Timeouts,
 )
-from acp_launch.profile.values import HeaderSpelling, header_fault, templates, variable_headers
+from acp_launch.profile.values import header_fault, templates, variable_headers
 from acp_launch.secret.value import (
     MAX_VALUE,
     EnvironmentReference,
@@ -123,32 +122,24 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
         return f"{shlex.quote(str(self.command))} {arguments}".rstrip()
 
 
-class BridgedPlan(Server, frozen=True, kw_only=True):
-    """What plans of both kinds of servers have. Without `bridge` all but `required` has no effect."""
-
-    name: str
-    bridge: bool = True
-
-
-class StdioPlan(BridgedPlan, frozen=True, kw_only=True):
+class StdioPlan(StdioOptions, frozen=True, kw_only=True):
     """
     A stdio MCP server.
 
     With `bridge`, acp-launch starts it, and `env` is its whole environment. Without, the agent starts it in its own
-    directory and adds its own environment; then `env` holds only what the profile sets, and the fields below `cwd` have
-    no effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch creates.
-    `missing` is as in a `ProcessPlan`. `compared` names the variables that make it another server where launches share
-    it. `data` are paths from which it runs nothing, so that a confined agent may write them.
+    directory and adds its own environment; then `env` holds only what the profile sets, and of the options only
+    `required` has an effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch
+    creates. `missing` is as in a `ProcessPlan`. `compared` names the variables that make it another server where
+    launches share it. `data` are paths from which it runs nothing, so that a confined agent may write them.
     """
 
+    name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path | None
     data: tuple[Path, ...] = ()
     compared: tuple[str, ...] = ()
-    restart: Restart = field(default_factory=Restart)
-    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     missing: str = ""
 
 
@@ -168,21 +159,18 @@ class LoginPlan(Struct, frozen=True, kw_only=True):
     resource: bool = True
 
 
-class RemotePlan(BridgedPlan, frozen=True, kw_only=True):
+class RemotePlan(RemoteOptions, frozen=True, kw_only=True):
     """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP.
 
-    With `bridge`, acp-launch connects to it. Without, the agent does, and the fields below `required` have no effect.
+    With `bridge`, acp-launch connects to it. Without, the agent does.
     """
 
+    name: str
     type: str
     url: Value
     headers: Mapping[str, Value]
     env: Mapping[str, Value] = field(default_factory=dict)
-    env_headers: HeaderSpelling = "exact"
     oauth: LoginPlan | None = None  # if the server asks for a login
-    insecure: bool = False
-    restart: RemoteRestart = field(default_factory=RemoteRestart)
-    timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
 
     @property
     def sent(self) -> Mapping[str, Value]:
@@ -248,7 +236,8 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
     `profile` is the name under which sessions are stored; `file` is the profile's file, None for `--agent`. `called` is
     its name in commands, empty for `--agent`. `is_built_in` profiles come with acp-launch and cannot be changed.
-    `place` is for a confined agent.
+    `place` is for a confined agent. `written` are the keys of the profile that this plan does not name, as they are
+    written; it has no server, argument or variable.
     """
 
     profile: str
@@ -272,6 +261,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     client: Client = field(default_factory=Client)
     mcp: McpTransport = "auto"
     place: Place | None = None
+    written: Profile = field(default_factory=lambda: Profile(version=1, agent=Agent()))
 
     @property
     def values(self) -> tuple[Value, ...]:

@@ -39,7 +39,6 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
-    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -66,6 +65,7 @@ from acp_launch.profile.model import (
     McpServer,
     OAuth,
     Rule,
+    Servers,
     SseServer,
     StdioServer,
     Timeouts,
@@ -262,7 +262,7 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
 FILLED = {"command", "args", "env", "cwd", "data", "url", "headers", "oauth"}
 
 
-def _as_written(plan: type[BridgedPlan], server: McpServer) -> dict[str, Any]:
+def _as_written(plan: type[ServerPlan], server: McpServer) -> dict[str, Any]:
     keys = [key for key in plan.__struct_fields__ if key in server.__struct_fields__ and key not in FILLED]
     return {key: getattr(server, key) for key in keys}
 
@@ -598,6 +598,7 @@ class _Walk(Struct):
             rules=given,
             client=profile.client,
             mcp=profile.agent.mcp,
+            written=replace(profile, agent=replace(profile.agent, args=(), env={}), mcp_servers=Servers()),
         )
         return plan if profile.runtime.confined is None else self._confine(plan, profile.runtime.confined)
 

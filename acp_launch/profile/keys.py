@@ -1,7 +1,8 @@
 """
 The keys of a profile: a row of `KEYS` for each, with what other parts of the program must know of it. Pure.
 
-`model` has a key's type, default and meaning. A row stands for the keys below it, too, unless those have rows.
+`model` has a key's type, default and meaning. A row stands for the keys below it, too, unless those have rows. A key
+without a row is shown by `plan` and the trust screen as it is written, and of a server, only acp-launch knows it.
 `tests/profile/test_keys.py` holds the rows against what `plan`, the trust screen and `export` do.
 """
 
@@ -9,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct, structs
 
 from acp_launch.document.shape import Shape, hints_of, shapes_in, takes
+from acp_launch.problem import KeyPath
 from acp_launch.profile.model import HttpServer, Profile, SseServer, StdioServer
 
 
@@ -75,12 +77,38 @@ KEYS: Mapping[str, KeyRow] = {
     "mcp_servers.*.headers": KeyRow(is_carried=True),
     "mcp_servers.*.env_headers": KeyRow(is_carried=True),
 }
-_SERVER = "mcp_servers.*."
+SERVER = "mcp_servers.*."
+_OTHER = KeyRow(is_ours=True)
+
+
+def row_of(name: str) -> KeyRow:
+    """Return the row of a key, or of the mapping around it."""
+    while name and name not in KEYS:
+        name = name.rpartition(".")[0]
+    return KEYS.get(name, _OTHER)
 
 
 def server_keys(has: Callable[[KeyRow], bool]) -> tuple[str, ...]:
-    """Return the names of the keys of servers that have a property, in the order of the table."""
-    return tuple(name.removeprefix(_SERVER) for name, key in KEYS.items() if name.startswith(_SERVER) and has(key))
+    """Return the names of the keys of servers that have a property."""
+    names = dict.fromkeys((*StdioServer.__struct_fields__, *HttpServer.__struct_fields__))
+    return tuple(name for name in names if has(row_of(SERVER + name)))
+
+
+def find_others(
+    owner: Struct, shape: type[Shape] = Profile, path: KeyPath = (), above: str = ""
+) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield the path and the value of each key of `shape` that is set in `owner`, at `path`, and has no row."""
+    for key in structs.fields(shape):
+        here, name, value = (*path, key.name), above + key.name, getattr(owner, key.name)
+        if name in KEYS:
+            continue
+        if name == "mcp_servers":
+            for called, server in value.items():
+                yield from find_others(server, type(server), (*here, called), SERVER)
+        elif isinstance(value, Shape):
+            yield from find_others(value, type(value), here, f"{name}.")
+        elif value != (key.default if key.default_factory is NODEFAULT else key.default_factory()):
+            yield here, value
 
 
 def patterns(shape: type[Shape] = Profile, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

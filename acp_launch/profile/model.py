@@ -231,7 +231,17 @@ class Server(Shape, frozen=True, kw_only=True):
     launches of yours with the same server (`user`)."""
 
 
-class StdioServer(Server, frozen=True, kw_only=True):
+class StdioOptions(Server, frozen=True, kw_only=True):
+    # Without references, so that plans have them as they are written.
+    restart: Restart = field(default_factory=Restart)
+    """Whether and when it is started again after it ended."""
+    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
+    """How long to wait for the server."""
+    bridge: Truth = True
+    """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
+
+
+class StdioServer(StdioOptions, frozen=True, kw_only=True):
     command: Template
     """The server's program: a name on PATH, an absolute path, or a path relative to the project."""
     type: Literal["stdio"] = "stdio"
@@ -248,12 +258,6 @@ class StdioServer(Server, frozen=True, kw_only=True):
     server has a secret."""
     inherit_env: Annotated[Inherit, INHERIT] = "minimal"
     """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
-    restart: Restart = field(default_factory=Restart)
-    """Whether and when it is started again after it ended."""
-    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
-    """How long to wait for the server."""
-    bridge: Truth = True
-    """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
 
 class RemoteBackoff(Shape, frozen=True, kw_only=True):
@@ -305,21 +309,11 @@ class OAuth(Shape, frozen=True, kw_only=True):
     it, such as Microsoft Entra ID."""
 
 
-class RemoteServer(Server, frozen=True, kw_only=True):
-    type: Literal["http", "sse"]
-    """`http` is MCP's streamable HTTP transport, `sse` its older HTTP+SSE transport."""
-    url: Template
-    """The server's address, `https://` or `http://`."""
-    headers: Mapping[str, Template] = field(default_factory=dict)
-    """HTTP headers sent with every request."""
-    env: Mapping[str, Template] = field(default_factory=dict)
-    """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
+class RemoteOptions(Server, frozen=True, kw_only=True):
+    # Without references, so that plans have them as they are written.
     env_headers: HeaderSpelling = "exact"
-    """How the names of these headers are spelled: `exact`; `dashes`, with `-` for each `_`, as many proxies drop
+    """How the names of the headers of `env` are spelled: `exact`; `dashes`, with `-` for each `_`, as many proxies drop
     headers with `_`; or `off`, and no variable is sent."""
-    oauth: Annotated[OAuth | None, SWITCHED] = None
-    """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping
-    with details. Tokens are kept in your secret store."""
     insecure: Truth = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
     restart: RemoteRestart = field(default_factory=RemoteRestart)
@@ -328,6 +322,20 @@ class RemoteServer(Server, frozen=True, kw_only=True):
     """How long to wait for the server."""
     bridge: Truth = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
+
+
+class RemoteServer(RemoteOptions, frozen=True, kw_only=True):
+    type: Literal["http", "sse"]
+    """`http` is MCP's streamable HTTP transport, `sse` its older HTTP+SSE transport."""
+    url: Template
+    """The server's address, `https://` or `http://`."""
+    headers: Mapping[str, Template] = field(default_factory=dict)
+    """HTTP headers sent with every request."""
+    env: Mapping[str, Template] = field(default_factory=dict)
+    """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
+    oauth: Annotated[OAuth | None, SWITCHED] = None
+    """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping
+    with details. Tokens are kept in your secret store."""
 
     @property
     def sent(self) -> Mapping[str, Template]:

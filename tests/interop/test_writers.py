@@ -215,5 +215,5 @@ def test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we
     assert found.notes == (
         "a: timeouts.start is left out: VS Code has no such setting",
         "a: tools.deny is left out: VS Code has no such setting",
-        "a: restart, protocol, oauth is left out: only acp-launch does that",
+        "a: protocol, restart, oauth is left out: only acp-launch does that",
     )

@@ -338,7 +338,7 @@ f.yaml:4:3: agent.working-dir: unknown key "working-dir"
 
 server {command: x, disabled: true}
 f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"
-    fix: use one of required, tools, roots, protocol, session_elevation, start, idle, share, command, type, args, env, cwd, data, inherit_env, restart, timeouts, bridge
+    fix: use one of required, tools, roots, protocol, session_elevation, start, idle, share, restart, timeouts, bridge, command, type, args, env, cwd, data, inherit_env
 
 server {type: http, ulr: https://x}
 f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?
