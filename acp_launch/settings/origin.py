@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,14 @@ def origins(file: Path) -> list[SettingOrigin]:
     Raises:
         SettingsError: the settings are wrong; every problem is listed.
     """
-    chosen, variables, places = to_builtins(load(), enc_hook=str), present(), _places(file)
+    chosen, variables, places = load(), present(), _places(file)
     named = {key: name for name, key in NAMES.items()}
     return [
         SettingOrigin(
             key=".".join(key),
-            value=None if _at(chosen, key) in ((), {}) else _at(chosen, key),
+            value=None
+            if (value := attrgetter(".".join(key))(chosen)) in ((), {})
+            else to_builtins(value, enc_hook=str),
             source=setter(key, variables) or places.get(key, DEFAULT),
             variable=named.get(key),
         )
@@ -64,20 +67,8 @@ def directories() -> list[DirectoryOrigin]:
     ]
 
 
-def _at(root: Any, key: Key) -> Any:
-    for step in key:
-        root = root.get(step) if isinstance(root, dict) else None
-    return root
-
-
 def _places(file: Path) -> Mapping[Key, str]:
     text, _ = file_text(file)
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
-    if document is None:
-        return {}
-    return {key: f"{file}:{document.where(key).line}" for key in KEYS if _has(document.root, key)}
-
-
-def _has(root: Any, key: Key) -> bool:
-    above = _at(root, key[:-1])
-    return isinstance(above, dict) and key[-1] in above
+    table = document.positions.table if document else {}
+    return {key: f"{file}:{table[key][3]}" for key in KEYS if key in table}
