@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from acp_launch.bridge.offer import is_bridged, wanted_transport
@@ -38,6 +39,7 @@ from acp_launch.profile.keys import SERVER, find_others
 from acp_launch.profile.model import (
     UNATTENDED_WAIT,
     USER_IDLE,
+    LoginOptions,
     Match,
     RemoteOptions,
     RemoteRestart,
@@ -106,8 +108,7 @@ def show(
 def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:
     """Return the plan as text. `verbose` lists the inherited variables instead of counting them; `logins` are the
     states of logins, in words."""
-    others = (f"{dotted(path):12} {value}{_at(plan, path)}" for path, value in _others(plan).items())
-    return "\n".join(map(harmless_line, [*_lines(plan, verbose, logins or {}), *others]))
+    return "\n".join(map(harmless_line, [*_lines(plan, verbose, logins or {}), *_other_lines(plan)]))
 
 
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
@@ -144,18 +145,22 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         },
         "mcp_servers": [_server(server, plan, states) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
-        **({"others": {dotted(path): value for path, value in others.items()}} if (others := _others(plan)) else {}),
+        **({"others": others} if (others := _others(plan)) else {}),
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
 
 
-def _others(plan: LaunchPlan) -> dict[KeyPath, str]:
-    """Return the keys that have no place of their own in a plan, with their values."""
+def _others(plan: LaunchPlan) -> dict[str, str]:
+    return {dotted(path): write_value(value) for path, value in find_others(plan.written)}
+
+
+def _other_lines(plan: LaunchPlan) -> Iterator[str]:
+    """Yield the keys that have no line of their own."""
     found = [*find_others(plan.written)]
     for server in plan.servers:
-        shape = StdioOptions if isinstance(server, StdioPlan) else RemoteOptions
-        found += find_others(server, shape, ("mcp_servers", server.name), SERVER)
-    return {path: write_value(value) for path, value in found}
+        found += find_others(server, _options(server), ("mcp_servers", server.name), SERVER)
+    for path, value in found:
+        yield f"{dotted(path):12} {write_value(value)}{_at(plan, path)}"
 
 
 def _globs(match: Match) -> dict[str, list[str]]:
@@ -210,34 +215,24 @@ def _states(logins: "Mapping[str, State]", *, as_json: bool) -> dict[str, Any]:
 def _login(oauth: LoginPlan) -> dict[str, Any]:
     secret = {} if oauth.client_secret is None else _origins({"client_secret": oauth.client_secret})
     return {
-        "scopes": list(oauth.scopes),
         "client_id": masked(oauth.client_id) or None,
         "client_secret": secret.get("client_secret"),
         "issuer": masked(oauth.issuer) or None,
         "client_metadata_url": masked(oauth.client_metadata_url) or None,
-        "callback": oauth.callback,
-        "callback_port": oauth.callback_port,
-        "resource": oauth.resource,
+        **to_builtins({key: getattr(oauth, key) for key in LoginOptions.__struct_fields__}),
     }
 
 
 def _supervision(server: ServerPlan) -> dict[str, Any]:
     """Describe what acp-launch decides about a server. Without a bridge the agent decides the rest."""
-    chosen = {"required": server.required, "bridge": server.bridge}
     if not server.bridge:
-        return chosen
-    return {
-        **chosen,
-        "protocol": server.protocol,
-        "restart": {**asdict(server.restart), "backoff": asdict(server.restart.backoff)},
-        "timeouts": asdict(server.timeouts),
-        "tools": asdict(server.tools),
-        "roots": server.roots,
-        "session_elevation": server.session_elevation,
-        "start": server.start,
-        "idle": server.idle,
-        "share": True if server.share == "launch" else server.share,
-    }
+        return {"required": server.required, "bridge": server.bridge}
+    said = {key: getattr(server, key) for key in _options(server).__struct_fields__}
+    return {**to_builtins(said, enc_hook=float), "share": True if server.share == "launch" else server.share}
+
+
+def _options(server: ServerPlan) -> type[StdioOptions | RemoteOptions]:
+    return StdioOptions if isinstance(server, StdioPlan) else RemoteOptions
 
 
 def _chosen_by(server: StdioPlan, plan: LaunchPlan) -> Literal["private", "profile", "session"]:

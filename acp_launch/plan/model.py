@@ -18,6 +18,7 @@ from acp_launch.profile.model import (
     Agent,
     Approval,
     Client,
+    LoginOptions,
     Match,
     McpTransport,
     Network,
@@ -143,20 +144,16 @@ class StdioPlan(StdioOptions, frozen=True, kw_only=True):
     missing: str = ""
 
 
-class LoginPlan(Struct, frozen=True, kw_only=True):
-    """What the profile says of a server's login; `client_id` is empty if it names no client.
+class LoginPlan(LoginOptions, frozen=True, kw_only=True):
+    """What the profile says of a server's login; `client_id` and others are empty if it names none.
 
-    `issuer` is empty if it names none; it has no `/` at its end.
+    `issuer` has no `/` at its end.
     """
 
-    scopes: tuple[str, ...] = ()
     client_id: str = ""
     client_secret: Value | None = None
     issuer: str = ""
     client_metadata_url: str = ""
-    callback: str = "127.0.0.1"
-    callback_port: int | None = None
-    resource: bool = True
 
 
 class RemotePlan(RemoteOptions, frozen=True, kw_only=True):

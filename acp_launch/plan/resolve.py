@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
+from acp_launch.document.shape import Shape
 from acp_launch.errors import UsageError
 from acp_launch.plan.executable import (
     CannotRun,
@@ -61,12 +62,14 @@ from acp_launch.profile.model import (
     Approval,
     Confined,
     HttpServer,
+    LoginOptions,
     Match,
-    McpServer,
     OAuth,
+    RemoteOptions,
     Rule,
     Servers,
     SseServer,
+    StdioOptions,
     StdioServer,
     Timeouts,
 )
@@ -258,13 +261,9 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
             yield made
 
 
-# Keys of a server in which references are filled in, or that are put another way; a plan has all others as they are.
-FILLED = {"command", "args", "env", "cwd", "data", "url", "headers", "oauth"}
-
-
-def _as_written(plan: type[ServerPlan], server: McpServer) -> dict[str, Any]:
-    keys = [key for key in plan.__struct_fields__ if key in server.__struct_fields__ and key not in FILLED]
-    return {key: getattr(server, key) for key in keys}
+def _as_written(options: type[Shape], said: Shape) -> dict[str, Any]:
+    """Return the keys without references, which a plan has as they are."""
+    return {key: getattr(said, key) for key in options.__struct_fields__}
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
@@ -309,7 +308,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         data=tuple(_data(machine, path, server)),
         compared=list_compared(env, server.inherit_env) if server.share == "user" else (),
         missing=missing,
-        **_as_written(StdioPlan, server),
+        **_as_written(StdioOptions, server),
     )
 
 
@@ -384,25 +383,23 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         _clear(machine, (*path, "url"), url, server, headers, env)
     return RemotePlan(
         name=name,
+        type=server.type,
         url=url,
         headers=headers,
         env=env,
         oauth=None if server.oauth is None else _login(machine, (*path, "oauth"), server.oauth),
-        **_as_written(RemotePlan, server),
+        **_as_written(RemoteOptions, server),
     )
 
 
 def _login(substitution: Substitution, path: KeyPath, oauth: OAuth) -> LoginPlan:
     client_id, secret = oauth.client_id, oauth.client_secret
     return LoginPlan(
-        scopes=oauth.scopes,
         client_id="" if client_id is None else substitution.text((*path, "client_id"), client_id) or "",
         client_secret=None if secret is None else substitution.value((*path, "client_secret"), secret),
         issuer=(oauth.issuer or "").rstrip("/"),
         client_metadata_url=oauth.client_metadata_url or "",
-        callback=oauth.callback,
-        callback_port=oauth.callback_port,
-        resource=oauth.resource,
+        **_as_written(LoginOptions, oauth),
     )
 
 

@@ -232,7 +232,7 @@ class Server(Shape, frozen=True, kw_only=True):
 
 
 class StdioOptions(Server, frozen=True, kw_only=True):
-    # Without references, so that plans have them as they are written.
+    # What stdio servers have without references, so that plans have it as it is written.
     restart: Restart = field(default_factory=Restart)
     """Whether and when it is started again after it ended."""
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
@@ -287,9 +287,20 @@ class RemoteTimeouts(Shape, frozen=True, kw_only=True):
     """Longest silence during a call. Default: no limit."""
 
 
-class OAuth(Shape, frozen=True, kw_only=True):
+class LoginOptions(Shape, frozen=True, kw_only=True):
+    # Without references, as `StdioOptions`.
     scopes: Annotated[tuple[str, ...], LISTED] = ()
     """The scopes to ask for. Default: those that the server names."""
+    callback: Literal["127.0.0.1", "localhost"] = "127.0.0.1"
+    """The host in the redirect address of a login: `http://HOST:PORT/callback`."""
+    callback_port: Port = None
+    """The port of this machine at which a login is answered, if the client is registered with it. Default: any."""
+    resource: bool = True
+    """`false`: a login does not name the server in the parameter `resource`, for an authorization server that refuses
+    it, such as Microsoft Entra ID."""
+
+
+class OAuth(LoginOptions, frozen=True, kw_only=True):
     client_id: Template | None = None
     """The id of a client that you have registered with the authorization server. Default: one that is registered
     for you, or known by `client_metadata_url`."""
@@ -300,17 +311,10 @@ class OAuth(Shape, frozen=True, kw_only=True):
     server names; a login asks you once whether it may get `client_secret`."""
     client_metadata_url: str | None = None
     """The address of a client id metadata document, `https://`, for authorization servers that accept one."""
-    callback: Literal["127.0.0.1", "localhost"] = "127.0.0.1"
-    """The host in the redirect address of a login: `http://HOST:PORT/callback`."""
-    callback_port: Port = None
-    """The port of this machine at which a login is answered, if the client is registered with it. Default: any."""
-    resource: bool = True
-    """`false`: a login does not name the server in the parameter `resource`, for an authorization server that refuses
-    it, such as Microsoft Entra ID."""
 
 
 class RemoteOptions(Server, frozen=True, kw_only=True):
-    # Without references, so that plans have them as they are written.
+    # Without references, as `StdioOptions`.
     env_headers: HeaderSpelling = "exact"
     """How the names of the headers of `env` are spelled: `exact`; `dashes`, with `-` for each `_`, as many proxies drop
     headers with `_`; or `off`, and no variable is sent."""
