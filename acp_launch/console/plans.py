@@ -18,7 +18,7 @@ from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
 from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless_line
-from acp_launch.console.trust import describe_client, write_value
+from acp_launch.console.trust import WORDED_LOGIN, describe_client, describe_others, write_value
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -409,9 +409,7 @@ def _restart(restart: Restart | RemoteRestart) -> str:
     backoff = restart.backoff
     pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
     times = "no limit once it has answered" if restart.max is None else f"{restart.max} in a row"
-    worded = ("policy", "max", "backoff", "min_uptime")
-    others = ((path, value) for path, value in find_others(restart, type(restart)) if path[0] not in worded)
-    more = "".join(f"; {dotted(path)} {write_value(value)}" for path, value in others)
+    more = describe_others(restart, type(restart), ("policy", "max", "backoff", "min_uptime"))
     return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}{more}"
 
 
@@ -449,7 +447,8 @@ def _login_text(oauth: LoginPlan) -> str:
     host = "" if oauth.callback == LoginPlan().callback else f" {oauth.callback}"
     port = f" port {oauth.callback_port}" if oauth.callback_port else ""
     answered = f", answered at{host}{',' if host and port else ''}{port}" if host or port else ""
-    return f"OAuth{at}, for {scopes}{client}{answered}{'' if oauth.resource else ', without `resource`'}"
+    others = describe_others(oauth, LoginOptions, WORDED_LOGIN)
+    return f"OAuth{at}, for {scopes}{client}{answered}{'' if oauth.resource else ', without `resource`'}{others}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

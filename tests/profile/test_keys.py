@@ -212,6 +212,7 @@ def test_each_row_is_of_a_key() -> None:
 FIELDS = {
     "workspace": "class Workspace(Shape, frozen=True, kw_only=True):\n",
     "mcp_servers.*": "class StdioOptions(Server, frozen=True, kw_only=True):\n",
+    "mcp_servers.*.oauth": "class LoginOptions(Shape, frozen=True, kw_only=True):\n",
     "mcp_servers.*.restart": "class Restart(Shape, frozen=True, kw_only=True):\n",
 }
 
