@@ -57,17 +57,17 @@ _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
 class ServerLogin(Struct, frozen=True):
     """A server that may want a login, with the record of the login, None if there is none.
 
-    `printer` is the address of the entry of `headers_command` that takes the place of a login, empty if none does.
+    `headers_command` names the setting of that kind that takes the place of a login, empty if none does.
     """
 
     server: RemotePlan
     record: Login | None
-    printer: str = ""
+    headers_command: str = ""
 
     @property
     def is_needed(self) -> bool:
         """Whether it cannot do without: the settings or the profile say so, or the user has logged in before."""
-        return bool(self.printer) or self.server.oauth is not None or self.record is not None
+        return bool(self.headers_command) or self.server.oauth is not None or self.record is not None
 
     @property
     def item(self) -> str:
@@ -156,7 +156,7 @@ def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], ca
     `found` are the outcomes of the look-up, with those of the logins.
     """
     for login in logins:
-        if login.printer or not login.is_needed:
+        if login.headers_command or not login.is_needed:
             continue
         fix = ours("mcp", "login", called, login.server.name)
         outcome = found.get(login.item)
@@ -371,12 +371,12 @@ class CredentialFactory(Struct, frozen=True, kw_only=True):
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
         records, made = Logins(self.settings.state), dict[str, Credentials]()
         commands, limit = self.settings.headers_command, self.settings.secrets.timeout
-        printers = {login.printer for login in logins if login.printer}
+        printers = {login.headers_command for login in logins if login.headers_command}
         printed = {each: PrintedHeaders(commands[each], run_at_home_in_loop, limit=limit) for each in printers}
         for login in logins:
             server = login.server
-            if login.printer:
-                made[server.name] = printed[login.printer]
+            if login.headers_command:
+                made[server.name] = printed[login.headers_command]
                 continue
             make = partial(self._token_store, records, server)
             command = ours("mcp", "login", self.called, server.name)
@@ -403,7 +403,7 @@ def print_headers(
     logins: Collection[ServerLogin], made: Mapping[str, Credentials], settings: Settings
 ) -> list[MissingLogin]:
     """Call the commands that print headers, each once and all at once; return the servers that get none."""
-    printers = {login.printer: made[login.server.name] for login in logins if login.printer}
+    printers = {login.headers_command: made[login.server.name] for login in logins if login.headers_command}
     if not printers:
         return []
 
@@ -422,5 +422,5 @@ def print_headers(
 
     protect_secrets()
     asyncio.run(call_all())
-    lacking = ((login.server, failed[login.printer]) for login in logins if login.printer in failed)
+    lacking = ((login.server, failed[login.headers_command]) for login in logins if login.headers_command in failed)
     return [MissingLogin(server, error.how, error.fix) for server, error in lacking]

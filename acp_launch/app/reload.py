@@ -215,7 +215,7 @@ class Reloading:
 
         settings = self._settings
         logins = server_logins(fresh, settings)
-        lacking = [login for login in logins if login.is_needed and not (login.item or login.printer)]
+        lacking = [login for login in logins if login.is_needed and not (login.item or login.headers_command)]
         absent = frozenset(login.server.name for login in lacking if not login.server.required)
         wallet = CredentialFactory(
             settings=settings,

@@ -374,7 +374,7 @@ class _Member(LinkUser):
         self.called = written(called)[1:-1]  # the server's name for its launch, as JSON
         self.unread = 0  # bytes besides answers that are held beyond the bound
         self.link: Link | None = None  # None once it is to be closed
-        self.parting: asyncio.TimerHandle | None = None
+        self.exit_timer: asyncio.TimerHandle | None = None
         self._shared = shared
 
     def receive(self, line: bytes) -> None:
@@ -542,7 +542,7 @@ class SharedLink:
         if over.is_fault or not self._multiplexer.owes(member.number):
             self.leave(member.number)
         else:
-            member.parting = self._loop.call_later(ANSWER_TIMEOUT, self.leave, member.number)
+            member.exit_timer = self._loop.call_later(ANSWER_TIMEOUT, self.leave, member.number)
 
     def resume_member(self, member: _Member) -> None:
         """Read a session again that has taken what was held for it."""
@@ -590,8 +590,8 @@ class SharedLink:
         return [member.link for member in self._members.values() if member.link is not None]
 
     def _shut(self, member: _Member) -> None:
-        if member.parting is not None:
-            member.parting.cancel()
+        if member.exit_timer is not None:
+            member.exit_timer.cancel()
         if member.shim.lent:
             self._loop.remove_reader(member.shim.line)
         if member.link is not None:

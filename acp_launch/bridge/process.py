@@ -119,7 +119,7 @@ class ServerProcess(LinkUser):
         self._was_stopped = self._was_careful = False
         self._loop = asyncio.get_running_loop()
         self._used = self._loop.time()  # when it was in use, as far as the looks have seen
-        self._dying: asyncio.TimerHandle | None = None
+        self._exit_timer: asyncio.TimerHandle | None = None
         self.supervisor = Supervisor(
             program,
             restart=plan.restart,
@@ -217,8 +217,8 @@ class ServerProcess(LinkUser):
         if isinstance(self.link, Link):
             self.link.drain()
         self.ending()
-        if self._dying is not None:
-            self._dying.cancel()
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()
         if change.after is not None and not self.supervisor.has_answered and isinstance(self.plan, StdioPlan):
             self._probe = False  # the ping itself may have ended it
         relay.take_kept()
@@ -307,11 +307,11 @@ class ServerProcess(LinkUser):
         def help_along(patience: float) -> None:
             if self.supervisor.child is child:
                 if patience and child is not None and child.is_dead:
-                    self._dying = self._loop.call_later(patience, help_along, 0.0)
+                    self._exit_timer = self._loop.call_later(patience, help_along, 0.0)
                 else:
                     self.supervisor.condemn(end.why)
 
-        self._dying = self._loop.call_later(DYING, help_along, WORD)
+        self._exit_timer = self._loop.call_later(DYING, help_along, WORD)
 
     def on_drained(self) -> None:
         self._relay.room_at_server()

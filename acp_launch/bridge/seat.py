@@ -114,7 +114,7 @@ class ShimListener(Struct, frozen=True):
     path: Path
     token: str
 
-    def token_of(self, session: str) -> str:
+    def session_token(self, session: str) -> str:
         return f"{self.token}.{session.encode(errors='replace').hex()}"
 
     def __repr__(self) -> str:

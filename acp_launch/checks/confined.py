@@ -111,7 +111,7 @@ async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], 
         connection.close()
 
     async with listen_for_shims([TRIAL], receive, lambda why: None, seated) as address:
-        way = ShimCommand(Path(sys.executable), Path(shim.__file__), address.path, address.token_of("doctor"))
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), address.path, address.session_token("doctor"))
         yield make_entry(TRIAL, way), opened
 
 

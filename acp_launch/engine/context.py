@@ -71,7 +71,7 @@ async def client_services(
         return made.services()
 
     async with AsyncExitStack() as ending:
-        services = {**_later("fs/", files, offers), **_later("terminal/", terminals, offers)}
+        services = {**_loaded_at_use("fs/", files, offers), **_loaded_at_use("terminal/", terminals, offers)}
         if context.elicit is not None:
             eliciting = context.elicit(connection.agent.title or "the agent", partial(show_note, observer))
             services |= eliciting.services()
@@ -79,7 +79,7 @@ async def client_services(
         yield services, completed
 
 
-def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
+def _loaded_at_use(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
     """Return the methods of a family; the service is made at the first request, as most agents never send one."""
     made = cache(make)
 

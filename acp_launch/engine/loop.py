@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from acp_launch import leave
 from acp_launch.errors import RunExpired, Stopped
 from acp_launch.process import prepare
-from acp_launch.session.connection import Budget, dealt_with
+from acp_launch.session.connection import Budget, uncancel_current_task
 from acp_launch.waits import stretch, to_beat
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Interrupts:
         except asyncio.CancelledError:
             if self.signal_number is None and not self.budget.is_spent:
                 raise
-            dealt_with()
+            uncancel_current_task()
             if self.signal_number is not None:
                 raise Stopped("stopped", signal_number=self.signal_number) from None
             raise RunExpired(f"the run took longer than {self.budget}") from None
@@ -189,7 +189,7 @@ def hear_guards(guards: "Guards | None", hear: Callable[[], None] | None = None)
         yield
     finally:
         guards.listen = lambda post: None
-        for post in guards.posts:
+        for post in guards.guards:
             post.forget()
             post.forget = lambda: None
 

@@ -450,19 +450,19 @@ STATUS_TIMEOUT = stretch(1.0)  # until the wait status of a killed process must 
 async def _terminate_tree(child: Child, grace: float) -> StopOutcome:
     if child.spawned.is_ended:
         return StopOutcome(child.exit, (), ())
-    tree, rungs = Tree(child.spawned), ["stdin closed"]
+    tree, steps = Tree(child.spawned), ["stdin closed"]
     tree.alive()
     await _ask(child, tree, grace)
     if not child.hurry.is_set() and (left := tree.alive_for_sure()):
-        rungs.append("SIGTERM")
+        steps.append("SIGTERM")
         terminate(left)
         await first_of(until_gone(left, within=grace), child.hurry.wait(), within=grace)
     if tree.alive_for_sure():
-        rungs.append("SIGKILL")
+        steps.append("SIGKILL")
     survivors = await kill_tree(tree)
     # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
     child.spawned.mark_ended()
-    return StopOutcome(await child.wait_within(STATUS_TIMEOUT), tuple(rungs), tuple(survivors))
+    return StopOutcome(await child.wait_within(STATUS_TIMEOUT), tuple(steps), tuple(survivors))
 
 
 async def _ask(child: Child, tree: Tree, grace: float) -> None:

@@ -60,15 +60,15 @@ class Guards:
             OSError: no process can be forked.
         """
         self.cgroup = of_launch(prepare.launch_id())  # may not exist
-        self.posts, self._upper = _fork(mask)
+        self.guards, self._upper = _fork(mask)
         self.why = ""  # the last message of a guard that failed
-        self.listen: Callable[[GuardProcess], object] = lambda post: None  # called with each guard that comes later
+        self.listen: Callable[[GuardProcess], object] = lambda guard: None  # called with each guard that comes later
         self._lock = threading.RLock()
         self._answers: list[Spawned | Exception] = []
 
     @property
     def living(self) -> list[GuardProcess]:
-        return [post for post in self.posts if not post.is_dead]
+        return [guard for guard in self.guards if not guard.is_dead]
 
     def fork_again(self) -> bool:
         """Fork others in the place of those that were killed; False if none can be forked."""
@@ -81,21 +81,21 @@ class Guards:
                         new, self._upper = _fork(mask)
             except OSError:
                 return False
-            self.posts = [*new, *self.posts]
-            for post in new:
-                self.listen(post)
+            self.guards = [*new, *self.guards]
+            for guard in new:
+                self.listen(guard)
             return True
 
     def _fork_below(self, guard: GuardProcess) -> GuardProcess:
         """Let a guard fork another one, which is the lower one then. If it cannot, the line of that one is over."""
         line, its = _socket.socketpair()  # not inheritable
-        guard.line.say(("fork",), [its.fileno()])
-        self._await(guard, lambda: not guard.line.owes)
+        guard.line.send(("fork",), [its.fileno()])
+        self._await(guard, lambda: not guard.line.has_unsent)
         its.close()
         return GuardProcess(GuardLine(line))
 
     def pids(self) -> list[int]:
-        return [post.process.pid for post in self.living if post.process]
+        return [guard.process.pid for guard in self.living if guard.process]
 
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool
@@ -114,8 +114,8 @@ class Guards:
             len(streams),
         )
         with self._lock:
-            for post in self.living:
-                if (answer := self._ask(post, request, streams)) is not None:
+            for guard in self.living:
+                if (answer := self._ask(guard, request, streams)) is not None:
                     if isinstance(answer, Spawned):
                         return answer
                     raise answer
@@ -124,38 +124,38 @@ class Guards:
     def drain(self) -> None:
         """Learn which children have died, from the living guards."""
         with self._lock:
-            for post in self.living:
-                self._listen(post)
+            for guard in self.living:
+                self._listen(guard)
 
     def await_word(self, spawned: Spawned, *, within: float) -> None:
         """Wait for the status of a dead process, which its guard is about to report; at most `within` seconds."""
         deadline = time.monotonic() + within
         with self._lock:
             while spawned.status is None and self.living and (left := deadline - time.monotonic()) > 0:
-                if not wait([post.line for post in self.living], min(left, NUDGE_SECONDS)):
+                if not wait([guard.line for guard in self.living], min(left, NUDGE_SECONDS)):
                     self.wake()
                 self.drain()
 
     def tell(self, value: object) -> None:
         """Send a message that has no answer to both."""
         with self._lock:
-            for post in self.living:
-                post.line.say(value)
+            for guard in self.living:
+                guard.line.send(value)
 
     def wake(self) -> None:
         """Continue a guard that was stopped: it would start nothing, and not notice our death."""
         table = prepare.table()
-        for post in self.living:
-            seen = table.read(post.process.pid) if post.process else None
+        for guard in self.living:
+            seen = table.read(guard.process.pid) if guard.process else None
             if seen is not None and seen.is_stopped:
                 send(seen, signal.SIGCONT)
 
     def known(self) -> list[Process]:
         """Return the living guards, after waiting for their pids."""
         with self._lock:
-            for post in self.living:
-                self._await(post)
-        return [post.process for post in self.living if post.process is not None]
+            for guard in self.living:
+                self._await(guard)
+        return [guard.process for guard in self.living if guard.process is not None]
 
     def dismiss(self) -> None:
         """Let them end. A guard that has not ended within `END_TIMEOUT` is killed."""
@@ -163,11 +163,11 @@ class Guards:
             guards = self.known()
             self.drain()
             self.tell(("done",))
-            for post in self.living:
-                self._close(post)
+            for guard in self.living:
+                self._close(guard)
             block_until_gone(guards, within=END_TIMEOUT)
-            for guard in guards:
-                send(guard, signal.SIGKILL)
+            for process in guards:
+                send(process, signal.SIGKILL)
             block_until_gone(guards, within=END_TIMEOUT)
             self._reap()
             spawn.inherit()
@@ -180,46 +180,46 @@ class Guards:
         It takes no lock and sends nothing, because their state is unknown. A guard that has not reported its pid may
         not accept a signal yet; it ends with its line, and the upper one after the lower one.
         """
-        guards = [post.process for post in self.posts if post.process is not None and not post.is_dead]
-        for guard in guards:
-            send(guard, signal.SIGUSR1)
-            send(guard, signal.SIGCONT)
-        for post in self.posts:
-            if post.process is None:
-                post.line.close()
+        guards = [guard.process for guard in self.guards if guard.process is not None and not guard.is_dead]
+        for process in guards:
+            send(process, signal.SIGUSR1)
+            send(process, signal.SIGCONT)
+        for guard in self.guards:
+            if guard.process is None:
+                guard.line.close()
         block_until_gone([*guards, self._upper] if self._upper else guards, within=KILL_TIMEOUT)
         if not guards or any(not spawned.is_fostered for spawned in spawn.live()):
             end_all_now()
 
-    def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
+    def _ask(self, guard: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
         """Send a request and wait for the answer; None if the guard has died."""
-        post.line.say(request, streams)
-        self._await(post, lambda: bool(self._answers))
+        guard.line.send(request, streams)
+        self._await(guard, lambda: bool(self._answers))
         return self._answers.pop() if self._answers else None
 
-    def _await(self, post: GuardProcess, is_done: Callable[[], bool] | None = None) -> None:
+    def _await(self, guard: GuardProcess, is_done: Callable[[], bool] | None = None) -> None:
         """Listen to a guard until `is_done`, or its pid is known, or it has died. One that takes too long is killed."""
         deadline = time.monotonic() + START_TIMEOUT
-        while not post.is_dead and not (is_done() if is_done else post.process):
-            if not post.line.wait(NUDGE_SECONDS):
+        while not guard.is_dead and not (is_done() if is_done else guard.process):
+            if not guard.line.wait(NUDGE_SECONDS):
                 self.wake()
             if time.monotonic() > deadline:
-                if post.process is None:
+                if guard.process is None:
                     return
-                send(post.process, signal.SIGKILL)
-            post.line.flush()
-            self._listen(post)
+                send(guard.process, signal.SIGKILL)
+            guard.line.flush()
+            self._listen(guard)
 
-    def _listen(self, post: GuardProcess) -> None:
-        for value in post.line.heard():
-            self._learn(post, value)
-        if post.line.is_over:
-            self._bury(post)
+    def _listen(self, guard: GuardProcess) -> None:
+        for value in guard.line.receive():
+            self._learn(guard, value)
+        if guard.line.is_over:
+            self._bury(guard)
 
-    def _learn(self, post: GuardProcess, value: object) -> None:
+    def _learn(self, guard: GuardProcess, value: object) -> None:
         match value:
             case ("here", int(pid)):
-                post.process = prepare.table().read(pid)
+                guard.process = prepare.table().read(pid)
             case ("ended", int(pid), int(status)):
                 spawn.settle(pid, status)
             case ("started", int(pid), float(began)):  # known from now on: the next message may report its end
@@ -230,33 +230,33 @@ class Guards:
             case ("broken", str(why)):
                 self.why = f"a guard failed: {why}"
 
-    def _bury(self, post: GuardProcess) -> None:
+    def _bury(self, guard: GuardProcess) -> None:
         """Ensure that a dying guard is dead, so that its children have come to the one above it, or to us."""
-        self._close(post)
-        block_until_gone([post.process] if post.process else [], within=END_TIMEOUT)
+        self._close(guard)
+        block_until_gone([guard.process] if guard.process else [], within=END_TIMEOUT)
         self._reap()
         spawn.inherit(is_all=not self.living)
 
     def _reap(self) -> None:
         """Fetch the status of the guards that are our children: the upper one, and those that were below it after its
         death."""
-        for post in self.posts:
-            if post.is_dead and post.process is not None:
+        for guard in self.guards:
+            if guard.is_dead and guard.process is not None:
                 with suppress(ChildProcessError):
-                    os.waitpid(post.process.pid, os.WNOHANG)
+                    os.waitpid(guard.process.pid, os.WNOHANG)
         table = prepare.table()
-        self.posts = [
-            post
-            for post in self.posts
-            if not post.is_dead or (post.process is not None and table.read(post.process.pid) == post.process)
+        self.guards = [
+            guard
+            for guard in self.guards
+            if not guard.is_dead or (guard.process is not None and table.read(guard.process.pid) == guard.process)
         ]
 
     @staticmethod
-    def _close(post: GuardProcess) -> None:
-        post.is_dead = True
-        post.forget()
-        post.forget = lambda: None  # the number of its descriptor may be another one's soon
-        post.line.close()
+    def _close(guard: GuardProcess) -> None:
+        guard.is_dead = True
+        guard.forget()
+        guard.forget = lambda: None  # the number of its descriptor may be another one's soon
+        guard.line.close()
 
 
 _ours: Guards | None = None  # forked, and not dismissed yet

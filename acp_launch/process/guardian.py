@@ -71,7 +71,7 @@ _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class GuardLine:
-    """One end of a line between the launcher and a guard. `say` never blocks: the rest is held for `flush`.
+    """One end of a line between the launcher and a guard. `send` never blocks: the rest is held for `flush`.
 
     Each value is marshalled, after its length: both ends are the same interpreter, one forked from the other. Unlike a
     pipe, a socket cannot be opened through /proc, so no other process holds it open by accident.
@@ -89,10 +89,10 @@ class GuardLine:
         return self._end.fileno()
 
     @property
-    def owes(self) -> bool:
+    def has_unsent(self) -> bool:
         return bool(self._owed)
 
-    def say(self, value: Any, descriptors: Sequence[int] = ()) -> None:
+    def send(self, value: Any, descriptors: Sequence[int] = ()) -> None:
         """Send `value`; `descriptors`, at most four, must stay open until nothing is owed."""
         body = marshal.dumps(value)
         self._owed.append((len(body).to_bytes(_LENGTH, sys.byteorder) + body, descriptors))
@@ -115,7 +115,7 @@ class GuardLine:
             self._owed.clear()
             self.is_over = True
 
-    def heard(self) -> list[Any]:
+    def receive(self) -> list[Any]:
         """Return the values that have arrived; sets `is_over` at the end."""
         while self._receive():
             pass
@@ -165,7 +165,7 @@ def wait(lines: Iterable[GuardLine], seconds: float) -> bool:
     """Wait until something arrives on one of the lines, or owed data can be sent; False if neither happened in time."""
     poll = select.poll()
     for line in lines:
-        poll.register(line.fileno(), select.POLLIN | (select.POLLOUT if line.owes else 0))
+        poll.register(line.fileno(), select.POLLIN | (select.POLLOUT if line.has_unsent else 0))
     return bool(poll.poll(max(0.0, seconds) * 1000))
 
 
@@ -380,14 +380,14 @@ class Guardian:
         """Guard until the launcher is done or dead, then end the rest."""
         try:
             wakeup = self._wakeup()
-            self._line.say(("here", os.getpid()))
+            self._line.send(("here", os.getpid()))
             if self._upper is not None and self._launcher.cgroup is not None:
                 self._launcher.cgroup.enter()
             self._watch(wakeup)
             if not self._is_done:
                 self._end()
         except Exception as error:
-            self._line.say(("broken", f"{type(error).__name__}: {error}"))
+            self._line.send(("broken", f"{type(error).__name__}: {error}"))
         finally:
             os._exit(0)
 
@@ -397,7 +397,7 @@ class Guardian:
         for descriptor in {death, wakeup} - {NO_PIDFD}:
             poll.register(descriptor, select.POLLIN)
         while not (self._is_done or self._is_hurried or self._line.is_over):
-            poll.register(self._line.fileno(), select.POLLIN | (select.POLLOUT if self._line.owes else 0))
+            poll.register(self._line.fileno(), select.POLLIN | (select.POLLOUT if self._line.has_unsent else 0))
             ready = {descriptor for descriptor, _ in poll.poll()}
             if death in ready:
                 return
@@ -405,13 +405,13 @@ class Guardian:
                 os.read(wakeup, 4096)
                 self._reap()
             self._line.flush()
-            for value in self._line.heard():
+            for value in self._line.receive():
                 self._do(value)
 
     def _do(self, value: Any) -> None:
         match value:
             case ("start", argv, env, cwd, leads, count):
-                self._line.say(self._start(argv, env, cwd, count, leads=leads))
+                self._line.send(self._start(argv, env, cwd, count, leads=leads))
             case ("fork",):
                 self._fork()
             case ("record", path):
@@ -482,7 +482,7 @@ class Guardian:
                 self._tells_all = True
             if pid in self._started or self._tells_all:
                 self._started.discard(pid)
-                self._line.say(("ended", pid, status))
+                self._line.send(("ended", pid, status))
 
     def _wakeup(self) -> int:
         """Return a descriptor that is readable after a child has died, or when the launcher is in a hurry."""

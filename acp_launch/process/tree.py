@@ -378,10 +378,10 @@ def _signal_name(number: int) -> str:
 class StopOutcome(Struct, frozen=True):
     """The result of stopping a process.
 
-    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty. `rungs`
+    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty. `steps`
     are the steps of the ladder that were taken.
     """
 
     exit: Exit | None
-    rungs: tuple[str, ...]
+    steps: tuple[str, ...]
     survivors: tuple[Process, ...]

@@ -114,7 +114,7 @@ class Budget:
         self._over()
 
 
-def dealt_with() -> None:
+def uncancel_current_task() -> None:
     """Note that the current task handled its cancellation: its later waits are not cancelled again."""
     task = asyncio.current_task()
     assert task is not None, "only a task can be cancelled"
@@ -256,7 +256,7 @@ class Connection:
             except asyncio.CancelledError:
                 if since is not None or not self._budget.is_spent:
                     raise
-                dealt_with()
+                uncancel_current_task()
                 late = RunExpired(f"no {what} within {self._budget}", fix="if it needs longer: a longer --timeout")
                 raise self.blamed(late) from None
         if answer.fault is not None:

@@ -417,14 +417,14 @@ for pid in (lower, orphan):
 prepare.prepare()
 launcher, upper = map(GuardLine, socket.socketpair())
 successor, end = socket.socketpair()
-GuardLine(successor).say(("done",))
+GuardLine(successor).send(("done",))
 upper.descriptors.append(end.detach())
 about = Launcher(pidfd=NO_PIDFD, launch="", since=0.0, cgroup=None)
 guard = Guardian(upper, about, defaults=[], lower=prepare.table().read(lower))
 guard._do(("fork",))
 os.waitid(os.P_PID, guard._lower.pid, os.WEXITED | os.WNOWAIT)
 guard._reap()
-print(("ended", orphan, 9 << 8) in list(launcher.heard()))
+print(("ended", orphan, 9 << 8) in list(launcher.receive()))
 """
 
 
@@ -632,7 +632,7 @@ def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
     for _ in range(2):
         (post, *_) = guard.guards.living
         assert post.process is not None
-        post.line.say(("start", [], {}, b"/", True, 3))  # no descriptors came along
+        post.line.send(("start", [], {}, b"/", True, 3))  # no descriptors came along
         block_until_gone([post.process], within=PATIENCE)
         guard.look()
     assert said == ["a guard failed: IndexError: pop from an empty deque; another one has taken its place"]

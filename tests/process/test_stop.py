@@ -84,7 +84,7 @@ def stopping(
 
 
 def names(outcome: StopOutcome) -> list[str]:
-    return [*outcome.rungs]
+    return [*outcome.steps]
 
 
 @pytest.mark.promise("kill")
@@ -92,12 +92,12 @@ def names(outcome: StopOutcome) -> list[str]:
 @pytest.mark.parametrize("temper", TREES)
 def test_no_tree_survives_and_no_rung_is_taken_that_is_not_needed(temper: str, alive: Liveness) -> None:
     """C-13."""
-    argv, heard, rungs = TREES[temper]
-    grace = LONG if rungs == ["stdin closed"] else SHORT
+    argv, heard, steps = TREES[temper]
+    grace = LONG if steps == ["stdin closed"] else SHORT
     outcome, _ = stopping(argv, alive, heard, lambda child: stop(child, grace=grace))
     assert outcome.survivors == ()
     assert outcome.exit is not None
-    assert names(outcome) == rungs
+    assert names(outcome) == steps
 
 
 @pytest.mark.sample(0, 6)

@@ -126,7 +126,7 @@ async def test_stopping_is_polite_and_a_server_that_obeys_ends_with_its_stdin(al
         await asyncio.to_thread(alive.hear, "polite")
         outcome = await watched.supervisor.stop()
     assert outcome.exit == Exit(0, None)
-    assert outcome.rungs == ("stdin closed",)
+    assert outcome.steps == ("stdin closed",)
     assert (watched.last.state, watched.last.exit) == ("stopped", "exited with status 0")
 
 
@@ -141,7 +141,7 @@ async def test_a_server_that_obeys_is_told_lost_at_once_although_its_daemon_take
         await asyncio.to_thread(alive.hear, "forker", "daemon")
         outcome = await watched.supervisor.stop()
     assert sorted(found) == [0, 1]
-    assert outcome.rungs == ("stdin closed", "SIGTERM", "SIGKILL")
+    assert outcome.steps == ("stdin closed", "SIGTERM", "SIGKILL")
     alive.assert_all_dead()
 
 

@@ -139,7 +139,7 @@ async def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_
         await asyncio.to_thread(alive.hear, "stubborn")
         assert watched.children[0].exit == Exit(None, signal.SIGKILL)
         assert watched.children[0].ending is not None
-        assert watched.children[0].ending.result().rungs == ("stdin closed", "SIGTERM", "SIGKILL")
+        assert watched.children[0].ending.result().steps == ("stdin closed", "SIGTERM", "SIGKILL")
         await watched.supervisor.stop(already_set())
     assert found == [[], [0]]
     alive.assert_all_dead()

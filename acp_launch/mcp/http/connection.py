@@ -6,7 +6,7 @@ repeat its body (2026-07-28); any other belongs to the session that `initialize`
 With HTTP+SSE (2024-11-05) one event stream carries all answers.
 
 The first messages wait while the connection is `opening`: the handshake is awaited, or the address to post to. While it
-is `parting` nothing more is sent; other requests may still be answered.
+is `draining` nothing more is sent; other requests may still be answered.
 
 There is no single socket. A connection ends when the server has forgotten the session or refuses us altogether, or
 cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone, unless it can be
@@ -72,7 +72,7 @@ MAX_HELD_BYTES = 1024 * 1024  # until the session opens; then the writer has to 
 MAX_STREAMS = 512  # requests under way before the writer has to wait
 STREAM_END_TIMEOUT = 5.0  # for a server to close a stream on which everything is answered
 
-Phase = Literal["opening", "open", "parting", "over"]
+Phase = Literal["opening", "open", "draining", "over"]
 
 MODERN = STATELESS[0]
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
@@ -138,7 +138,7 @@ class RemoteConnection:
 
     @property
     def _is_closed(self) -> bool:
-        return self.phase in ("parting", "over")
+        return self.phase in ("draining", "over")
 
     # Messages for the server.
 
@@ -288,7 +288,7 @@ class RemoteConnection:
         self._ports.timer(stream.number, pause)
 
     def _listen_again(self, stream: RequestStream) -> None:
-        if self.phase == "parting":  # without the session there is nothing to ask for
+        if self.phase == "draining":  # without the session there is nothing to ask for
             self._fail(stream, self._end.how)
             self._close(stream)
             return
@@ -525,7 +525,7 @@ class RemoteConnection:
         """Note that the timer of a stream has gone off."""
         stream = self._streams.get(number)
         if stream is None:
-            if self.phase == "parting":
+            if self.phase == "draining":
                 self.stop(self._end)
         elif stream.is_waiting:
             if not self._is_closed:  # else it goes to the next connection
@@ -904,7 +904,7 @@ class RemoteConnection:
                 self._forget(old)  # of the session before, if the agent has shaken hands again
             self._ask(self._get("listen"))
         self._unblock(stream)
-        if self.phase == "parting":
+        if self.phase == "draining":
             self._part_if_all_know()
 
     def _unblock(self, stream: RequestStream) -> None:
@@ -920,7 +920,7 @@ class RemoteConnection:
         self._take_request(stream)
         self._streams.pop(stream.number, None)
         if not self._is_closed:
-            self.phase = "parting"
+            self.phase = "draining"
             self._end = ended
             self._ports.timer(0, FAREWELL_TIMEOUT)
         self._part_if_all_know()
@@ -934,7 +934,7 @@ class RemoteConnection:
         """Begin to end the session; return whether there is one that the server should be told about."""
         if self.phase == "over":
             return False
-        self.phase = "parting"
+        self.phase = "draining"
         for stream in list(self._streams.values()):
             self._drop(stream)
         if not self._session.id or self.era == "sse":
