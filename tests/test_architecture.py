@@ -438,7 +438,7 @@ FILE_WRITERS = {
     "plan/written": STATE,
     "private": "sockets in the runtime directory",
     "process/cgroup": "control groups",
-    "process/guardian": STATE,
+    "process/guard_process": STATE,
     "process/leftovers": STATE,
     "process/logs": STATE,
     "process/records": STATE,

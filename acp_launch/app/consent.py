@@ -28,7 +28,7 @@ from acp_launch.plan.resolve import Resolved
 from acp_launch.plan.written import keep_path
 from acp_launch.problem import Problem, about, dotted, errors, ours
 from acp_launch.process.foreground import available, foreground
-from acp_launch.process.guard import start_guards
+from acp_launch.process.guard_client import start_guards
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.agents import installer
 from acp_launch.profile.trust import keep

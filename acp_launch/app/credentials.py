@@ -28,7 +28,7 @@ from acp_launch.oauth.grant import LOCK_TIMEOUT, NOT_LOGGED_IN, STEP_UPS, Grant,
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
-from acp_launch.process.guard import start_guards
+from acp_launch.process.guard_client import start_guards
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.command import Captured, failure, sentence

@@ -33,7 +33,7 @@ def end_in_code(work: Callable[[], int]) -> int:
     except (OSError, RuntimeError, BaseExceptionGroup) as error:
         return _report(error)
     finally:
-        if guard := sys.modules.get("acp_launch.process.guard"):
+        if guard := sys.modules.get("acp_launch.process.guard_client"):
             guard.dismiss_guards()  # those that were forked for a launch that did not start
 
 

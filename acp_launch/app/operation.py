@@ -22,7 +22,7 @@ from acp_launch.mcp.http.wire import RemoteFacts, advice
 from acp_launch.mcp.transport import TranslatedTransport
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import ours
-from acp_launch.process.guard import Guard
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.logs import LogFile, ServerLogs
 from acp_launch.process.program import LocalProgram, Program, Running, stop
 from acp_launch.process.spawn import Spawned

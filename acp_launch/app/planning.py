@@ -20,7 +20,7 @@ from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageErro
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, did_you_mean, ours
-from acp_launch.process.guard import start_guards
+from acp_launch.process.guard_client import start_guards
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load

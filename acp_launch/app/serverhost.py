@@ -15,7 +15,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from acp_launch.process.guard import dismiss_guards
+    from acp_launch.process.guard_client import dismiss_guards
 
     leave.listen()
     code = 1

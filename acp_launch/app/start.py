@@ -21,7 +21,7 @@ from acp_launch.leave import critical_section
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.plan.repository import list_shared_objects
 from acp_launch.private import directory
-from acp_launch.process.guard import Guard
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.leftovers import clear
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors

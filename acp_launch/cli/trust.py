@@ -20,7 +20,7 @@ from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateErro
 from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.plan.locked import inexact, used
 from acp_launch.problem import ours
-from acp_launch.process.guard import start_guards
+from acp_launch.process.guard_client import start_guards
 from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.lockfile import Locked, place, write
 from acp_launch.profile.trust import accepted, claim_profile, keep, revoke, trust_state

@@ -21,7 +21,7 @@ from acp_launch.session.events import Observer, Serve, Services, show_note
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.process.guard import Guard
+    from acp_launch.process.guard_client import Guard
     from acp_launch.process.logs import ServerLogs
     from acp_launch.process.spawn import Spawned
     from acp_launch.session.elicitation import Elicitation

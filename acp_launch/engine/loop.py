@@ -26,7 +26,7 @@ from acp_launch.session.connection import Budget, uncancel_current_task
 from acp_launch.waits import stretch, to_beat
 
 if TYPE_CHECKING:
-    from acp_launch.process.guard import Guard, GuardProcess, Guards
+    from acp_launch.process.guard_client import Guard, GuardProcess, Guards
 
 HURRY = stretch(2.0)  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")

@@ -15,8 +15,8 @@ that stops a child), then `supervisor`.
     program      what a supervisor starts: a program of this machine, or a remote server; package runners
     supervisor   one MCP server over many processes, driven by `lifecycle`
     lifecycle    the states of a supervised server, as a table
-    guard        the launcher's side of its two guards
-    guardian     the guards: they end everything if the launcher dies; the line to them
+    guard_client the launcher's side of its two guards
+    guard_process the guards: they end everything if the launcher dies; the line to them
     cgroup       a control group for the launch
     records      the launch records that `ps`, `doctor` and `reap` read
     leftovers    processes left behind by launches that crashed; the tree that `ps` shows

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.code import changed_code
-from acp_launch.process.guardian import LaunchProcesses, end
+from acp_launch.process.guard_process import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Connection, Known, RecordedLaunch, files, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace

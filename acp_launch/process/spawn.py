@@ -1,7 +1,7 @@
 """
 The only place that starts a process, and the only place that reaps what it started.
 
-A launch starts its processes through its guards (guard.py), which are their parents; without guards we are the parent.
+A launch starts its processes through its guards (guard_client.py), which are their parents; without guards we are.
 This module is synchronous and free of asyncio, so that an agent can start while asyncio is still being imported. A
 child gets its own session and process group, its pipes, and nothing else of ours: no inherited descriptor, no
 preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called.

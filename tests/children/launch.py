@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from acp_launch.engine.loop import guard_informed
-from acp_launch.process import guard as guard_module
-from acp_launch.process.guard import Guard
+from acp_launch.process import guard_client as guard_module
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_all_now

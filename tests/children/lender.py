@@ -15,7 +15,7 @@ from pathlib import Path
 from acp_launch.engine.loop import guard_informed
 from acp_launch.errors import LaunchError
 from acp_launch.process.foreground import foreground
-from acp_launch.process.guard import Guard
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import LaunchRecord
 

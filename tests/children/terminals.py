@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.engine.loop import guard_informed
-from acp_launch.process.guard import Guard
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
 from acp_launch.session.events import TerminalEvent

@@ -13,7 +13,7 @@ from pathlib import Path
 from acp_launch.engine.loop import guard_informed
 from acp_launch.process import child as orphans
 from acp_launch.process import detached
-from acp_launch.process.guard import Guard
+from acp_launch.process.guard_client import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import end_all_now

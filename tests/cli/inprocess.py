@@ -40,7 +40,7 @@ SET_SUBREAPER, GET_SUBREAPER = 36, 37  # prctl(2)
 AT_ITS_END = stretch(1.0)  # seconds for a thread
 PIPE = 65536  # bytes that a pipe holds for a reader who comes later
 # What these modules do when they are imported is all they are for.
-PROGRAMS = ("acp_launch.demo", "acp_launch.bridge.shim", "acp_launch.process.guardian")
+PROGRAMS = ("acp_launch.demo", "acp_launch.bridge.shim", "acp_launch.process.guard_process")
 STARTS = {"os.exec", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 
 

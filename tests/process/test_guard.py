@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from acp_launch.engine import loop
-from acp_launch.process import guard as guard_module
+from acp_launch.process import guard_client as guard_module
 from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
 from acp_launch.process.child import attach
-from acp_launch.process.guard import Guard, dismiss_guards, start_guards
+from acp_launch.process.guard_client import Guard, dismiss_guards, start_guards
 from acp_launch.process.leftovers import clear
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import stop
@@ -408,7 +408,7 @@ async def test_a_status_is_known_whichever_guards_die(victims: list[str], guard:
 SUCCESSION = """
 import os, socket
 from acp_launch.process import prepare
-from acp_launch.process.guardian import Guardian, GuardLine, Launcher
+from acp_launch.process.guard_process import Guardian, GuardLine, Launcher
 from acp_launch.process.pidfd import NO_PIDFD
 
 lower, orphan = (os.fork() or os._exit(code) for code in (0, 9))

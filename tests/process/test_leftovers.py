@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import leftovers, prepare, table
-from acp_launch.process.guardian import LaunchProcesses, end
+from acp_launch.process.guard_process import LaunchProcesses, end
 from acp_launch.process.leftovers import LeftProcess, clear, launch_state, launch_tree
 from acp_launch.process.records import files, launcher, read_all
 from tests.patience import PATIENCE

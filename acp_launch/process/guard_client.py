@@ -1,5 +1,5 @@
 """
-The launcher's side of its two guards (guardian.py), which stand between us and everything that we start.
+The launcher's side of its two guards (guard_process.py), which stand between us and everything that we start.
 
 They are forked before anything of a launch is started, asked to start each child, and dismissed when all children have
 ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. One that was killed is
@@ -21,7 +21,7 @@ from pathlib import Path
 from acp_launch import leave
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
-from acp_launch.process.guardian import ENDING, GuardLine, Launcher, become, wait
+from acp_launch.process.guard_process import ENDING, GuardLine, Launcher, become, wait
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
