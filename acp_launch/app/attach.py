@@ -15,6 +15,7 @@ from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
 from acp_launch.profile.load import load
 from acp_launch.profile.model import Timeouts
+from acp_launch.profile.trust import changes
 from acp_launch.served.registry import content_of, digest, find
 from acp_launch.waits import seconds
 
@@ -160,8 +161,6 @@ def _brought_up(request: RunSpec) -> "Begun":
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
-    from acp_launch.profile.trust import changes
-
     is_elsewhere = note.cwd != str(plan.cwd)
     has_other_servers = content.others == note.others and not is_elsewhere
     again = ours("reload", note.called) if has_other_servers else ours("up", note.called, "--replace")

@@ -32,9 +32,8 @@ from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.start import ChosenSession, Launched
+    from acp_launch.app.start import ChosenSession
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.engine.context import Elicit, LogIn
     from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.errors import AuthRequired
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.events import Ask, Holds, Person, Way
-    from acp_launch.session.login import InFront, LoginContext
+    from acp_launch.session.login import InFront
     from acp_launch.session.permission.gate import Decision
     from acp_launch.session.permission.policy import Approve, Remembered
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.console.processes import sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
 from acp_launch.leave import critical_section
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
-from acp_launch.plan.repository import list_shared_objects
 from acp_launch.private import directory
 from acp_launch.process.guard_client import Guard
 from acp_launch.process.leftovers import clear
@@ -57,8 +57,6 @@ def guarded_launch(
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     if files(settings.state) and (ended := clear(settings.state)):
-        from acp_launch.console.processes import sentence
-
         for each in ended:
             report(sentence(each))
     with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
@@ -155,16 +153,9 @@ def spawn_agent(planned: "PreparedPlan") -> Spawned:
     """
     agent, where, secrets = planned.plan.agent, planned.plan.place, planned.secrets
     if where is not None:
-        from acp_launch.plan.confinement import prepare_place
-        from acp_launch.plan.place import place
+        from acp_launch.app.place import enter_place
 
-        prepare_place(where)
-        if shared := list_shared_objects(where):
-            from acp_launch.process.git import pack_loose_objects
-
-            for objects in shared:
-                pack_loose_objects(objects)
-        agent = place(agent, where)
+        agent = enter_place(agent, where)
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     return spawn(argv, env=env, cwd=agent.cwd, name=agent.name, is_boxed=where is not None)

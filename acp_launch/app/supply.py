@@ -5,6 +5,7 @@ from functools import cache, partial
 
 from msgspec import Struct
 
+from acp_launch.app.consent import ask_for_secrets
 from acp_launch.app.credentials import CredentialFactory, MissingLogin, ServerLogin, list_lacking, print_headers
 from acp_launch.app.questions import has_terminal
 from acp_launch.app.stores import offer_sealed_file, open_store, open_unasked, outcomes, protect_secrets
@@ -57,8 +58,6 @@ def supply(
     answers = {name: found[name] for name in names}
     may_ask = True
     if unset:
-        from acp_launch.app.consent import ask_for_secrets
-
         may_ask = has_terminal()
         answers = ask_for_secrets(resolved.needs, answers, settings, opening) if resolved.plan is not None else answers
     values = secrets(answers)

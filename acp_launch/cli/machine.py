@@ -14,6 +14,7 @@ import typer
 from acp_launch import leave
 from acp_launch.app.sessions import hosted_sessions
 from acp_launch.app.spec import load_settings
+from acp_launch.app.stores import protect_secrets
 from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
 from acp_launch.console import doctor as screen
@@ -23,11 +24,14 @@ from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.console.trace import TraceView, read
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
+from acp_launch.process import logs as log_files
 from acp_launch.process.leftovers import clear, launch_tree
 from acp_launch.process.records import read_all
 from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
+from acp_launch.session.store import open_registry
+from acp_launch.trace import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +65,6 @@ def doctor(
 ) -> int:
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
-    from acp_launch.app.stores import protect_secrets
 
     protect_secrets()
     checkup = Checkup(name=name, cwd=cwd, opens_session=session, allow_once=trust, trace=trace)
@@ -87,8 +90,6 @@ def _list_shared(state: "Path") -> "Sequence[SharedRow]":
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
-    from acp_launch.session.store import open_registry
-
     now = time.time()
     since = {family.root.pid: now - family.root.age for family in families if family.root}
     used = [each for each in list_held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
@@ -160,11 +161,9 @@ def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
     Raises:
         UsageError: there are no logs and no profile of this name.
     """
-    from acp_launch.process.logs import logs, shortened
-
     is_path = "/" in given or given.endswith(SUFFIXES)
-    name = shortened(Path(given).stem if is_path else given)
-    known = {each.profile for each in logs(directory).values()}
+    name = log_files.shortened(Path(given).stem if is_path else given)
+    known = {each.profile for each in log_files.logs(directory).values()}
     known |= {found.name for found in discover(start=here(), settings=settings)}
     if name in known or (is_path and os.path.isfile(os.path.expanduser(given))):  # noqa: PTH111, PTH113 - Path raises
         return name
@@ -178,12 +177,10 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
     Raises:
         UsageError: no launch of the profile has a log of this server.
     """
-    from acp_launch.process.logs import logs, shortened
-
-    of = [each for each in logs(directory).values() if each.profile == profile]
+    of = [each for each in log_files.logs(directory).values() if each.profile == profile]
     there = {AGENT, *map(label, of), *(label(each).partition("#")[0] for each in of)}
-    if not of or shortened(given) in there:
-        return shortened(given)
+    if not of or log_files.shortened(given) in there:
+        return log_files.shortened(given)
     fix = f"there is {', '.join(sorted(there))}"
     raise UsageError(f'no log of "{given}" in any launch of "{profile}"{did_you_mean(given, sorted(there))}', fix=fix)
 
@@ -224,8 +221,6 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.trace import VERSION
-
     header = read(source.readline(MAX_TRACE_LINE_BYTES))
     if header is None or header.type != "trace":
         raise UsageError(f"{file} is not a trace", fix=TRACE_FIX)

@@ -5,7 +5,6 @@ They start nothing and work on every platform. Their imports stand in function b
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +15,8 @@ from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console import profiles, stdout
 from acp_launch.console.profiles import as_yaml
 from acp_launch.console.stderr import harmless, say
-from acp_launch.errors import MachineError, ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.plan.model import RemotePlan, StdioPlan, needs, unmet
-from acp_launch.plan.shared import leave_out_unknown, shared_server
+from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
+from acp_launch.plan.model import RemotePlan, needs, unmet
 from acp_launch.profile.discover import discover, here, parents
 from acp_launch.profile.load import examine, inspect_all, load, read
 
@@ -92,38 +90,13 @@ def plan(
 
     outcomes, unmet = _look_up(resolved.needs, settings) if secrets else (None, ())
     found, logins = replace(resolved, problems=(*resolved.problems, *unmet)), _logins(resolved, settings)
-    shared = _compare_shared(loaded, resolved, settings, outcomes or {}) if verbose and not as_json else ()
+    shared: Sequence[SharedNow] = ()
+    if verbose and not as_json:
+        from acp_launch.app.shared_now import compare_shared_now
+
+        shared = compare_shared_now(loaded, resolved, settings, outcomes or {})
     plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes, logins=logins, shared=shared)
     return MachineError.exit_code if unmet or resolved.plan is None else 0
-
-
-def _compare_shared(
-    loaded: "Loaded", resolved: "Resolved", settings: "Settings", secrets: "Mapping[str, Outcome]"
-) -> "Sequence[SharedNow]":
-    """Return the processes that launches share, and how servers differ from them. A profile that is not trusted
-    does not learn of any."""
-    from acp_launch.profile.trust import trust_state
-    from acp_launch.served.registry import find_server_host
-
-    plan = resolved.plan
-    servers = [each for each in plan.servers if isinstance(each, StdioPlan) and each.share == "user"] if plan else []
-    if plan is None or not servers:
-        return ()
-    from acp_launch.console.plans import SharedNow
-    from acp_launch.secret import lookup
-    from acp_launch.served.connect import compare_shared
-
-    note = find_server_host(settings.state)
-    if note is None or not trust_state(loaded, settings).is_trusted:
-        return ()
-    values, directories = lookup.secrets(secrets), (plan.cwd, *plan.additional_directories)
-    found = list[SharedNow]()
-    with suppress(StateError):  # it has just ended, or is stopped
-        for server in servers:
-            known, unknown = leave_out_unknown(server, values)
-            for each in compare_shared(note, shared_server(known, values, directories)):
-                found.append(SharedNow(server.name, each.pid, each.labels, each.differences, unknown))
-    return found
 
 
 def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":

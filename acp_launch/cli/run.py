@@ -223,15 +223,10 @@ class RunRequest(NamedTuple):
 
 
 def _read_file(file: Path) -> bytes:
-    from acp_launch.session.safepath import Denied, open_named
+    from acp_launch.session.attachments import read_inside
 
     try:
-        with os.fdopen(open_named(file, [Path.cwd()]), "rb") as opened:
-            return opened.read()
-    except Denied:
-        from acp_launch.session.attachments import leads_out
-
-        raise leads_out(file) from None
+        return read_inside(file, [Path.cwd()])
     except OSError as error:
         raise UsageError(f"cannot read the prompt from {file}: {error.strerror}", fix="name a file of text") from None
 

@@ -23,6 +23,7 @@ from acp_launch.console.stderr import say, tell
 from acp_launch.console.stdout import answer
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, UsageError
+from acp_launch.plan.resolve import ADHOC
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count, did_you_mean, ours
 from acp_launch.process.leftovers import launch_state
@@ -135,12 +136,11 @@ def history(
 @app.verb()
 def cancel(name: Name, profile: Profile = None) -> None:
     """End the turn that runs in a session, from any shell; the session stays."""
-    from acp_launch.served.connect import call
-    from acp_launch.served.wire import CANCEL
+    from acp_launch.served.connect import cancel_turn
 
     record, state = _find(name, profile), load_settings().state
     note = find(state, record.project, record.profile)
-    if note is not None and note.socket and json.decode(call(note, CANCEL, {"name": record.name})):
+    if note is not None and note.socket and cancel_turn(note, record.name):
         say(f"{record.name}: cancelled")
     elif holder := _interrupt_run(record, state):
         say(f"{record.name}: sent Ctrl-C to process {holder.pid} ({holder.command})")
@@ -183,8 +183,6 @@ def move(
 @app.verb()
 def export(name: Name, profile: Profile = None) -> None:
     """Print a session for `session import` on another machine: its record and what was said, not the agent's files."""
-    from acp_launch.plan.resolve import ADHOC
-
     with _registry() as registry:
         record = _the(registry, name, profile)
         turns = registry.history.turns(record.key)

@@ -13,6 +13,7 @@ from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import ours
+from acp_launch.profile.trust import changes
 from acp_launch.served.registry import content_of, find
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
         UsageError: with what has changed.
     """
     from acp_launch.app.planning import loaded_profile, resolved_from
-    from acp_launch.profile.trust import changes
 
     loaded, fix = loaded_profile(profile, settings), f"to start it again: {ours('up', profile, '--replace')}"
     content, plan = content_of(loaded), resolved_from(loaded).plan

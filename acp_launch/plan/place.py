@@ -116,11 +116,6 @@ def find_mount(path: Path, mounts: Mapping[Path, Mount]) -> Mount | None:
     return next((mounts[each] for each in (path, *path.parents) if each in mounts), None)
 
 
-def list_paths(where: Place, *reasons: Reason) -> tuple[Path, ...]:
-    """List the paths that are there for these reasons."""
-    return tuple(mount.path for mount in where.mounts if mount.reason in reasons)
-
-
 def shows(where: Place, path: Path) -> bool:
     """Tell whether a path without links is there as it is outside."""
     mount = find_mount(path, {each.path: each for each in where.mounts})

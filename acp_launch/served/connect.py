@@ -26,6 +26,7 @@ from acp_launch.process import prepare
 from acp_launch.protocol import jsonrpc
 from acp_launch.served.registry import HostNote, hosts, server_host_state
 from acp_launch.served.wire import (
+    CANCEL,
     COMPARE,
     READY,
     STATUS,
@@ -181,3 +182,8 @@ def call(note: HostNote, method: str, params: Mapping[str, object], *, within: f
     fault = jsonrpc.fault(answer.error) if answer is not None and answer.error is not msgspec.UNSET else None
     error = read_own_error(fault) if fault is not None else None
     raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")
+
+
+def cancel_turn(note: HostNote, name: str) -> bool:
+    """Let a host cancel the turn of a session; return whether one was running."""
+    return bool(msgspec.json.decode(call(note, CANCEL, {"name": name})))

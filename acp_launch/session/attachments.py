@@ -376,3 +376,17 @@ def _unreadable(path: Path, error: OSError | ValueError) -> AttachError:
         reason, fix = (error.strerror or str(error)).lower(), "check the path, its owner and its mode"
         return AttachError(f"{path}: {reason}", fix=fix)
     return AttachError(f"{path}: not a valid path: {error}", fix="check the path")
+
+
+def read_inside(file: Path, roots: Sequence[Path]) -> bytes:
+    """Read a file that was named.
+
+    Raises:
+        UsageError: a link on its way leads out of the roots.
+        OSError: it cannot be read.
+    """
+    try:
+        with os.fdopen(open_named(file, roots), "rb") as opened:
+            return opened.read()
+    except Denied:
+        raise leads_out(file) from None

@@ -15,11 +15,11 @@ from acp_launch.errors import StateError
 from acp_launch.plan import confinement
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import Place, StdioPlan
-from acp_launch.plan.place import list_paths
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.profile.model import Network
+from tests.plan.places import list_paths
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
 Json = Mapping[str, Any]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acp_launch.plan.model import OURS, Access, Direct, Mount, Place, ProcessPlan, Reason, Value
-from acp_launch.plan.place import add_seat, arrange, can_write, enclose, list_paths, place, shows
+from acp_launch.plan.place import add_seat, arrange, can_write, enclose, place, shows
+from tests.plan.places import list_paths
 
 BOX = Path("/usr/bin/bwrap")
 P = Path("/p")
