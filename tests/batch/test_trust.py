@@ -75,6 +75,7 @@ POWERS = [
 ]
 
 
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize(("key", "row"), POWERS)
 def test_what_a_batch_starts_or_allows_is_shown_and_inert(launch: Launcher, call: Call, key: str, row: str) -> None:
     write(launch, PLAIN + key)
@@ -370,6 +371,7 @@ def test_a_record_that_is_not_a_file_is_named(tmp_path: Path, make: Callable[[Pa
         batch.verdicts("a.demo")
 
 
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("link", ["items", "items/a.demo", "items/a.demo/lock", "items/a.demo/1.log", "results.jsonl"])
 def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, link: str) -> None:
     batch = make_batch(tmp_path / "batch")

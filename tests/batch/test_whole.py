@@ -55,12 +55,12 @@ def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) ->
 
 
 def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> None:
-    """At ten moments: after so many events, the first of them before any."""
+    """At five moments: after so many events, the first of them before any."""
     project = Project(tmp_path, ("demo", "writes", "refuses", "dies", "wordless"), tasks=3)
     assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
     resume = "batch", "run", "--resume", str(project.directory), "--output", "json"
     moments, done = random.Random(28), dict[str, dict[str, bytes]]()
-    for _ in range(10):
+    for _ in range(5):
         process = project.start(*resume)
         assert process.stdout is not None
         for _ in range(moments.randrange(6)):

@@ -145,6 +145,7 @@ def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is
     assert b"permissions.unattended: wait 300ms, and no terminal attached" in log
 
 
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     ("unattended", "kind", "code", "answer"),
     [

@@ -34,7 +34,7 @@ def profile(launch: Launcher, **sections: object) -> None:
 
 def told(err: str) -> str:
     """What was said of anything but time: npx takes its own."""
-    words = ("is downloading", "has not answered within", "still waiting for")
+    words = ("is downloading", "has not answered within", "still waiting for", "the prompt waits for")
     return "\n".join(line for line in err.splitlines() if not any(word in line for word in words))
 
 
