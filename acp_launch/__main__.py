@@ -24,9 +24,9 @@ def main() -> None:
         return
     if "_ACP_LAUNCH_COMPLETE" in os.environ:
         return _complete()
-    from acp_launch import leave
+    from acp_launch import shutdown
 
-    leave.listen()
+    shutdown.listen()
     import gc
 
     gc.disable()  # objects made during the start live on; `Interrupts` enables it for longer runs
@@ -36,7 +36,7 @@ def main() -> None:
         named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(forgotten))
         why = "files in the current directory could replace modules of acp-launch"
         tell(f"PYTHONPATH: {named} is ignored: {why}")
-    sys.exit(leave.finish_with(_run))
+    sys.exit(shutdown.finish_with(_run))
 
 
 def _run() -> int:

@@ -40,7 +40,7 @@ ROWS = [
     {"secret"},  # goes to the store the user chose
     {"protocol", "settings"},
     {"document"},
-    {"private", "leave"},  # files for the user alone; how this process ends
+    {"private", "shutdown"},  # files for the user alone; how this process ends
     {"descent"},  # the way to a file, which no link bends
     {"waits"},
     {"errors", "problem"},

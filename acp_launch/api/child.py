@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.api.order import Order
 from acp_launch.api.words import EVENT, FAILED
 from acp_launch.app.exits import end_in_code
@@ -80,16 +80,16 @@ class Notes(TextIOBase):
 
 def main() -> None:
     """Be the private host until the program ends it, or has ended itself."""
-    leave.listen()
+    shutdown.listen()
     gc.disable()
-    sys.exit(leave.finish_with(partial(end_in_code, _work)))
+    sys.exit(shutdown.finish_with(partial(end_in_code, _work)))
 
 
 def _work() -> int:
     descriptor = int(sys.argv[1])
     line = ProgramLine(descriptor)
     order = line.read_order()
-    leave.watch_lifeline(descriptor)
+    shutdown.watch_lifeline(descriptor)
     with redirect_stderr(Notes(line)):
         try:
             _launch(order, line)

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.app.context import logging_in
 from acp_launch.app.credentials import CredentialFactory, ServerLogin, list_lacking, print_headers, server_logins
 from acp_launch.app.operation import VerbProcesses, verb_processes
@@ -92,7 +92,7 @@ class Checkup(Struct, kw_only=True):
         except Stopped as stopped:
             return stopped.exit_code
         except KeyboardInterrupt:
-            return leave.code()
+            return shutdown.code()
         except LaunchError as error:  # the launch itself failed, for instance for want of descriptors
             self._note(of_error("acp-launch", error))
         finally:  # the answers in the profile's order; a part without an answer was interrupted

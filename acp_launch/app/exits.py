@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import LaunchError, Stopped, first
 from acp_launch.waits import stretch
 
@@ -15,18 +15,18 @@ FLUSH_TIMEOUT = stretch(0.5)  # for stderr to take the last message after a sign
 def end_in_code(work: Callable[[], int]) -> int:
     """Do the work of this process; an exception becomes a message and an exit code."""
     try:
-        with leave.raise_interrupts():
+        with shutdown.raise_interrupts():
             code = work()
         sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
     except LaunchError as error:
         if isinstance(error, Stopped):
-            leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
+            shutdown.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
         _show(error)
         return error.exit_code
     except KeyboardInterrupt:
         _stdout_is_gone()  # a reader that has stopped reading must not delay the exit
-        return leave.code()
+        return shutdown.code()
     except BrokenPipeError:
         _stdout_is_gone()
         return SIGPIPE

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import LaunchError, RunExpired, Stopped
 from acp_launch.waits import stretch
 
@@ -89,7 +89,7 @@ class Screen:
             self._show_failure(error)
             raise
         except KeyboardInterrupt:
-            stopped = Stopped("stopped", signal_number=leave.code() - 128)
+            stopped = Stopped("stopped", signal_number=shutdown.code() - 128)
             self._show_failure(stopped)
             raise stopped from None
 
@@ -100,5 +100,5 @@ class Screen:
         from acp_launch.app.output import finish
 
         if isinstance(error, Stopped | RunExpired):
-            leave.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
+            shutdown.exit_deadline(FLUSH_TIMEOUT, error.exit_code)
         finish(self.observer, error)

@@ -2,7 +2,7 @@
 
 import sys
 
-from acp_launch import leave
+from acp_launch import shutdown
 
 
 def main() -> int:
@@ -17,14 +17,14 @@ def main() -> int:
 if __name__ == "__main__":
     from acp_launch.process.guard_client import dismiss_guards
 
-    leave.listen()
+    shutdown.listen()
     code = 1
     try:
-        with leave.raise_interrupts():
+        with shutdown.raise_interrupts():
             code = main()
     except KeyboardInterrupt:
-        code = leave.code()
+        code = shutdown.code()
     finally:
         dismiss_guards()
-    leave.finish(code)
+    shutdown.finish(code)
     sys.exit(code)

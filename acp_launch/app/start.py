@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from acp_launch.console.processes import sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
-from acp_launch.leave import critical_section
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.private import directory
 from acp_launch.process.guard_client import Guard
@@ -31,6 +30,7 @@ from acp_launch.process.tree import end_now
 from acp_launch.process.workdir import workdirs
 from acp_launch.profile.discover import here
 from acp_launch.settings.model import Settings
+from acp_launch.shutdown import critical_section
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from acp_launch import __version__, leave
+from acp_launch import __version__, shutdown
 from acp_launch.app.exits import end_in_code
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec, load_settings
@@ -87,8 +87,8 @@ def run_item(
         NotTrusted: the batch was not made for this user, and `trust`, which is `--trust`, does not let it pass.
     """
     if lifeline is not None:
-        leave.check_lifeline(lifeline)
-        leave.watch_lifeline(lifeline)
+        shutdown.check_lifeline(lifeline)
+        shutdown.watch_lifeline(lifeline)
     batch = open_batch(directory)
     item = _choose(batch, id, index)
     require_directory(batch, load_settings(), allow_once=trust)
@@ -171,8 +171,8 @@ class _Attempt:
                 self._note(outcome="setup_failed", exit_code=error.exit_code, error=facts)
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
-            leave.exit_deadline(RECORD_TIMEOUT, leave.code())
-            code = error.exit_code if isinstance(error, Stopped) else leave.code()
+            shutdown.exit_deadline(RECORD_TIMEOUT, shutdown.code())
+            code = error.exit_code if isinstance(error, Stopped) else shutdown.code()
             self._note(outcome="cancelled", exit_code=code)
         self._conclude()
         return self.record
@@ -235,7 +235,7 @@ class _Attempt:
         work = partial(_run, spec, self._item.prompt, self.record.profile_digest, self._directory.root)
         run = _RunProcess(work, streams, self._told)
         code = run.wait(self._directory.is_cancelled)
-        leave.set_listener(lambda number: False)
+        shutdown.set_listener(lambda number: False)
         with self._directory.open(self._where / EVENTS) as events:
             self._note(**read_events(events))
         if run.signal_number and (code or self._batch.check):  # a turn may end well all the same
@@ -287,7 +287,7 @@ class _Attempt:
 
     def _conclude(self) -> None:
         """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
-        with leave.critical_section():
+        with shutdown.critical_section():
             self._complete_record()
             kept = self._tree if self._tree and self._tree.at.exists() and self._is_tree_wanted() else None
             self._note(worktree=str(kept.at) if kept else None)
@@ -372,14 +372,14 @@ class _RunProcess:
         self.signal_number = 0  # of the first that came
         self._signals = 0
         theirs, self._lifeline = os.pipe()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, leave.SIGNALS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, shutdown.SIGNALS)
         try:
             self._pid = os.fork()
             if not self._pid:
                 os.close(self._lifeline)
                 os.close(self._news)
                 _become_run(partial(work, tell), theirs, streams, mask)
-            leave.set_listener(self._send)
+            shutdown.set_listener(self._send)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for descriptor in (theirs, tell, *streams):
@@ -395,14 +395,14 @@ class _RunProcess:
             if is_told and not self._told.read(self._news):
                 poll.unregister(self._news)
             if self._signals:
-                leave.acknowledge()
+                shutdown.acknowledge()
             elif is_cancelled():
                 self._send(signal.SIGINT)
         self._pid = 0
         self._told.read(self._news)
         os.close(self._news)
         os.close(self._lifeline)
-        leave.acknowledge()
+        shutdown.acknowledge()
         return os.waitstatus_to_exitcode(ended[1])
 
     def _send(self, number: int) -> bool:
@@ -418,14 +418,14 @@ def _become_run(work: Callable[[], int], lifeline: int, streams: Sequence[int], 
 
     def run() -> int:
         os.setsid()
-        for number in leave.SIGNALS:  # only `batch item` sends them now, even if it ignores them itself
+        for number in shutdown.SIGNALS:  # only `batch item` sends them now, even if it ignores them itself
             signal.signal(number, signal.SIG_DFL)
-        leave.listen()
+        shutdown.listen()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for stream, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *streams)):
             os.dup2(descriptor, stream)
             os.close(descriptor)
-        leave.watch_lifeline(lifeline)
+        shutdown.watch_lifeline(lifeline)
         return work()
 
-    os._exit(leave.finish_with(partial(end_in_code, run)))
+    os._exit(shutdown.finish_with(partial(end_in_code, run)))

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.app.spec import load_settings
 from acp_launch.batch.engine import Engine, EngineGone, read_address
 from acp_launch.batch.figures import write_amount
@@ -246,10 +246,10 @@ def take_signals(submitter: "Submitter") -> None:
         return not loop.is_closed()
 
     def handle(number: int) -> None:
-        leave.acknowledge()
+        shutdown.acknowledge()
         submitter.interrupt(number)
 
-    leave.set_listener(take)
+    shutdown.set_listener(take)
 
 
 def draw_jitter() -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.app.sessions import hosted_sessions
 from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import protect_secrets
@@ -137,9 +137,9 @@ def logs(
         project=project_of(here()) if profile is None else None,
         server=shown,
         follow=follow,
-        is_enough=leave.is_due,
+        is_enough=shutdown.is_due,
     )
-    with leave.critical_section():  # a signal takes effect only between lines
+    with shutdown.critical_section():  # a signal takes effect only between lines
         watch.look(lines)
     if watch.trails and not (watch.has_lines or follow or lines == 0):
         printer.note("nothing was written to stderr in this launch")
@@ -149,7 +149,7 @@ def logs(
         gc.enable()  # following may go on for days
         while follow:
             _pause()
-            with leave.critical_section():
+            with shutdown.critical_section():
                 watch.look()
     finally:
         watch.end()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.app.attach import run_in_host
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec, load_settings
@@ -145,14 +145,14 @@ class RunRequest(NamedTuple):
         """Let the end of file of `--lifeline` end this process. Call it before anything is opened under its number.
 
         Raises:
-            UsageError: as `leave.check_lifeline`; or the prompt is read from it.
+            UsageError: as `shutdown.check_lifeline`; or the prompt is read from it.
         """
         if self.lifeline is None:
             return
-        leave.check_lifeline(self.lifeline)
+        shutdown.check_lifeline(self.lifeline)
         if self.lifeline == 0 and (str(self.file) == "-" or not (self.prompt_words or self.file)):
-            raise UsageError("--lifeline 0 cannot be combined with a prompt on stdin", fix=leave.LIFELINE)
-        leave.watch_lifeline(self.lifeline)
+            raise UsageError("--lifeline 0 cannot be combined with a prompt on stdin", fix=shutdown.LIFELINE)
+        shutdown.watch_lifeline(self.lifeline)
 
     def check(self) -> None:
         """Raise UsageError for options that do not go together."""

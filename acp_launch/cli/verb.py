@@ -34,7 +34,7 @@ from typing import (
 
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
-from acp_launch.leave import LIFELINE
+from acp_launch.shutdown import LIFELINE
 
 # The headings of `acp-launch --help`, by what users do; where each verb, or group of verbs, is in this package; and the
 # first sentence of its help, so that `--help` imports none. Verbs under MORE are only named.

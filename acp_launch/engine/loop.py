@@ -5,7 +5,7 @@ Signals, the time limit of a run, and the guards, while an event loop runs.
     Ctrl-C before one     the run ends (130)
     SIGTERM, SIGHUP       the run ends (143, 129)
     a second signal       all remaining processes are killed at once
-    another, later        this process exits, and its guards end the remaining processes (leave.py)
+    another, later        this process exits, and its guards end the remaining processes (shutdown.py)
     `--timeout`           as Ctrl-C (124), but once only
 
 `supervise` surrounds everything with children and an event loop. It keeps the guards informed and handles signals.
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import RunExpired, Stopped
 from acp_launch.process import prepare
 from acp_launch.session.connection import Budget, uncancel_current_task
@@ -48,7 +48,7 @@ class Interrupts:
 
     async def __aenter__(self) -> "Interrupts":
         self._loop = asyncio.get_running_loop()
-        leave.set_listener(self._take)
+        shutdown.set_listener(self._take)
         gc.freeze()  # present objects stay to the end, so the collector need not look at them
         gc.enable()
         return self
@@ -111,7 +111,7 @@ class Interrupts:
         return True
 
     def _handle(self, number: int) -> None:
-        leave.acknowledge()
+        shutdown.acknowledge()
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return
@@ -134,7 +134,7 @@ class Interrupts:
             self.hurry.set()
             self._hurried = self._hurried or self._loop.time()
             if self._loop.time() - self._hurried > HURRY:
-                leave.exit_now(128 + number)
+                shutdown.exit_now(128 + number)
         if self._story is not None:
             self._story.cancel()
             self._story = None

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import UsageError
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
@@ -88,7 +88,7 @@ def _file(name: str) -> Iterator[Path]:
     """Provide the path of a file in a directory for the user alone, which is removed after the block."""
     directory = tempfile.mkdtemp(prefix="acp-launch-")  # with mode 0700
     remove = partial(shutil.rmtree, directory, ignore_errors=True)
-    forget = leave.at_exit(remove)
+    forget = shutdown.at_exit(remove)
     try:
         yield Path(directory, name)
     finally:

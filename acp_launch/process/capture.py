@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.written import refuse_written
@@ -113,7 +113,7 @@ def end_all() -> None:
             end_now(spawned)
 
 
-leave.at_exit(end_all)
+shutdown.at_exit(end_all)
 
 
 def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import prepare
@@ -51,7 +51,7 @@ async def foreground(program: LocalProgram) -> Exit:
     tree: Tree | None = None
     with terminal.taken_back():
         try:
-            with leave.critical_section():  # a signal in between would leave a program that is not known yet
+            with shutdown.critical_section():  # a signal in between would leave a program that is not known yet
                 spawned = spawn_in_our_session(
                     program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
                 )

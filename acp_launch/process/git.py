@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import StateError
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
@@ -134,7 +134,7 @@ def call(
         given.writelines(os.fsencode(f"{name}{ending}") for name in feed)
         given.seek(0)
         try:
-            with leave.critical_section():  # a signal within it would lose the process
+            with shutdown.critical_section():  # a signal within it would lose the process
                 process = subprocess.Popen(
                     ["git", *options, *words],
                     cwd=cwd,

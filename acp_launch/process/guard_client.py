@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
 from acp_launch.process.guard_process import ENDING, GuardLine, Launcher, become, wait
@@ -275,7 +275,7 @@ def start_guards() -> Guards | None:
         try:
             with _without_signals() as mask:
                 spawn.parent = _ours = Guards(mask)
-                _forget.append(leave.at_exit(_ours.abandon))
+                _forget.append(shutdown.at_exit(_ours.abandon))
         except OSError:
             return None
     return _ours

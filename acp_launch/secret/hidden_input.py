@@ -15,7 +15,7 @@ import signal
 import termios
 from typing import TextIO
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.errors import UsageError
 from acp_launch.problem import marked
 from acp_launch.secret.value import size
@@ -72,7 +72,7 @@ class _Question:
 
     def answer(self) -> str | None:
         """Return the line, and what was pasted behind it on further lines; None if the terminal is closed."""
-        forget = leave.at_exit(self._give_back)
+        forget = shutdown.at_exit(self._give_back)
         try:
             with asyncio.Runner(loop_factory=_loop) as runner:
                 runner.run(self._ask_line())

@@ -7,7 +7,7 @@ Isolation for foreign code: keyring libraries that may hang, print, ask for inpu
     attempt, sentence, …        foreign exceptions as `StoreFault`, without the secret value
 
 A thread cannot be ended from outside. This one is a daemon: it does not hold up the caller after the deadline, and its
-late result is dropped. Threads that it started do not hold up our exit (leave.py), and processes that it started are
+late result is dropped. Threads that it started do not hold up our exit (shutdown.py), and processes that it started are
 killed during the exit.
 """
 
@@ -23,7 +23,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-from acp_launch import leave, waits
+from acp_launch import shutdown, waits
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault, size
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
                 waiting(word)
             word = waits.next_notice(word)
     except BaseException:  # the deadline; a signal; a stdout that refuses the message
-        leave.at_exit(end_children)
+        shutdown.at_exit(end_children)
         restore_descriptors()
         raise
     return answer.result()

@@ -151,12 +151,12 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
     (tmp_path / "daemon.py").write_text(DAEMON)
     program = (
         "import os, sys; from pathlib import Path\n"
-        "from acp_launch import leave; from acp_launch.batch.checking import run_check\n"
+        "from acp_launch import shutdown; from acp_launch.batch.checking import run_check\n"
         "from acp_launch.batch.model import CheckCommand; from acp_launch.errors import Stopped\n"
-        "leave.listen()\n"
+        "shutdown.listen()\n"
         "check = CheckCommand(command=tuple(sys.argv[1:]))\n"
         "try: run_check(check, Path.cwd(), None, lambda: False)\n"
-        "except Stopped as stopped: leave.finish(stopped.exit_code)\n"
+        "except Stopped as stopped: shutdown.finish(stopped.exit_code)\n"
     )
     words = (
         f"{shlex.quote(sys.executable)} daemon.py lock; while ! test -e lock.held; do sleep 0.01; done; exec cat pipe"

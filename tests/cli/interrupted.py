@@ -32,19 +32,19 @@ number, *calls = map(int, sys.argv[1].split(","))
 sys.argv[1:] = sys.argv[2:]
 sender = Sender(number, calls if number else [])
 
-from acp_launch import __main__, leave  # noqa: E402 - what Python does before us is not ours
+from acp_launch import __main__, shutdown  # noqa: E402 - what Python does before us is not ours
 
 if not number:  # count, and say so in the last moment there is
-    at_once = leave.exit_now
+    at_once = shutdown.exit_now
 
     def counted(code: int) -> None:
         sys.setprofile(None)
         os.write(2, f"{sender.all}\n".encode())
         at_once(code)
 
-    leave.exit_now = counted  # type: ignore[assignment]
-    leave._is_watched = lambda: False
-listen = leave.listen
+    shutdown.exit_now = counted  # type: ignore[assignment]
+    shutdown._is_watched = lambda: False
+listen = shutdown.listen
 
 
 def listened() -> None:
@@ -52,5 +52,5 @@ def listened() -> None:
     sys.setprofile(sender.profile)
 
 
-leave.listen = listened
+shutdown.listen = listened
 __main__.main()

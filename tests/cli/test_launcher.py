@@ -91,7 +91,7 @@ def test_what_a_command_leaves_in_this_process_fails_the_test(
 
 
 def test_what_our_modules_remember_is_forgotten(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    from acp_launch import leave
+    from acp_launch import shutdown
     from acp_launch.console import stderr
     from acp_launch.process import prepare
 
@@ -100,15 +100,15 @@ def test_what_our_modules_remember_is_forgotten(launch: Launcher, monkeypatch: p
     def run(arguments: list[str]) -> int:
         seen.append(prepare.launch_id())
         stderr.share(at_once=True)
-        leave.at_exit(list)
+        shutdown.at_exit(list)
         return 0
 
     monkeypatch.setattr("acp_launch.cli.main.run", run)
-    waiting = len(leave._state.callbacks)
+    waiting = len(shutdown._state.callbacks)
     for _ in range(2):
         launch.within("list")
     assert len({*seen}) == 2, "two processes are two launches"
-    assert (stderr.is_marking(), len(leave._state.callbacks)) == (False, waiting)
+    assert (stderr.is_marking(), len(shutdown._state.callbacks)) == (False, waiting)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")

@@ -20,7 +20,7 @@ import pytest
 from acp_launch.cli.run import RunRequest
 from acp_launch.cli.verb import read_descriptor
 from acp_launch.errors import UsageError
-from acp_launch.leave import LIFELINE
+from acp_launch.shutdown import LIFELINE
 from tests.cli.hosted import brought_up, up
 from tests.cli.launcher import MARK, ROOT, Json, Launcher, alive, command, kill_all, left_by_guards
 from tests.patience import PATIENCE
@@ -103,19 +103,19 @@ def test_stdin_is_not_both_the_prompt_and_the_lifeline(launch: Launcher, words: 
 
 WATCHING = """
 import os, signal, sys
-from acp_launch import leave
+from acp_launch import shutdown
 
 descriptor = int(sys.argv[1])
-leave.listen()
+shutdown.listen()
 {before}
-leave.watch_lifeline(descriptor)
+shutdown.watch_lifeline(descriptor)
 {after}
 print("watching", flush=True)
 try:
-    with leave.raise_interrupts():
+    with shutdown.raise_interrupts():
         os.read(0, 1)
 except KeyboardInterrupt:
-    leave.finish(1)
+    shutdown.finish(1)
 """
 
 

@@ -85,7 +85,7 @@ def test_a_signal_at_any_moment_ends_us_with_its_code(launch: Launcher, verb: st
 FRAGILE = """
 import os, signal, sys
 import msgspec
-from acp_launch import leave
+from acp_launch import shutdown
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -94,9 +94,9 @@ def interrupt():
 class Told(msgspec.Struct):
     number: "interrupt()"
 
-leave.listen()
+shutdown.listen()
 try:
-    with leave.raise_interrupts():
+    with shutdown.raise_interrupts():
         {0}
         while True:
             pass

@@ -144,7 +144,7 @@ def test_prompts_are_read_where_the_command_is_typed(launch: Launcher) -> None:
 
 IMPORTED = (
     "import sys; sys.argv = ['acp-launch', *sys.argv[1:]]\n"
-    "from acp_launch import leave; leave.finish = lambda code: None\n"
+    "from acp_launch import shutdown; shutdown.finish = lambda code: None\n"
     "from acp_launch.__main__ import main\n"
     "try: main()\n"
     "except SystemExit: pass\n"

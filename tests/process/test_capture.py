@@ -117,7 +117,7 @@ def test_a_grandchild_that_floods_is_not_waited_for() -> None:
 GIVEN_UP = """
 import os, sys, threading
 from pathlib import Path
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.process.capture import capture
 
 def work():
@@ -125,13 +125,13 @@ def work():
 
 threading.Thread(target=work, daemon=True).start()
 sys.stdin.readline()
-leave.finish(0)
+shutdown.finish(0)
 """
 
 
 IMPATIENT = """
 import os, signal
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.process import capture as module
 
 end_now = module.end_now
@@ -142,7 +142,7 @@ def interrupted(spawned):
     return end_now(spawned)
 
 module.end_now = interrupted
-leave.listen()
+shutdown.listen()
 """
 
 

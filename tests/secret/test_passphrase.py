@@ -229,9 +229,9 @@ job = os.fork()
 if not job:
     os.setpgid(0, 0)
     os.read(go, 1)
-    from acp_launch import leave
+    from acp_launch import shutdown
     from acp_launch.secret.hidden_input import ask_hidden
-    leave.listen()
+    shutdown.listen()
     before = [signal.getsignal(number) for number in sorted(signal.valid_signals())]
     answer = ask_hidden("Wort für github: ")
     assert before == [signal.getsignal(number) for number in sorted(signal.valid_signals())]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TextIO
 
-from acp_launch import leave
+from acp_launch import shutdown
 from acp_launch.console.ask.viewport import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.console.stdout import cells
@@ -32,9 +32,9 @@ def restore_at_exit() -> Callable[[], None]:
 
     def restore() -> None:
         _restore(before)
-        leave.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
+        shutdown.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
 
-    return leave.at_exit(restore)
+    return shutdown.at_exit(restore)
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def without_modes(*names: str) -> Iterator[None]:
     if before is None:
         yield
         return
-    forget = leave.at_exit(lambda: _restore(before))
+    forget = shutdown.at_exit(lambda: _restore(before))
     _clear(*names)
     try:
         yield
