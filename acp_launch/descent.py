@@ -3,7 +3,7 @@ The way to a file that is written, or read for others: it leads nowhere that a r
 machine has laid a link to.
 
 `parent` opens the directory of a file, name by name, each below the one before and never through a link, also if one
-is put there meanwhile. `pin` decides before where the walk begins:
+is put there. `pin` decides before where the walk begins:
 
     a path that the user or acp-launch chose    links are resolved first; in a project none may lead out of it
     `below` a directory                         no link counts, and `..` neither

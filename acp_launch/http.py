@@ -42,7 +42,7 @@ class MisplacedError(OSError):
 
 
 class JudgedResolver(aiohttp.ThreadedResolver):
-    """Looks up names, and keeps what is on this machine (`is_near`), or what is not: before a connection is made."""
+    """Looks up names before a connection, and keeps addresses on this machine (`is_near`), or the others."""
 
     def __init__(self, *, is_near: bool) -> None:
         super().__init__()

@@ -254,7 +254,7 @@ def _unfit(file: Path, reason: str) -> UsageError:
 class MessageTrace:
     """Writes each message of a conversation to a trace, once: from its sender to the side that gets it unchanged.
 
-    A message that we keep, answer or change goes to acp-launch, and what is sent instead comes from it.
+    A message that we keep, answer or change goes to acp-launch, and the message in its place comes from it.
     """
 
     def __init__(self, trace: Trace, server: str) -> None:
@@ -270,7 +270,7 @@ class MessageTrace:
             self._keep()
 
     def write(self, sender: Side, receiver: Side, line: bytes) -> None:
-        """Trace what is written to a side; it comes from the sender if that is the message in hand."""
+        """Trace a message to a side; it comes from the sender if that is the message in hand."""
         if self._in_hand == (sender, line):
             self._in_hand = None
             self._trace.message(line, sender, receiver, self._server)

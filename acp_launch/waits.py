@@ -22,7 +22,7 @@ PATIENCE = float(os.environ.get("ACP_LAUNCH_TEST_PATIENCE", "1"))
 def stretch(limit: float) -> float:
     """Return a limit in seconds with the patience of the tests.
 
-    For a time after which something is too late or lost. Not for what is waited out as a rule: a backoff, the pause
+    For a time after which something is too late or lost. Not for a wait that runs out as a rule: a backoff, the pause
     between two looks, the grace of a process that will be killed.
     """
     return limit * PATIENCE

@@ -47,7 +47,7 @@ async def launch(
     `session`, `silence`), in seconds; `env` is added to the environment of the launch.
 
     `on_permission` is asked about a tool call, and returns True, False, the id of an option, or None to answer nothing;
-    `on_form` returns what is filled in, True, False or None. `on_event` hears of events outside of a prompt. An
+    `on_form` returns the values, True, False or None. `on_event` hears of events outside of a prompt. An
     exception of a callback cancels the turn that runs and comes out of it; without a turn it comes out of the block.
 
     Raises:

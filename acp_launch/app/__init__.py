@@ -1,7 +1,7 @@
 """
 What assembles a launch, whichever front asks for it. Below `cli`, `batch` and the Python API, which all call it.
 
-    spec                   what is launched; what a command names
+    spec                   the launch that a command asks for
     planning, consent      from a name to a plan; what the user is asked before anything starts
     supply                 secrets and logins that a plan needs
     stores, credentials    secrets, and logins to remote servers

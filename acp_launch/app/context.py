@@ -165,7 +165,7 @@ def logging_in(
 ) -> "LogIn":
     """Return what logs in when the agent wants it: it asks `person`, or without one names the command for a login.
 
-    `aloud` shows the agent's stderr meanwhile. `in_front` runs a program on the terminal if the screen must be left
+    `aloud` shows the agent's stderr. `in_front` runs a program on the terminal if the screen must be left
     first; by default `person` releases the terminal.
     """
 

@@ -68,7 +68,7 @@ TRIAL = f"{LOGINS}trial"  # the item that is stored to find out whether a login 
 class LoginTarget(Struct, frozen=True):
     """A remote server of a profile, and its login, if there is one.
 
-    `client_secret` is that of a configured client. `headers` are those of the profile for requests to the server.
+    `client_secret` is a configured client's. `headers` are the profile's for requests to the server.
     """
 
     server: RemotePlan

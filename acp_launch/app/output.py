@@ -16,7 +16,7 @@ from acp_launch.session.events import Person, WaitingEvent, describe_error
 
 
 def make_output(kind: str, roots: Sequence[Path], *, has_links: bool) -> tuple[RunOutput, StillClock | None]:
-    """Make the output, and the clock of what is drawn. `kind` is text, json or quiet."""
+    """Make the output, and the clock of the drawing. `kind` is text, json or quiet."""
     if kind == "text" and sys.stdout.isatty():
         from acp_launch.console.draw.live import Live
 
@@ -36,7 +36,7 @@ def find_person(observer: Callable[[], RunOutput], clock: Callable[[], StillCloc
 
 
 def put_waiting(what: str, waited: float, limit: float) -> None:
-    """Put a wait into an output of its own: that of the run needs to know the secrets that it must mask."""
+    """Put a wait into its own output: the run's needs to know the secrets that it must mask."""
     output = Ndjson(Outlet())
     output.show(WaitingEvent(what=what, seconds=waited, limit=limit))
     asyncio.run(output.drain())

@@ -50,7 +50,7 @@ class Screen:
         self._has_links = has_links
         self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
         self._observer: RunOutput | None = None
-        self._clock: StillClock | None = None  # of what is drawn
+        self._clock: StillClock | None = None  # of the drawing
 
     @property
     def observer(self) -> "RunOutput":

@@ -19,7 +19,7 @@ from acp_launch.settings.model import Settings
 
 
 class Supply(Struct, frozen=True):
-    """What was found: secrets, credentials of servers, and what is missing. `opening` opens the store."""
+    """The found secrets and credentials of servers, and the missing ones. `opening` opens the store."""
 
     settings: Settings
     opening: Callable[[], Store] | None = None
@@ -46,7 +46,7 @@ def supply(
     waiting: Waiting | None,
     asks_passphrase: bool,
 ) -> Supply:
-    """Look up all that `planning.ready` says; nothing is raised for what is missing."""
+    """Look up all that `planning.ready` says; nothing is raised for missing ones."""
     opening = cache(partial(open_store, settings, asks=asks_passphrase))  # once: so its question comes once
     names = [need.name for need in resolved.needs]
     wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]

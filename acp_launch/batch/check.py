@@ -100,7 +100,7 @@ class Tasks(NamedTuple):
 def check(text: str, label: str, *, repo: str, read_tasks: ReadTasks) -> CheckedBatch:
     """Check a batch; its problems are in the order of lines.
 
-    `repo` is that of a task that names none. `read_tasks` reads the file of tasks: its content, and its name in
+    `repo` is for a task that names none. `read_tasks` reads the file of tasks: its content, and its name in
     messages; it raises UsageError.
     """
     document, problems = parse(text, label, KIND)

@@ -9,7 +9,7 @@ directory.
 Dask writes exceptions to its logs and pages.
 
 Dask unpickles what a scheduler and its workers send, in many places; an object of theirs could run commands here. So a
-submitter refuses each class that is unpickled meanwhile (`_refuse_class`): numbers, texts and collections need none.
+submitter refuses each class that is unpickled (`_refuse_class`): numbers, texts and collections need none.
 """
 
 import asyncio

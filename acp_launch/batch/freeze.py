@@ -332,7 +332,7 @@ def _find_project(loaded: Loaded) -> Iterator[Problem]:
         begins_there = False
         match path:
             case ("workspace", "cwd") | ("agent", "command") | ("mcp_servers", _, "command"):
-                continue  # programs may lie there; the directory of the session is that of the item in any case
+                continue  # programs may lie there; the session's directory is the item's in any case
             case ("workspace", *_) | ("mcp_servers", _, "cwd") | ("permissions", "rules", _, _, "path", *_):
                 begins_there = True  # a relative path
         if path not in loaded.positions.table:  # a text that stands for a list of one
@@ -468,7 +468,7 @@ def _find_writer(batch: Batch, plans: Mapping[str, LaunchPlan], path: Path) -> s
 def _can_write(batch: Batch, name: str, plan: LaunchPlan, directory: Path) -> bool:
     if (place := plan.place) is None:
         return False
-    # The plan is that of a session in the project, and an item's has its own directory.
+    # The plan is for a session in the project; an item's has its own directory.
     mounts = [each for each in place.mounts if (each.path, each.reason) != (real(plan.cwd), "session")]
     if batch.isolation.kind == "none":
         repos = {item.repo for item in batch.items if item.profile == name}

@@ -1,7 +1,7 @@
 """
 Which item starts when. Pure: it counts and compares moments that it is given, and never waits.
 
-Items start in their order, at most `jobs` at once. Each is in a lane: that of its profile's account, which may have
+Items start in their order, at most `jobs` at once. Each is in a lane: its profile's account's, which may have
 `jobs` and `start_every`; without an account it is the profile's own, which has no limits. A rate limit closes the lane
 for a while. Items of a full or closed lane hold up no others.
 """

@@ -437,7 +437,7 @@ class Submitter:
         except OSError:
             return ""
 
-    # Ends, and looks meanwhile.
+    # Ends, and looks until then.
 
     def _check_limits(self) -> None:
         """Start nothing more once a limit is reached."""

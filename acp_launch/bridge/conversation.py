@@ -509,7 +509,7 @@ class Restorer:
         return take
 
     def _list(self, method: str, known: Listing, listing: Listing, cursor: str | None) -> None:
-        """Compare a list with the one the agent has seen, unless the agent has asked for it again meanwhile."""
+        """Compare a list with the one the agent has seen, unless the agent has asked for it again."""
 
         def take(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:

@@ -291,7 +291,7 @@ class Upstream:
     After the agent's handshake the server is asked for a session, by request of the profile only. When its process, or
     the connection to it, was replaced, the session is resumed with the last event that the agent has got; then the
     server still knows log level and subscriptions, and sends what was missed. If it does not know the session any more,
-    its state is restored as that of any other server. If it cannot say what was missed, the agent is told that its
+    its state is restored as for any other server. If it cannot say what was missed, the agent is told that its
     lists and resources may have changed.
     """
 

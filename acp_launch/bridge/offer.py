@@ -42,7 +42,7 @@ Transport = Literal["stdio", "http"]
 
 
 def wanted_transport(plan: LaunchPlan) -> Transport:
-    """Return how the agent should reach bridged servers, by the profile, or by what is known of the agent."""
+    """Return how the agent should reach bridged servers, by the profile, or by the known facts about the agent."""
     if plan.mcp != "auto":
         return plan.mcp
     known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])

@@ -43,7 +43,7 @@ ACCEPTED = b"+"
 _WORD, _VERSION = b"acp-launch", b"2"
 
 
-class GreetingRefused(Exception):  # noqa: N818 - not an error of ours
+class GreetingRefused(Exception):  # noqa: N818 - not our error
     """Raised when a connection is refused; its text says why, and holds no token, not even a wrong one."""
 
 
@@ -199,7 +199,7 @@ async def listening(
     """Listen on the first free name of a directory while the block runs; `accept` takes each connection, and `delayed`
     hears why they have to wait.
 
-    If the socket or directories above it are removed meanwhile (by a logout, the end of a batch job, a cleaner of
+    If the socket or directories above it are removed (by a logout, the end of a batch job, a cleaner of
     /tmp), they are made again at the same path, which others know: within a second, or once that is possible.
     """
     path = next(path for path in (place / f"{number or SOCKET}" for number in count()) if not path.exists())

@@ -53,7 +53,7 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `state` is the user's state directory, `cache` that of acp-launch's caches, if lazy servers may use it.
+    `state` is the user's state directory, `cache` holds acp-launch's caches, if lazy servers may use it.
     `credentials` are those of remote servers, by name; `called` is the profile's name in commands. `share` makes the
     program of a server that launches share. `seat` is the directory for sockets that a confined agent sees. Errors name
     each server as it is `known_as`, by default by its name.
@@ -259,7 +259,7 @@ class Servers:
                 relay.tick()
 
     def _load_modules(self) -> None:
-        """Load what the servers of a launch that goes on may need later, as acp-launch may be upgraded meanwhile."""
+        """Load what the servers of a launch that goes on may need later, as acp-launch may be upgraded by then."""
         with suppress(ImportError):  # it has just been
             from acp_launch.protocol import splice  # noqa: F401
 

@@ -39,7 +39,7 @@ def completion(
 ) -> None:
     """Print a completion script for your shell, as `acp-launch help commands` has it. Nothing is installed."""
     script = get_completion_script(prog_name="acp-launch", complete_var="_ACP_LAUNCH_COMPLETE", shell=shell)
-    # bash would run what is typed, and so a repository's own ./acp-launch at the press of a key.
+    # bash would run the typed words, and so a repository's own ./acp-launch at the press of a key.
     typer.echo(script.replace("=complete_bash $1 ", "=complete_bash acp-launch "))
 
 

@@ -84,7 +84,7 @@ def show(
     Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan, or a draft,
     in which commands that are not installed are marked.
 
-    `secrets` are the outcomes of a lookup; None if the user did not ask for one. `logins` are what is known of those
+    `secrets` are the outcomes of a lookup; None if the user did not ask for one. `logins` are the known states of those
     that servers ask for. `shared` are the processes that launches share now.
     """
     plan = resolved.draft or resolved.plan

@@ -57,7 +57,7 @@ class Store:
         return identity
 
     def append(self, identity: str, record: Message) -> None:
-        """Add a record. A session that was deleted meanwhile, also by another process, is not created again."""
+        """Add a record. A session that was deleted, also by another process, is not created again."""
         try:
             append(self._path(identity), _line(record), create=False)
         except FileNotFoundError as error:

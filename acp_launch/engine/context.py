@@ -48,7 +48,7 @@ def offers(plan: "LaunchPlan", *, has_person: bool) -> Offers:
 async def client_services(
     context: "LaunchContext", gate: "Gate | None", connection: Connection, hurry: asyncio.Event, observer: Observer
 ) -> AsyncIterator[tuple[Services, Callable[[str], None]]]:
-    """Provide the offered services while the block runs, and what is called for each `elicitation/complete`.
+    """Provide the offered services while the block runs, and the handler of each `elicitation/complete`.
 
     Leaving ends running commands, at once if `hurry` is set.
     """

@@ -1,7 +1,7 @@
 """
 How the user's attention is called: the bell, and the window's title.
 
-Each is a fixed sequence; the title's text holds only the profile, the session and words of ours. It is redacted, made
+Each is a fixed sequence; the title's text holds only the profile, the session and our words. It is redacted, made
 harmless and cut, so nothing an agent sends can ring or retitle. Sequences are written with the next frame, and the
 title is undone by `shutdown`.
 """

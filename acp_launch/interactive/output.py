@@ -212,7 +212,7 @@ def _change(heading: str, path: str, old: str | None, new: str) -> FoldedPiece:
 
 # What the agent does at the moment, in a few words, and for how long: the left of the status line.
 #
-# Running tool calls come from what is drawn (`console.draw.tools`), and are named by their kind and their title. The
+# Running tool calls come from the drawing (`console.draw.tools`), and are named by their kind and their title. The
 # rest follows from the last update. An update of the same kind as the last one costs nothing.
 
 
@@ -427,9 +427,7 @@ class PlainSessionOutput(SessionOutput, Plain):
 
     def show(self, event: AnyEvent) -> None:
         match event:
-            case TerminalEvent(
-                exit=str()
-            ):  # a word of ours comes first: without a prefix the command would stand there
+            case TerminalEvent(exit=str()):  # our word comes first: without a prefix the command would stand there
                 self._line(f"the command ended: {event.command}: {event.exit}", DIM)
             case WaitingEvent() if event.what.startswith(ACTIVITY_WAIT) and event.seconds < THINKS:
                 return  # it thinks

@@ -218,7 +218,7 @@ class InteractiveTurn:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
-                beside: set[asyncio.Task[None]] = set()  # commands entered meanwhile
+                beside: set[asyncio.Task[None]] = set()  # commands entered in a turn
 
                 def take(event: Event) -> None:
                     if work := self._handle(event, running, current):

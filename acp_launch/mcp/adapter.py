@@ -63,7 +63,7 @@ class AdapterPorts(Protocol):
 
 
 class OpenCall(Struct, eq=False):
-    """A request of the agent that may need input; `server_id` is that of the latest try.
+    """A request of the agent that may need input; `server_id` is the latest try's.
 
     It is at the server unless `questions` to the agent are open.
     """

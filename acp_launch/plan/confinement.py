@@ -393,7 +393,7 @@ def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tu
 
 
 def prepare_place(where: Place) -> None:
-    """Make the state that is missing: a directory, or an empty file if the name is that of one, as `.claude.json`. Note
+    """Make the state that is missing: a directory, or an empty file for a file's name, as `.claude.json`. Note
     what the agent can write, for later launches.
 
     Raises:

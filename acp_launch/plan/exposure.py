@@ -4,10 +4,10 @@ What a confined agent can write, and a server would act on outside of the agent'
 A server runs as the user, with its secrets. So what it runs must not be writable in the place: its program, the scripts
 and packages of that, its working directory, and what variables name. Such a path may be below a directory that the
 agent writes if the place shows it as one that can only be read. Of the other paths among its arguments and variables it
-is not known whether it runs what is there: a server with a secret gets none that the agent can write, unless the
+is not known whether it runs a file there: a server with a secret gets none that the agent can write, unless the
 profile says that it is `data`.
 
-No path may lead through a link that the agent can lay: `find_stray` says so, also of what is mounted.
+No path may lead through a link that the agent can lay: `find_stray` says so, also of mounts.
 """
 
 import os

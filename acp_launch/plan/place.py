@@ -2,7 +2,7 @@
 A place for a process: the part of this machine that the process sees. Pure.
 
 `place` makes a plan of a process one that starts it in its place, `enclose` does the same for a command line. A place
-is a box of bubblewrap. Everything in it lies where it lies outside, and what is not mounted is not there. `arrange`
+is a box of bubblewrap. Everything in it lies where it lies outside, and other paths are not there. `arrange`
 makes mounts complete: none can be moved away by renaming a directory above it.
 
 acp-launch itself asks `shows`, `can_write` and `find_inside` before it reads, writes or runs, outside, what a process

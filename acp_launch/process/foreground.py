@@ -1,7 +1,7 @@
 """
 A program in the user's own terminal: it talks with the user while we wait, and afterwards everything is restored.
 
-It gets our stdin and stderr, and its own process group, which is the terminal's foreground group meanwhile. So Ctrl-C
+It gets our stdin and stderr, and its own process group, which is then the terminal's foreground group. So Ctrl-C
 reaches only the program, and Ctrl-Z suspends it and us with it, as a shell expects of one job.
 """
 

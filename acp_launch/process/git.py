@@ -6,7 +6,7 @@ each call has a limit in time. There are three kinds of calls:
 
     `git`                           uses a repository and settings of the user, after trust
     `ask`                           a question before trust: no program and no server that a repository names
-    `git` in `closed_environment`   nothing counts but a repository of ours, on files that an agent may have written
+    `git` in `closed_environment`   nothing counts but our repository, on files that an agent may have written
 """
 
 import os
@@ -187,7 +187,7 @@ def make_environment() -> dict[str, str]:
 
 
 def closed_environment(repository: Path, tree: Path) -> dict[str, str]:
-    """Return variables by which only the configuration of `repository` counts, and not that of the user or `tree`."""
+    """Return variables by which only the configuration of `repository` counts, and not the user's or `tree`'s."""
     kept = {name: value for name, value in make_environment().items() if not name.startswith("GIT_")}
     return kept | {
         **_NO_TRANSPORT,

@@ -5,7 +5,7 @@ They are forked before anything of a launch is started, asked to start each chil
 ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. One that was killed is
 replaced: the other one forks it below itself, and after the death of both we fork two. What is started from then on is
 theirs. Earlier children may have come to us by then, and the guards know of those what the record says, what carries
-the launch's mark, and what is in its control group. Free of asyncio; engine/loop.py listens to them while the event
+the launch's mark, and those in its control group. Free of asyncio; engine/loop.py listens to them while the event
 loop runs.
 """
 

@@ -99,7 +99,7 @@ class GuardLine:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is owed, as far as the socket takes it."""
+        """Send the held bytes, as far as the socket takes them."""
         try:
             while self._owed:
                 payload, descriptors = self._owed[0]

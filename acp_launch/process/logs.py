@@ -1,5 +1,5 @@
 """
-Log files: one for each server of a launch, beside its agent's. Lines of ours say when each process began and ended.
+Log files: one for each server of a launch, beside its agent's. Our lines say when each process began and ended.
 
 `LogFile` writes one, `ServerLogs` those of all servers, `LogReader` reads one while it is written. The name of a file
 tells the launch, the profile and the server; launches beyond the newest `MAX_LAUNCHES` are removed.
@@ -203,7 +203,7 @@ class LogFile:
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
 
     def share(self, file: Path, offset: int) -> None:
-        """Say that `file` is this child's log from there on; that of a process which launches share is kept once."""
+        """Say that `file` is this child's log from there on; the log of a process which launches share is kept once."""
         inode = file.stat().st_ino if offset else 0  # it may not be there before its first byte
         place = Shared(str(file), inode, offset)
         self._begin()

@@ -2,7 +2,7 @@
 What a supervisor starts again and again: a program of this machine, or a remote server behind the same interface.
 
 `Program` begins a `Running`. A running program of this machine is a `Child`, whose lines come and go through its
-descriptors. A remote server has no process, but what is said of a process holds for its connection too; it gives and
+descriptors. A remote server has no process, but its connection is treated as a process; it gives and
 takes `Lines`.
 """
 

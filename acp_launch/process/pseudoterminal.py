@@ -1,5 +1,5 @@
 """
-A program on a pseudo-terminal of its own, and what is typed and shown there copied from and to ours.
+A program on its own pseudo-terminal; input and output are copied from and to ours.
 
 It is started as `python -I -S pseudoterminal.py ARGV...`. A confined program must not get a descriptor of the user's
 terminal, since what it types there would be read by the shell. Keys go through as bytes, Ctrl-C too: the inner terminal

@@ -3,7 +3,7 @@ The only place that starts a process, and the only place that reaps what it star
 
 A launch starts its processes through its guards (guard_client.py), which are their parents; without guards we are.
 This module is synchronous and free of asyncio, so that an agent can start while asyncio is still being imported. A
-child gets its own session and process group, its pipes, and nothing else of ours: no inherited descriptor, no
+child gets its own session and process group, its pipes, and nothing else from us: no inherited descriptor, no
 preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called.
 """
 
@@ -102,7 +102,7 @@ class Spawned(Struct, eq=False):
     is_ended: bool = False  # its whole tree has ended, or could not be killed
     name: str = ""  # its name in `ps`
     restarts: int = 0
-    mark: str = ""  # in its environment and that of most of its descendants; see `prepare`
+    mark: str = ""  # in its environment and most of its descendants'; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
     code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start

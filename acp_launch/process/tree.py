@@ -13,7 +13,7 @@ may belong to any tree: it is left alone while other trees live, and the last tr
 
 If this process had children before it spawned any (a wrapper started them and then became us), their orphans come to us
 as well; the first process of a container gets everyone's. Then an orphan must prove that it is ours: by its mark, by a
-session of ours, or by having been seen below a process that we spawned. A process of ours that removed its mark, left
+session of ours, or by having been seen below a process that we spawned. Our process that removed its mark, left
 its session and lost its parents before we looked is spared then.
 
 `Tree` lists, `send` and `terminate` signal, `kill_tree` and `end_now` are the last rung, which nothing survives; `Exit`
@@ -54,7 +54,7 @@ class Tree:
         table = prepare.table()
         found: dict[int, Process] = {}
         _walk(table, self._roots(table), found)
-        # After the walk: processes orphaned meanwhile have come to us by now.
+        # After the walk: processes orphaned in it have come to us by now.
         _walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
         self._seen = set(found.values())
         self._sessions |= {process.session for process in found.values()}

@@ -2,7 +2,7 @@
 Waits for the end of processes, in the event loop.
 
 The news comes from the guard that is their parent, or through their pid; never through their pipes, which a grandchild
-may hold open. With pidfds every wait ends within microseconds of the fact; without, children of ours are polled.
+may hold open. With pidfds every wait ends within microseconds of the fact; without, our children are polled.
 """
 
 import asyncio

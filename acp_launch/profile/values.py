@@ -1,7 +1,7 @@
 """
 Values of a profile: numbers, lists, templates, addresses, headers, session names. Pure.
 
-The types and annotations of `model` are at the top; `document.shape` says what is asked of them. The functions below
+The types and annotations of `model` are at the top; `document.shape` tells their requirements. The functions below
 check addresses, headers and names, once in the profile and again after references were filled in. pydantic is imported
 only when it asks for a schema.
 """

@@ -194,7 +194,7 @@ _NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 ENDS = 1024  # bytes of each end of a line that is skipped
 
 
-class LineTooLong(Exception):  # noqa: N818 - not an error of ours
+class LineTooLong(Exception):  # noqa: N818 - not our error
     """Raised when the other side sends more than the limit without a newline; the text completes "sent …".
 
     `head` and `tail` are the ends of a line that was skipped.

@@ -5,7 +5,7 @@ text that a program or a file name may contain. Pure.
 The text must be accepted by a JSON parser. The visited parts are checked as JSON; of the values in them only the end is
 found, by strings and matching brackets. Takes linear time, and does not recurse.
 
-In what is `written` half a surrogate pair stays an escape; `visible` makes escapes of invisible characters, where a
+In `written` text half a surrogate pair stays an escape; `visible` makes escapes of invisible characters, where a
 user may read the text.
 """
 

@@ -1,7 +1,7 @@
 """
 A prompt for hidden input, on the terminal itself and never on stdin, which may be a pipe with a protocol.
 
-prompt_toolkit tells the keys; nothing is drawn. `getpass` falls back to stdin, shows what is typed after Ctrl-Z and
+prompt_toolkit tells the keys; nothing is drawn. `getpass` falls back to stdin, shows typed text after Ctrl-Z and
 `fg`, and loses everything after 4,095 bytes.
 
 A signal that stops or ends us takes effect only after the terminal has its own modes again. When we continue, the shell

@@ -20,7 +20,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_environment, variable
 from acp_launch.waits import stretch
 
-Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, timeout in seconds
+Waiting = Callable[[str, float, float], None]  # the name of the wait, seconds so far, timeout in seconds
 MAX_STORE_TIMEOUT = 600.0
 T = TypeVar("T")
 

@@ -41,7 +41,7 @@ class MultiPattern(Generic[AnyStr]):
     """Finds any of a set of forms in text or bytes, fast if there is none. Pure and immutable.
 
     A long form is found by sampling. Wherever it stands, one of the samples taken every `_step` characters falls on one
-    of its first grams, and a table tells where the form would begin. So the time is that of the samples, however many
+    of its first grams, and a table tells where the form would begin. So the time depends on the samples, however many
     forms there are. Short forms, and a few of any length, are searched for one by one.
 
     A form that overlaps itself (`aaaa`) is followed to the last copy that overlaps, so that the time is that of reading

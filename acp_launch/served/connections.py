@@ -60,7 +60,7 @@ class SessionEvents:
             self._answer_bytes -= len(self._answer.popleft()[1])
 
     def lost_answer(self, last: int, front: "ClientConnection") -> list[bytes]:
-        """Return what is kept of the answer after the event `last`, of events that left the window."""
+        """Return the kept part of the answer after the event `last`, of events that left the window."""
         lost = self.window.lost
         return [line for id, line in self._answer if last < id <= lost and not self.is_hidden(id, front)]
 
@@ -132,7 +132,7 @@ class FrontGone(Exception):  # noqa: N818 - it reads as what happened
     """Raised by a request to a front that has left, or does not answer such requests."""
 
 
-class UnknownMethod(Exception):  # noqa: N818 - not an error of ours
+class UnknownMethod(Exception):  # noqa: N818 - not our error
     """Raised by `FrontServer.serve`."""
 
 

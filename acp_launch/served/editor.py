@@ -5,7 +5,7 @@ The editor's side of a served profile: its lines, its requests, and what the age
     editor ◀─ stdout ── EditorConnection ◀── Connection ◀── agent
 
 Messages pass as the bytes they are, but for their ids: a request of the editor goes on under a number of the connection
-to the agent, one of the agent under a number of ours. It ends when the editor closes its end. The editor is read no
+to the agent, one of the agent under our number. It ends when the editor closes its end. The editor is read no
 faster than the agent takes, and the agent no faster than the editor takes.
 """
 
@@ -60,7 +60,7 @@ class EditorNotices(Notices):
     """
 
     def __init__(self, *, is_verbose: bool = False) -> None:
-        """`is_verbose` prints what is well, too."""
+        """`is_verbose` prints good news, too."""
         self._is_verbose = is_verbose
         self._face: EditorConnection | None = None
 
@@ -115,7 +115,7 @@ _about, _head, _chunk_line = map(msgspec.json.Decoder, (_About, _Head, _ChunkLin
 
 
 class _Asked(Struct, frozen=True):
-    """A request to the editor: its id at the agent, None for one of ours, and what takes the answer."""
+    """A request to the editor: its id at the agent, None for ours, and the taker of the answer."""
 
     id: Raw | None
     answered: Callable[[bytes], None]
@@ -349,7 +349,7 @@ class EditorConnection(EditorLines):
             self.refuse(request, INVALID_PARAMS, "cwd: a directory's name has no NUL character")
             return
         if not Path(cwd).is_absolute():
-            self.pass_on(request)  # the agent will say what is wrong
+            self.pass_on(request)  # the agent will tell the fault
             return
         assert self._tasks is not None, "the sessions run"
         session = EditorSession(self.agent, self, request)

@@ -78,7 +78,7 @@ class Editor(Protocol):
     def refuse(self, request: EditorRequest, code: int, message: str, data: object = None) -> None: ...
 
     def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:
-        """Pass a request of the agent on to the editor, or one of ours if `id` is None."""
+        """Pass a request of the agent on to the editor, or ours if `id` is None."""
 
     def refuse_agent(self, id: Raw, code: int, message: str) -> None:
         """Refuse a request of the agent."""

@@ -1,5 +1,5 @@
 """
-The edits of `initialize`: what the profile keeps from the agent, and what is added to the agent's answer. Pure.
+The edits of `initialize`: methods that the profile keeps from the agent, and additions to the agent's answer. Pure.
 """
 
 import sys

@@ -396,7 +396,7 @@ class Host:
             front.hold(session.events)  # until it has shown the history, or joins the turn
 
     def _show_kept(self, front: ClientConnection, events: SessionEvents, start: int) -> None:
-        """Show what is kept of a session, up to the event `start`."""
+        """Show the kept events of a session, up to `start`."""
         window = events.window
         if window.since(0, self.now()) is None:
             front.show(event_line(NoteEvent(text=MISSED)))

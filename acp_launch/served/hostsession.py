@@ -251,7 +251,7 @@ class HostSession(AgentSession):
     def _not_opened(self, error: LaunchError) -> None:
         if not self.opened.done():
             self.opened.set_exception(error)
-            self.opened.exception()  # a request that waits reads it; without one it is not a fault of ours
+            self.opened.exception()  # a request that waits reads it; without one it is not our fault
 
     def leave(self, *, closes: bool = False) -> None:
         """Leave it; `closes` has the agent close it too."""
@@ -417,7 +417,7 @@ class HostSession(AgentSession):
         return self.feed.last
 
     async def join(self) -> ResultEvent | None:
-        """Wait for the end of the running turn, and return that of the latest one; None if there was none.
+        """Wait for the end of the running turn, and return the latest turn's end; None if there was none.
 
         Raises:
             LaunchError: how the turn failed.

@@ -166,7 +166,7 @@ class EditorLines(ABC):
             self.write(splice.with_id(line, Raw(request.id)))
 
     def refuse(self, request: EditorRequest, code: int, message: str, data: object = UNSET) -> None:
-        """Answer with an error; without `data` one of ours, whose text is in `details`, as toad shows nothing else."""
+        """Answer with an error; without `data` ours, whose text is in `details`, as toad shows nothing else."""
         if self.settle(request):
             data = {"details": message} if data is UNSET else data
             self.write(jsonrpc.error(Raw(request.id), code, message, data))

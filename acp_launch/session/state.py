@@ -179,7 +179,7 @@ class SessionState:
     def answered(self, option: Option, value: Value, result: object, *, lists: int) -> None:
         """Take the answer to setting `option` to `value`; `lists` is the count of lists at the time of the request.
 
-        The answer's list replaces ours (C-52), unless the agent sent another meanwhile that has the value already: that
+        The answer's list replaces ours (C-52), unless the agent sent another that has the value already: that
         one may be newer.
         """
         listed = acp.mapping(result).get("configOptions")

@@ -45,7 +45,7 @@ class Head(Struct, frozen=True):
         return f"Head({self.method})"
 
 
-class RequestRefused(Exception):  # noqa: N818 - not an error of ours
+class RequestRefused(Exception):  # noqa: N818 - not our error
     """Raised when a request is refused; its text completes "the request was refused: …", and holds no token."""
 
     def __init__(self, status: int, why: str, *headers: tuple[str, str]) -> None:

@@ -2,7 +2,7 @@
 One MCP session of an agent that speaks HTTP (2025-03-26 to 2025-11-25). Sans-IO.
 
 A conversation has one line in each direction; HTTP has many streams. So each message of the server gets a stream: an
-answer goes to the stream of its request, progress to that of the request that owns the token, the server's own
+answer goes to the stream of its request, progress to the stream of the request that owns the token, the server's own
 requests, their cancellations and its log messages to that of the newest call, and everything else to the stream that
 the client opens with GET, or waits for one within bounds. No message goes to two streams.
 

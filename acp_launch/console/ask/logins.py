@@ -1,4 +1,4 @@
-"""The ways to log in to an agent: as a table, and as questions to the user; and the agent's stderr meanwhile."""
+"""The ways to log in to an agent: as a table, and as questions to the user; and the agent's stderr in a login."""
 
 import shlex
 from collections.abc import AsyncIterator, Sequence

@@ -3,7 +3,7 @@ Messages of the agent: Markdown that grows, set on a terminal.
 
 A text is finished at a blank line outside of code, unless what follows still belongs to the same list. A piece never
 becomes longer than LIMIT: a longer one is cut at the end of a line, and goes on in the next piece with what it needs
-to be read the same, the first line of its code block or the head of its table. So what is unfinished is always small,
+to be read the same, the first line of its code block or the head of its table. So the unfinished part is always small,
 and each character is looked at a bounded number of times.
 """
 
@@ -515,7 +515,7 @@ def _make_harmless(tokens: "Iterable[Token]") -> None:
 
 
 COLOURED = 4  # pieces of one frame
-Draw = Callable[[str, bool], RenderableType]  # what is seen of a piece of text, in colours or not
+Draw = Callable[[str, bool], RenderableType]  # the visible text of a piece, in colours or not
 
 
 class MessageView:

@@ -11,7 +11,7 @@ is `draining` nothing more is sent; other requests may still be answered.
 There is no single socket. A connection ends when the server has forgotten the session or refuses us altogether, or
 cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone, unless it can be
 resumed. A request that cannot be sent while others are answered is sent again, and at last fails alone. Each request
-gets one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if
+gets one answer: the server's, or our error, or it is still open when the connection ends; then it is `unsent` if
 it certainly had no effect.
 """
 
