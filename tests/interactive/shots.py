@@ -172,8 +172,6 @@ SCENES = {
     "command": Scene(("run ./check.sh", "types: passed", "esc interrupts"), command, ("--approve", "all")),
     "plan": Scene(("thought", "All 3 steps of the plan are done.", "Report"), plan),
     "commands": Scene((":help", ":switch [NAME]", ":servers"), menu(":", ":servers")),
-    "slash": Scene(("/help", "/plan", "show a plan and carry it out"), menu("/", "/plan")),
-    "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
     "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
     "continued": Scene((f"{MARK} add 20 22", "resumed fix-42", "ready"), continued, (), False),
