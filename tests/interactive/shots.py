@@ -94,7 +94,6 @@ class Scene(NamedTuple):
     says: tuple[str, ...]  # on the picture
     play: Callable[[Terminal], bytes | None]
     options: tuple[str, ...] = ()
-    is_new: bool = True  # else the session has been there before
 
 
 class Missed(Exception):  # noqa: N818 - it reads as what happened
@@ -134,11 +133,6 @@ def command(terminal: Terminal) -> None:
     terminal.types(f"shell ./check.sh{ENTER}", until="tests/unit: passed")
 
 
-def plan(terminal: Terminal) -> None:
-    turn(terminal, "think The tests first: they say what is meant.")
-    turn(terminal, "plan")
-
-
 def menu(typed: str, shown: str) -> Callable[[Terminal], None]:
     def play(terminal: Terminal) -> None:
         terminal.types(typed, until=shown)
@@ -159,22 +153,15 @@ def crash(terminal: Terminal) -> None:
     terminal.types(f"crash{ENTER}", until="[y] Restart it")
 
 
-def continued(terminal: Terminal) -> None:
-    """What was there before is on the screen by itself."""
-    terminal.until("turn)")
-
-
 SCENES = {
     "streaming": Scene(("The test fails because", "esc interrupts", SESSION), streaming),
     "question": Scene(
         ("asks for permission: Edit notes.txt", "3 + buy eggs", "Allow once", "waiting for you"), question
     ),
     "command": Scene(("run ./check.sh", "types: passed", "esc interrupts"), command, ("--approve", "all")),
-    "plan": Scene(("thought", "All 3 steps of the plan are done.", "Report"), plan),
     "commands": Scene((":help", ":switch [NAME]", ":servers"), menu(":", ":servers")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
     "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
-    "continued": Scene((f"{MARK} add 20 22", "resumed fix-42", "ready"), continued, (), False),
 }
 
 
@@ -200,19 +187,13 @@ def taken(name: str, scene: Scene) -> dict[str, str]:
         furnish(project)
         with session(home, *scene.options) as terminal:
             turn(terminal, "add 20 22")
-            if scene.is_new:
-                clear(terminal)
-                return svg(scene.play(terminal) or terminal.raw, home, name)
-            terminal.types(CTRL_D)
-            assert terminal.ends() == 0
-        with session(home, *scene.options) as terminal:
+            clear(terminal)
             return svg(scene.play(terminal) or terminal.raw, home, name)
 
 
 def furnish(project: Path) -> None:
     project.mkdir()
     (project / "notes.txt").write_text("buy milk\nbuy bread\n")
-    (project / "README.md").write_text("# Notes\n")
     (project / "check.sh").write_text(CHECK)
     (project / "check.sh").chmod(0o700)
     os.mkfifo(project / ".hold")
