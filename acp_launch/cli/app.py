@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from typer import _completion_classes
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from acp_launch import __version__
@@ -31,7 +31,39 @@ MAX_HELP_COLUMNS = 120  # longer lines are hard to read
 COMPLETION_TIMEOUT = 2.0  # of a press of the tab key; the user sees nothing until then
 
 
-class Commands(TyperGroup):
+class Unconverted:
+    """A command that leaves values as they are for a press of the tab key: typer's conversion imports pydantic."""
+
+    get_params: Callable[[Any], list[Any]]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            for each in self.get_params(ctx):
+                each.process_value = lambda ctx, value: value
+        return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+
+
+class VerbCommand(Unconverted, TyperCommand):
+    """A verb. Its `--help` names the arguments as they are declared; typer's versions decorate them differently."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(str(each.metavar) for each in self.params if each.param_type_name == "argument")]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        arguments, options = [], []
+        for each in self.get_params(ctx):
+            if row := each.get_help_record(ctx):
+                if each.param_type_name == "argument":
+                    arguments.append((each.metavar, row[1]))
+                else:
+                    options.append(row)
+        for heading, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+class Commands(Unconverted, TyperGroup):
     """A group of commands. Its `--help` wraps a long sentence where typer would cut it."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -85,7 +117,7 @@ class AllCommands(Commands):
             if isinstance(verb, Group):
                 alone.add_typer(_make_group(verb), name=cmd_name)
             else:
-                alone.command(cmd_name)(_command(verb))
+                alone.command(cmd_name, cls=VerbCommand)(_command(verb))
             self.commands[cmd_name] = get_group(alone).commands[cmd_name]
         return super().get_command(ctx, cmd_name)
 
@@ -102,7 +134,7 @@ def _make_group(group: Group) -> typer.Typer:
     if group.choice:
         made.callback(invoke_without_command=True, no_args_is_help=False)(_command(group.choice))
     for name, (verb, given) in group.verbs.items():
-        made.command(name, **given)(_command(verb))
+        made.command(name, cls=VerbCommand, **given)(_command(verb))
     return made
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple
 
-import typer
 from msgspec import Struct
 
 from acp_launch.app.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
@@ -204,7 +203,7 @@ def _until_ended() -> Iterator[None]:
         yield
     except (interop.InputEnded, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
-        raise typer.Exit(CANCELLED) from None
+        raise SystemExit(CANCELLED) from None
 
 
 def _make_draft(request: Init, settings: Settings, sources: tuple[Finding, ...] | None) -> ProfileDraft:
@@ -281,13 +280,13 @@ def _write(found: Found, draft: ProfileDraft, request: Init, settings: Settings)
         judged(found, None, text)
     except ProblemsError as error:
         problems.show(error.problems, as_json=False, outcome="nothing was written")
-        raise typer.Exit(ProfileError.exit_code) from None
+        raise SystemExit(ProfileError.exit_code) from None
     files.write(found.file, text)
 
 
 def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
     if wrong := profiles.validate((str(found.file),)):
-        raise typer.Exit(wrong)
+        raise SystemExit(wrong)
     try:
         is_trusted = _accept(found, draft, settings)
     except StateError as error:  # the profile exists all the same; its first run asks for trust

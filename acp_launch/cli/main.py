@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from acp_launch.app.exits import end_in_code, stdout_is_full
-from acp_launch.cli.verb import SYNONYMS, VERBS, carry_out, load, plain
+from acp_launch.cli.verb import SYNONYMS, VERBS, Group, Verb, carry_out, load, plain
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.problem import ours
@@ -81,8 +81,6 @@ WITHIN_MEANT: Mapping[str, tuple[str, ...]] = {
     "ls": ("list", "show", "status"),
     "mv": ("rename",),
 }
-# Verbs that can be read without typer.
-PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema", "replay", "batch item"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -108,16 +106,22 @@ def _run(arguments: Sequence[str]) -> int:
         return show()
 
     arguments = [SYNONYMS.get(arguments[0], arguments[0]), *arguments[1:]]
-    name, rest = arguments[0], arguments[1:]
-    if tuple(arguments[:2]) == ("batch", "item"):
-        name, rest = "batch item", arguments[2:]
-    if not HELP & set(arguments) and name in PLAIN:
-        verb = load(name)
-        if (values := plain(verb, rest)) is not None:
-            return carry_out(verb, values)
+    verb, rest = (None, arguments) if HELP & set(arguments) else _find(arguments)
+    if verb and (values := plain(verb, rest)) is not None:
+        return carry_out(verb, values)
     _require_existing(arguments)
     _explain_foreign(arguments)
     return _typer(arguments)
+
+
+def _find(arguments: Sequence[str]) -> tuple[Verb | None, Sequence[str]]:
+    """Return the verb that is named, and the arguments after it; None if typer has to find it."""
+    name, rest = arguments[0], arguments[1:]
+    verb = load(name) if name in VERBS else None
+    if not isinstance(verb, Group):
+        return verb, rest
+    found, given = verb.verbs.get(rest[0] if rest else "", (None, {}))
+    return None if given else found, rest[1:]
 
 
 def _require_existing(arguments: Sequence[str]) -> None:

@@ -89,7 +89,9 @@ class RunRequest(NamedTuple):
         Duration | None, Option("--keep", "How long a host stays up after its last use.", "DURATION", read_keep)
     ] = None
     lifeline: Lifeline = None
-    attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
+    attach: Annotated[
+        tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.", "FILE")
+    ] = ()
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()

@@ -10,7 +10,7 @@ names and help. It returns the exit code; None is 0.
 
 Where the values are passed on together, it is a NamedTuple with these as fields, and a method `carry_out`.
 
-`plain` reads plainly spelled arguments without typer, which costs 30 ms of every start. Everything else (help,
+`plain` reads plainly spelled arguments without typer, which costs 30 to 130 ms. Everything else (help,
 `--option=value`, combined short options, mistakes) is left to typer, which reports mistakes well; `cli.app` makes its
 parameters from the same declaration. A value is a flag (`bool`), a text, a path, a choice (`Literal`), or a tuple of
 those for several values. The module imports little, because help is made from it.
@@ -118,11 +118,9 @@ VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name,
 
 
 def load(name: str) -> Any:
-    """Import the verb of this name, a group, or a verb of one: `batch item`; a start pays for no other."""
-    first, _, within = name.partition(" ")
-    module, _, attribute = VERBS[first].rpartition(".")
-    found = getattr(import_module(f"acp_launch.cli.{module}"), attribute)
-    return found.verbs[within][0] if within else found
+    """Import the verb of this name, or the group; a start pays for no other."""
+    module, _, attribute = VERBS[name].rpartition(".")
+    return getattr(import_module(f"acp_launch.cli.{module}"), attribute)
 
 
 class Argument(NamedTuple):
@@ -257,13 +255,18 @@ def _parameter(field: str, hint: Any, default: Any) -> Parameter:
 
 def carry_out(verb: Verb, values: Mapping[str, Any]) -> int:
     """Carry out a verb with these values; return the exit code."""
-    made = verb(**values)
-    return (made.carry_out() if isinstance(verb, type) else made) or 0
+    try:
+        made = verb(**values)
+        return (made.carry_out() if isinstance(verb, type) else made) or 0
+    except SystemExit as ended:  # a verb leaves from within
+        return int(ended.code or 0)
 
 
 def plain(verb: Verb, arguments: Sequence[str]) -> dict[str, Any] | None:
     """Read the arguments after the verb, and return the values that are given; None if typer should read them."""
     known = parameters(verb)
+    if not all(isinstance(each.note, Option | Argument) for each in known):
+        return None
     options = {name: each for each in known if isinstance(each.note, Option) for name in each.note.names.split()}
     try:
         words, found = _read(arguments, options)

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,14 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
-from acp_launch.cli.main import HELP, MEANT, PLAIN, VERBS_MEANT, _run
+from acp_launch.cli.main import HELP, MEANT, VERBS_MEANT, _run
 from acp_launch.cli.run import WAITS, Run
 from acp_launch.cli.verb import SYNONYMS, VERBS, Group, Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
 
-ALL: dict[str, Verb] = {name: load(name) for name in PLAIN - {"serve", "up"}}
+
+def every_verb() -> Iterator[tuple[str, Verb]]:
+    for name in VERBS:
+        loaded = load(name)
+        if isinstance(loaded, Group):
+            yield from ((f"{name} {word}", verb) for word, (verb, given) in loaded.verbs.items() if not given)
+        else:
+            yield name, loaded
+
+
+ALL = dict(every_verb())
 VALUES = [
     "all",
     "reads",
@@ -80,7 +91,7 @@ def read_by_typer(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
         patch.setattr(sys, "stdout", None)
         with pytest.raises(SystemExit):
             app(args=[*name.split(), *arguments], prog_name="acp-launch")
-    return read[0] if read else None
+    return read[-1] if read else None  # before it that of its group
 
 
 @pytest.fixture(scope="module")
