@@ -133,13 +133,6 @@ def command(terminal: Terminal) -> None:
     terminal.types(f"shell ./check.sh{ENTER}", until="tests/unit: passed")
 
 
-def menu(typed: str, shown: str) -> Callable[[Terminal], None]:
-    def play(terminal: Terminal) -> None:
-        terminal.types(typed, until=shown)
-
-    return play
-
-
 def form(terminal: Terminal) -> None:
     terminal.types(f"form{ENTER}")
     for label, answer in (('▐ "Name"', "Aurora"), ('▐ "Ticket" [DEMO-1]', "REL-7")):
@@ -149,19 +142,13 @@ def form(terminal: Terminal) -> None:
     terminal.types("ada@example.com", until="ada@example.com")
 
 
-def crash(terminal: Terminal) -> None:
-    terminal.types(f"crash{ENTER}", until="[y] Restart it")
-
-
 SCENES = {
     "streaming": Scene(("The test fails because", "esc interrupts", SESSION), streaming),
     "question": Scene(
         ("asks for permission: Edit notes.txt", "3 + buy eggs", "Allow once", "waiting for you"), question
     ),
     "command": Scene(("run ./check.sh", "types: passed", "esc interrupts"), command, ("--approve", "all")),
-    "commands": Scene((":help", ":switch [NAME]", ":servers"), menu(":", ":servers")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
-    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
 }
 
 
