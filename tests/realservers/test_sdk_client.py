@@ -16,7 +16,6 @@ from tests.patience import PATIENCE
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
 from tests.realservers.npm import server as npm_server
-from tests.realservers.over_http import listening, remote
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 
@@ -122,17 +121,6 @@ def test_a_server_of_the_older_era_is_met_in_that_one(mode: str, tmp_path: Path)
 async def added(client: mcp.Client, seen: list[Any]) -> None:
     seen.append(await client.list_tools())
     seen.append(await client.call_tool("add", {"a": 1, "b": 2}))
-
-
-def test_a_client_of_both_eras_has_the_tools_of_a_server_over_http_sse(tmp_path: Path) -> None:
-    """That transport is of the older era, whatever the server speaks on others."""
-    stdio = sdk.server(tmp_path)
-    with (
-        listening([*stdio.argv, "sse"], tmp_path, "running on") as port,
-        seated(server=remote(f"http://127.0.0.1:{port}/sse", tmp_path, "sse")) as seats,
-    ):
-        through = run(shim(seats), "auto", added)
-    assert through == run(direct(stdio), "legacy", added)
 
 
 @pytest.mark.exhaustive
