@@ -11,7 +11,7 @@ names and help. It returns the exit code; None is 0.
 Where the values are passed on together, it is a NamedTuple with these as fields, and a method `carry_out`.
 
 `plain` reads plainly spelled arguments without typer, which costs 30 to 130 ms. Everything else (help,
-`--option=value`, combined short options, mistakes) is left to typer, which reports mistakes well; `cli.app` makes its
+combined short options, mistakes) is left to typer, which reports mistakes well; `cli.app` makes its
 parameters from the same declaration. A value is a flag (`bool`), a text, a path, a choice (`Literal`), or a tuple of
 those for several values. The module imports little, because help is made from it.
 """
@@ -287,10 +287,11 @@ def _read(arguments: Sequence[str], options: Mapping[str, Parameter]) -> tuple[l
     found: dict[str, Any] = {}
     rest = iter(arguments)
     for argument in rest:
+        name, has_value, given = argument.partition("=") if argument.startswith("--") else (argument, "", "")
         if argument == "--":
             words += rest
-        elif each := options.get(argument):
-            value = True if each.kind is bool else each.read(_value(rest))
+        elif (each := options.get(name)) and not (has_value and each.kind is bool):
+            value = True if each.kind is bool else each.read(given if has_value else _value(rest))
             found[each.field] = (*found.get(each.field, ()), value) if each.is_many else value
         elif argument.startswith("-") and argument != "-":
             raise ValueError(argument)

@@ -54,7 +54,7 @@ VALUES = [
     "--new",
     "0",
 ]
-PLAINLY = ["", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"]
+PLAINLY = ["", "--", "-h", "--output=json", "--output=", "--cwd=a=b", "--json=x", "-ojson", "--nope", "-cv", "demo"]
 
 
 def names(verb: Verb) -> list[str]:
@@ -128,6 +128,7 @@ def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.Mo
             "-v",
         ],
         ["demo", "--timeout", "2m", "hi"],
+        ["demo", "--timeout=2m", "--output=quiet", "--set=model=opus", "hi"],
         ["--agent", "x", "--timeout", "2m", "--timeout", "initialize=5m", "--timeout", "90", "hi"],
         ["demo", "--", "--not-an-option"],
         [],
