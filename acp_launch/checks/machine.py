@@ -19,7 +19,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal
 
-from acp_launch import __version__
+from acp_launch import __version__, private
 from acp_launch.checks import confined, node
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
@@ -143,10 +143,8 @@ def directory(kind: Kind, path: Path) -> Check:
 
 def runtime(state: Path) -> Check:
     """Check the directory for the sockets between agents and servers, by creating and removing one."""
-    from acp_launch.private import directory
-
     try:
-        with directory(state) as made:
+        with private.directory(state) as made:
             return ok("directory", "runtime", str(made.parent), path=str(made.parent))
     except LaunchError as error:
         return problem("directory", "runtime", f"{error.message} ({'; '.join(error.detail)})", error.fix)

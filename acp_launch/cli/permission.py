@@ -18,6 +18,7 @@ from acp_launch.console.stdout import answer
 from acp_launch.errors import UsageError
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.profile.discover import SUFFIXES, here, project_of
+from acp_launch.session.permission import audit
 from acp_launch.session.permission.audit import AnswerStore, entries, files, load, rules_of
 from acp_launch.session.permission.policy import consider, judge
 
@@ -58,11 +59,9 @@ def list_(profile: ProfileName, as_json: Json = False) -> None:
 @app.verb()
 def forget(profile: ProfileName, numbers: Numbers = (), everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
-    from acp_launch.session.permission.audit import forget
-
     if everything == bool(numbers):
         raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
-    for each in forget(_shelf(profile), None if everything else set(numbers)):
+    for each in audit.forget(_shelf(profile), None if everything else set(numbers)):
         say(f"forgotten: always {each.answer} {harmless(about(each), keep='')}")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
+from acp_launch import private
 from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console import profiles, stdout
@@ -138,7 +139,6 @@ def schema(
     events: Annotated[bool, Option("--events", "The schema of a line of `-o json`, for scripts.")] = False,
 ) -> None:
     """Write the JSON Schema of the profile format, for editors."""
-    from acp_launch.private import replace
 
     if events:
         pass
@@ -148,7 +148,7 @@ def schema(
         stdout.put(write())
         return
     try:
-        replace(file, write().encode(), mode=None)
+        private.replace(file, write().encode(), mode=None)
     except OSError as fault:
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 

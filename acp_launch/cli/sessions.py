@@ -16,14 +16,12 @@ from msgspec.structs import asdict, replace
 from acp_launch.app.questions import agrees
 from acp_launch.app.sessions import hosted_sessions, list_sessions, refuse_to_choose, session_label
 from acp_launch.app.spec import check_session_name, load_settings
-from acp_launch.cli.run import RunRequest, carry_out
 from acp_launch.cli.verb import Argument, Group, Json, OnlyProfile, Option, Output, TraceFile, Trust, Yes, read_duration
 from acp_launch.console import sessions, stdout
 from acp_launch.console.stderr import say, tell
 from acp_launch.console.stdout import answer
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, UsageError
-from acp_launch.plan.resolve import ADHOC
 from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import count, did_you_mean, ours
 from acp_launch.process.leftovers import launch_state
@@ -54,7 +52,6 @@ Profile = Annotated[str | None, Option("--profile -p", "The session's profile, i
 @app.alone
 def choose(context: typer.Context) -> int:
     """Choose a session of this project and resume it."""
-
     if context.invoked_subcommand is not None:
         return 0
     from acp_launch.app.choose import can_pick, pick_session, resume_record
@@ -70,6 +67,8 @@ def choose(context: typer.Context) -> int:
         refuse_to_choose(records)
     else:
         spec = resume_record(pick_session(records, Path(project)))
+        from acp_launch.cli.run import RunRequest, carry_out
+
         return carry_out(RunRequest(words=(spec.profile,), session=spec.session, cwd=spec.cwd))
     return 0
 
@@ -186,6 +185,8 @@ def export(name: Name, profile: Profile = None) -> None:
     with _registry() as registry:
         record = _the(registry, name, profile)
         turns = registry.history.turns(record.key)
+    from acp_launch.plan.resolve import ADHOC
+
     if record.profile.startswith(ADHOC):
         raise SessionError(f'the session "{record.name}" was made with --agent', fix="export one of a profile")
     record = replace(record, project="", cwd=os.path.relpath(record.cwd, record.project))

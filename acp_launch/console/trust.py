@@ -9,6 +9,7 @@ import json
 import shlex
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -310,10 +311,8 @@ def _mark_line(line: str) -> str:
 
 def _foreign(text: str) -> str:
     """Name the characters outside ASCII, because letters of other alphabets may look like ASCII letters."""
-    from unicodedata import name
-
     marks = sorted({mark for mark in text if not mark.isascii()})
-    named = [f"U+{ord(mark):04X} {name(mark, '')}".strip() for mark in marks[:FOREIGN_MARKS]]
+    named = [f"U+{ord(mark):04X} {unicodedata.name(mark, '')}".strip() for mark in marks[:FOREIGN_MARKS]]
     more = [f"and {len(marks) - FOREIGN_MARKS} more"] if len(marks) > FOREIGN_MARKS else []
     return ", ".join([*named, *more])
 
