@@ -17,17 +17,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
-from acp_launch.process.child import WORD, Child, first_of
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Envelope, Fault, Junk, LineFramer, LineTooLong, Mishaps
 from acp_launch.protocol.splice import written
 from acp_launch.secret.redact import excerpt
-from acp_launch.waits import stretch
+from acp_launch.waits import first_of, stretch
 
 if TYPE_CHECKING:  # a front of a host has no process
+    from acp_launch.process.child import Child
     from acp_launch.process.program import Lines, Running
 
 
@@ -55,7 +55,7 @@ class Transport(Protocol):
         """
 
 
-REAP_TIMEOUT = stretch(1.0)  # between the end of a child's output and its exit status; normally microseconds
+END_TIMEOUT = stretch(1.0)  # for how a remote server has ended
 
 
 class StdioTransport:
@@ -74,11 +74,7 @@ class StdioTransport:
             raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        exit = await self._child.wait_within(REAP_TIMEOUT)
-        if exit is None and self._child.is_dead:
-            exit = await self._child.wait_within(WORD)
-        how = "closed its output but is still running" if exit is None else str(exit)
-        return how, tuple(self._child.stderr_tail())
+        return await self._child.describe_end()
 
 
 class RemoteTransport:
@@ -111,7 +107,7 @@ class RemoteTransport:
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         with suppress(TimeoutError):
-            async with asyncio.timeout(REAP_TIMEOUT):
+            async with asyncio.timeout(END_TIMEOUT):
                 await self._remote.wait()
         end = self._remote.end
         how = "; ".join(filter(None, (end.how, end.reason))) if end else "has closed the connection"
@@ -122,8 +118,7 @@ def transport(child: "Running") -> Transport:
     """Return the transport of a process, or of a remote server."""
     if (lines := child.lines) is not None:
         return RemoteTransport(child, lines)
-    assert isinstance(child, Child)
-    return StdioTransport(child)
+    return StdioTransport(cast("Child", child))
 
 
 class Trace(Protocol):

@@ -6,9 +6,9 @@ The module imports little, because waits in threads and without an event loop fo
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_launch.errors import WaitExpired
 
@@ -119,3 +119,18 @@ class SlowSteps:
 
 
 reading = SlowSteps(stretch(1.0))  # the files of profiles
+
+
+async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = None) -> None:
+    """Return when one of `waits` is over, or after `within` seconds; cancel the others, and raise what it raised."""
+    import asyncio
+
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()

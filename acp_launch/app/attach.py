@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING
 
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec, at_home, check_session_name, find_profile
-from acp_launch.app.up import start
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import here, read, shown
-from acp_launch.profile.load import load
 from acp_launch.profile.model import Timeouts
-from acp_launch.profile.trust import changes
 from acp_launch.served.registry import content_of, digest, find
 from acp_launch.waits import seconds
 
@@ -109,6 +106,7 @@ def _run_by_content(
 ) -> int | None:
     """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.app.planning import resolved_for_front
+    from acp_launch.profile.load import load
 
     loaded = load(found, cache=settings.cache)
     plan = resolved_for_front(loaded, request.cwd, request.session)
@@ -152,6 +150,8 @@ def usable_host(
 
 def _brought_up(request: RunSpec) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
+    from acp_launch.app.up import start
+
     keep = request.keep or DETACHED_SECONDS
     begun = start(RunSpec(profile=request.profile, cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:
@@ -172,5 +172,7 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
         return
     what = "restarts just its servers" if has_other_servers else "starts it again"
     tell(f"{note.called} has changed since it was started, so its host is not used; {again} {what}", style=YELLOW)
+    from acp_launch.profile.trust import changes
+
     for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)

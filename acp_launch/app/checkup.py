@@ -43,8 +43,8 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
 from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.engine.run import SessionRequest, add_advice, open_requested, unable, untakeable
-from acp_launch.engine.servers import LaunchServers
+from acp_launch.engine.run import SessionRequest, add_advice, open_requested
+from acp_launch.engine.servers import LaunchServers, unable, untakeable
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
 from acp_launch.mcp.client import PING_TIMEOUT, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials

@@ -19,7 +19,8 @@ from acp_launch.app.start import Launched, login_program, server_logs, spawn_age
 from acp_launch.console.ask.logins import LoginQuestions
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.engine.context import LaunchContext, offers
-from acp_launch.engine.run import RestartAgent, run_prompt
+from acp_launch.engine.run import RestartAgent
+from acp_launch.engine.surroundings import run_prompt
 from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.foreground import available, foreground
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
     from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
-    from acp_launch.session.events import Ask, Holds, Person, Way
+    from acp_launch.session.events import Ask, Decision, Holds, Person, Way
     from acp_launch.session.login import InFront
-    from acp_launch.session.permission.gate import Decision
     from acp_launch.session.permission.policy import Approve, Remembered
 
 

@@ -36,6 +36,7 @@ from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import Interrupts, supervise
 from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
+from acp_launch.engine.surroundings import AgentLaunch
 from acp_launch.plan.place import shows
 from acp_launch.process.child import HASTY_GRACE_SECONDS
 from acp_launch.served.client import HostAsAgent, enter_from_editor
@@ -102,7 +103,7 @@ class ServedProfile:
 
     @property
     def make_launch(self) -> MakeLaunch:
-        return partial(Launch, spawned=self.launched.spawned)
+        return partial(AgentLaunch, spawned=self.launched.spawned)
 
     @contextmanager
     def plan_session(self, cwd: Path) -> "Iterator[SessionPlan]":

@@ -19,12 +19,13 @@ from acp_launch.app.start import agent_log
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.engine.context import leave_login
-from acp_launch.engine.run import Launch, conversation
+from acp_launch.engine.run import Launch
+from acp_launch.engine.surroundings import conversation
 from acp_launch.errors import StateError, first
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
 from acp_launch.process import detached
-from acp_launch.served.connect import listen
+from acp_launch.served.connections import listen
 from acp_launch.served.host import Host, HostNotices
 from acp_launch.served.hostsession import HostPolicy, Unattended
 from acp_launch.session.events import show_note

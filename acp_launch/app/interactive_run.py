@@ -10,7 +10,7 @@ from acp_launch.app.spec import RunSpec, check_session_name, settings_of
 from acp_launch.app.start import login_program
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
-from acp_launch.engine.run import conversation
+from acp_launch.engine.surroundings import conversation
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.session import Launching, choose_front, run_session
 from acp_launch.interactive.state import LockedSession, LockedSessions, SessionSetup

@@ -14,7 +14,7 @@ from acp_launch.app.spec import load_settings
 from acp_launch.app.start import agent_log, agent_process, guarded_launch, server_logs, tee, with_workdir
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
-from acp_launch.engine import run
+from acp_launch.engine import surroundings
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
@@ -138,7 +138,7 @@ class VerbProcesses(Struct, frozen=True):
     def context(
         self, planned: "PreparedPlan", offers: Offers, log: Callable[[bytes], None] | None = None
     ) -> LaunchContext:
-        """Build the context of `engine.run.with_agent`; `log` takes the agent's stderr."""
+        """Build the context of `engine.surroundings.with_agent`; `log` takes the agent's stderr."""
         return LaunchContext(
             prepared=planned,
             guard=self.guard,
@@ -189,4 +189,4 @@ def with_agent(
     with verb_processes(load_settings(), planned.plan, verb, trace) as processes:
         spawned = processes.agent(planned)
         context = processes.context(planned, offers or Offers())
-        return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))
+        return processes.run(partial(surroundings.with_agent, context, spawned, RedactedOutput(Notices()), story))

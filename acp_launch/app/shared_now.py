@@ -7,7 +7,7 @@ from acp_launch.console.plans import SharedNow
 from acp_launch.errors import StateError
 from acp_launch.plan.model import StdioPlan
 from acp_launch.plan.resolve import Resolved
-from acp_launch.plan.shared import leave_out_unknown, shared_server
+from acp_launch.plan.shared import as_plain, leave_out_unknown, shared_server
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret import lookup
@@ -34,6 +34,6 @@ def compare_shared_now(
     with suppress(StateError):  # it has just ended, or is stopped
         for server in servers:
             known, unknown = leave_out_unknown(server, values)
-            for each in compare_shared(note, shared_server(known, values, directories)):
+            for each in compare_shared(note, as_plain(shared_server(known, values, directories))):
                 found.append(SharedNow(server.name, each.pid, each.labels, each.differences, unknown))
     return found

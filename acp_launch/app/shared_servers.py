@@ -14,7 +14,7 @@ from acp_launch.engine.loop import run_supervised
 from acp_launch.errors import Stopped, first
 from acp_launch.process.logs import LogFile
 from acp_launch.secret.redact import redactor
-from acp_launch.served.connect import listen
+from acp_launch.served.connections import listen
 from acp_launch.served.registry import HostNote, find_server_host, hold_place, server_host_state
 from acp_launch.served.serverhost import PROFILE, ServerHost
 from acp_launch.settings.load import load

@@ -23,9 +23,8 @@ from acp_launch.errors import AgentError, StateError
 from acp_launch.plan.executable import CannotRun, find, inherited
 from acp_launch.plan.place import enclose, shows
 from acp_launch.private import real
-from acp_launch.process.child import first_of
 from acp_launch.process.terminal import Terminal
-from acp_launch.waits import seconds
+from acp_launch.waits import first_of, seconds
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import Place

@@ -87,7 +87,7 @@ def _offers() -> "Offers":
 
 def _logged_in(planned: "PreparedPlan", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
-    from acp_launch.engine.run import with_agent
+    from acp_launch.engine.surroundings import with_agent
 
     with verb_processes(load_settings(), planned.plan, "login", trace) as processes:
         spawned = processes.agent(planned)

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from acp_launch.engine.run import Launch
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
-from acp_launch.process.child import first_of
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated
 from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import AgentMessage, Connection
+from acp_launch.waits import first_of
 
 
 class AgentSession(ABC):

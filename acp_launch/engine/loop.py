@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_launch import shutdown
 from acp_launch.errors import RunExpired, Stopped
-from acp_launch.process import prepare
 from acp_launch.session.connection import Budget, uncancel_current_task
 from acp_launch.waits import stretch, to_beat
 
@@ -151,6 +150,8 @@ EVERY_PORTABLY = 2.0
 @asynccontextmanager
 async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
     """Listen to the guards while the block runs, and record the running processes, `every` so many seconds on Linux."""
+    from acp_launch.process import prepare
+
     now = asyncio.get_running_loop().time
 
     async def look() -> None:

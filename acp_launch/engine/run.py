@@ -26,45 +26,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.bridge import offer
 from acp_launch.engine.context import LaunchContext, LogIn, client_services
-from acp_launch.engine.loop import EVERY, Interrupts, supervise
+from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.engine.servers import launch_servers
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
     AuthRequired,
-    LaunchError,
-    MachineError,
-    ProtocolError,
     RemoteProtocolError,
     RunExpired,
     Stopped,
     UsageError,
     WaitExpired,
 )
-from acp_launch.plan.model import Origin
-from acp_launch.problem import Problem, errors, ours
-from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, attach
-from acp_launch.process.pidfd import living
-from acp_launch.process.program import stop
-from acp_launch.profile.agents import started
+from acp_launch.problem import ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
-from acp_launch.rpc import Transport, connected
+from acp_launch.rpc import Transport
 from acp_launch.session.client import LATE_GRACE, AcpSession, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.events import Observer, Said, Services, SessionEvent, TurnEnd, show_note
-from acp_launch.session.login import Advice, point_to_trace, refer_to_log
 from acp_launch.session.opening import AppliedOption, SessionParams, Setting, configure, how_to_continue, open_session
 
 if TYPE_CHECKING:
     from acp_launch.engine.servers import LaunchServers
-    from acp_launch.plan.model import LaunchPlan, ProcessPlan, ServerPlan
-    from acp_launch.process.child import Child
-    from acp_launch.process.spawn import Spawned
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.profile.agents import Replay
     from acp_launch.session.permission.gate import Gate
     from acp_launch.session.store import Record
@@ -119,7 +106,7 @@ class OpenSession(Struct, frozen=True):
 
 
 class Launch:
-    """A launch with running servers, and its agent. Made by `conversation`."""
+    """A launch with running servers, and its agent: its own (`surroundings.AgentLaunch`), or that of a host."""
 
     outlives_terminal = False
 
@@ -129,16 +116,12 @@ class Launch:
         observer: Observer,
         interrupts: Interrupts,
         servers: "LaunchServers",
-        spawned: "Spawned | None" = None,
     ) -> None:
-        """`spawned` is the first agent; without it the first is started when it is wanted."""
         self.context, self.observer = context, observer
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
         self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
         self.log_in = outside_budget(context.log_in, interrupts.budget) if context.elicit else context.log_in
-        self._spawned = spawned
-        self._running: Spawned | None = None  # the latest agent
 
     @property
     def plan(self) -> "LaunchPlan":
@@ -166,13 +149,11 @@ class Launch:
                     return result
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
-        """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
-        spawned, self._spawned = self._spawned, None
-        if spawned is None:
-            assert self.context.respawn is not None, "its agent may be restarted"
-            spawned = self.context.respawn()
-        self._running = spawned
-        return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
+        """Run `story` with the agent, which each call after the first starts again. As `run`.
+
+        A launch that only opens sessions, with a connection of another, cannot do it.
+        """
+        raise NotImplementedError
 
     @property
     def after_death(self) -> str:
@@ -199,7 +180,7 @@ class Launch:
     @property
     def is_agent_dead(self) -> bool:
         """Whether its process is dead; its connection ends half a second later, when its last words have come."""
-        return self._running is not None and not living([self._running.process])
+        return False
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request for a session with what its agent wants besides."""
@@ -253,89 +234,6 @@ class Launch:
         return Turn(session.connection, client, id, silence=silence, over=over, broken=broken)
 
 
-@asynccontextmanager
-async def conversation(
-    context: LaunchContext,
-    observer: Observer,
-    spawned: "Spawned",
-    *,
-    on_interrupt: Callable[[], None] | None = None,
-    budget: Budget | None = None,
-    every: float = EVERY,
-    may_change: bool = False,
-) -> AsyncIterator[Launch]:
-    """Run the surroundings of an agent: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
-
-    `spawned` is the agent, which was started already.
-
-    The guards hear of processes `every` so many seconds. `Launch.reload` is for servers that `may_change`.
-
-    Raises:
-        LaunchError: see the tree in `errors`; `Stopped` after a signal.
-    """
-    assert context.guard is not None, "servers are about to start"
-    async with (
-        supervise(context.guard, on_interrupt, budget=budget, every=every) as interrupts,
-        launch_servers(context, observer, interrupts, may_change=may_change) as servers,
-    ):
-        is_orderly = False
-        try:
-            yield Launch(context, observer, interrupts, servers, spawned)
-            is_orderly = True
-        finally:
-            servers.stopping(is_orderly=is_orderly)
-        interrupts.check()
-
-
-async def with_agent(
-    context: LaunchContext,
-    spawned: "Spawned",
-    observer: Observer,
-    story: Story[T],
-    interrupts: Interrupts,
-    ending: Ending = lambda error: None,
-) -> T:
-    """Do the handshake with a started agent, run `story`, and stop the agent however the story ends.
-
-    `ending` is called before the agent is stopped, with the story's error, or None after an orderly end.
-
-    Raises:
-        LaunchError: see the tree in `errors`; `Stopped` after a signal.
-    """
-    failure: BaseException | None = None
-    grace = GRACE_SECONDS if context.grace is None else context.grace
-    async with attach(spawned, log=context.log) as child:
-        with connected(child, context.trace) as transport:
-            try:
-                return await interrupts.watch(converse(context, transport, observer, story, interrupts))
-            except BaseException as error:
-                failure = error
-                if isinstance(error, WaitExpired | AgentError | ProtocolError):
-                    _explain(error, context, child)
-                    grace = HASTY_GRACE_SECONDS if isinstance(error, WaitExpired) else grace
-                raise
-            finally:
-                interrupts.stopping()
-                ending(failure)
-                await stop(child, grace=grace, hurry=interrupts.hurry)
-
-
-def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None:
-    """Add where more is to be read: the agent's last words, its log, the trace."""
-    if isinstance(error, ProtocolError):
-        point_to_trace(error, file_of(context.trace))
-        return
-    if isinstance(error, AgentError) and not isinstance(error, AgentRefused):
-        if context.plan.place is not None and any(line.startswith("bwrap: ") for line in error.detail):
-            error.fix = (
-                f"bubblewrap could not make the agent's place; to try that: {ours('doctor', context.plan.called)}"
-            )
-        return
-    last_words = child.stderr_tail()
-    error.detail = (*error.detail, *last_words)
-    refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
-
-
 async def converse(
     context: LaunchContext,
     transport: Transport,
@@ -371,17 +269,6 @@ class Prompt(Struct, frozen=True, kw_only=True):
     timeout: float | None  # seconds for the whole run
     over: Callable[[TurnEnd], None] = lambda end: None  # stores how the turn ended
     broken: Callable[[Said], None] = lambda said: None  # the same, without an end
-
-
-async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
-    """Run one turn with the agent that was started, and end the agent; its servers run on.
-
-    Raises:
-        LaunchError: see the tree in `errors`; `Stopped` after a signal.
-        ServerError: a required server has failed, or does not answer; then the agent has not got the prompt.
-    """
-    async with conversation(context, observer, spawned, budget=Budget(prompt.timeout)) as launch:
-        return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
 async def run_once(launch: Launch, story: Story[T]) -> T:
@@ -451,6 +338,9 @@ def add_advice(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> N
 
     `trace` is the file of `--trace`.
     """
+
+    from acp_launch.session.login import Advice, point_to_trace
+
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name
     advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
@@ -485,8 +375,11 @@ async def open_requested(
         session_id = request.continued.session_id
         if changed := drift(request.continued, agent):
             connection.note(changed)
-    offered = await _offer_servers(prepared, connection, servers, request.name) if plan.servers else []
-    entries = [*offered, *request.servers]
+    entries = [*request.servers]
+    if plan.servers:
+        from acp_launch.engine.servers import offer_servers
+
+        entries[:0] = await offer_servers(prepared, connection, servers, request.name)
     theirs = acp.sequence((opening.params or {}).get("additionalDirectories"))
     directories = _directories(plan, agent, connection.observer, theirs)
     params = SessionParams(plan.cwd, directories, entries, request.meta, opening.params)
@@ -500,19 +393,6 @@ async def open_requested(
     made = await configure(connection, client.state, ready.session_id, request.wanted_options, limit=limit)
     client.settled()
     return OpenSession(connection, client, ready, made)
-
-
-async def _offer_servers(
-    prepared: PreparedPlan, connection: Connection, servers: "LaunchServers", session: str
-) -> "list[dict[str, object]]":
-    """Return the servers as the agent is told of them in a session of this name, once the required ones are up."""
-    plan, agent = prepared.plan, connection.agent
-    offered = usable_servers(plan, agent, connection.observer)
-    await servers.up()
-    offered = [server for server in offered if server.name not in servers.absent]
-    return offer.entries(
-        offered, prepared.secrets, await servers.way(offer.transport(plan, agent.capabilities), session)
-    )
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:
@@ -537,34 +417,6 @@ def once(log_in: LogIn) -> LogIn:
     return refused
 
 
-def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: str) -> list[Problem]:
-    """List a problem for each server that this agent does not support, for `run` and `doctor` alike.
-
-    `otherwise` names an agent that has not sent its name.
-    """
-    found, title = list[Problem](), agent.title or otherwise
-    fix = "remove the server from the profile, or use an agent that supports it"
-    for server in offer.untakeable(servers, agent.capabilities):
-        what = f'{title} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
-        what = f"{what} (mcpCapabilities.{server.type} is not advertised)"
-        if server.required:
-            found.append(server.url.origin.problem(what, fix))
-        else:
-            problem = server.url.origin.problem(f"{what}; the session opens without it", fix)
-            found.append(problem._replace(severity="warning"))
-    return found
-
-
-def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
-    """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
-    if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
-        return []
-    what = f"{agent.title or plan.agent.name} does not take MCP servers over HTTP, as agent.mcp: http wants"
-    fix = "write agent: {mcp: auto}, or use an agent that supports it"
-    origin = plan.origins.get(("agent", "mcp"), Origin(plan.profile))
-    return [origin.problem(f"{what} (mcpCapabilities.http is not advertised)", fix)]
-
-
 def outside_budget(log_in: LogIn, budget: Budget) -> LogIn:
     """Wrap `log_in` so that a login by the user does not spend the time of the run."""
 
@@ -573,21 +425,6 @@ def outside_budget(log_in: LogIn, budget: Budget) -> LogIn:
             await log_in(connection, wanted, is_second=is_second)
 
     return logged_in
-
-
-def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observer) -> "list[ServerPlan]":
-    """List the servers that the agent supports.
-
-    Raises:
-        MachineError: it does not support a required server.
-    """
-    problems = [*unable(plan, plan.servers, negotiated), *untakeable(plan.servers, negotiated, plan.agent.name)]
-    if needed := errors(problems):
-        raise MachineError(needed)
-    for problem in problems:
-        show_note(observer, problem.message)
-    refused = offer.untakeable(plan.servers, negotiated.capabilities)
-    return [server for server in plan.servers if server not in refused]
 
 
 def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
@@ -603,5 +440,8 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
 
 
 def _replay(agent: "ProcessPlan") -> "Replay":
+
+    from acp_launch.profile.agents import started
+
     found = started(str(agent.command), [argument.display() for argument in agent.args])
     return found.replay if found else ""

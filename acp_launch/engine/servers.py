@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.bridge import shim
+from acp_launch.bridge import offer, shim
 from acp_launch.bridge.offer import HttpAddress, ShimCommand, is_bridged
 from acp_launch.engine.context import LaunchContext, OfferLogin
 from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
-from acp_launch.mcp.client import McpClient, silent
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
-from acp_launch.problem import ours
+from acp_launch.errors import AuthRequired, LaunchError, MachineError, ServerError, StateError, WaitExpired
+from acp_launch.plan.model import LaunchPlan, Origin, RemotePlan, ServerPlan, StdioPlan
+from acp_launch.problem import Problem, errors, ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
-from acp_launch.secret.detect import masked
+from acp_launch.protocol.acp import Negotiated
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
-from acp_launch.session.connection import Budget
+from acp_launch.session.connection import Budget, Connection
 from acp_launch.session.events import Observer, ServersEvent, WaitingEvent, show_note
 from acp_launch.waits import FIRST_NOTICE, awaited, next_notice, seconds, stretch
 
@@ -218,6 +217,8 @@ class LaunchServers:
             if not why or server.name in self.absent:
                 continue
 
+            from acp_launch.secret.detect import masked
+
             said = f'no answer from the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
             if server.required:
                 fix = "start it, or correct its url; with required: false the session opens without it"
@@ -282,6 +283,8 @@ class LaunchServers:
         if late:  # of others `waiting` is told after a moment
             self.note(f"the prompt waits for {', '.join(late)}, as timeouts.start says")
         opened = {standing.server for standing in servers.standings() if standing.opened}
+        from acp_launch.mcp.client import McpClient
+
         with ExitStack() as connections:
             for plan in waits:
                 if plan.name not in opened:
@@ -424,6 +427,8 @@ def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError
     if last is not None and last.state in OVER and not (last.exit or "").startswith(OVERDUE):
         return _failure(called, last, plan)
 
+    from acp_launch.mcp.client import silent  # the same message as in `doctor`
+
     error = silent(plan.name, plan.timeouts.start, is_remote=isinstance(plan, RemotePlan))
     error.fix = f"{error.fix}; with required: false a run starts without it"
     return error
@@ -455,3 +460,62 @@ def _failure(called: str, change: Change | None, plan: ServerPlan) -> LaunchErro
         fix=f"{ours('logs', called, name)} shows its log; {without}",
         detail=change.detail if change else (),
     )
+
+
+# What an agent is offered.
+
+
+async def offer_servers(
+    prepared: PreparedPlan, connection: Connection, servers: "LaunchServers", session: str
+) -> "list[dict[str, object]]":
+    """Return the servers as the agent is told of them in a session of this name, once the required ones are up."""
+    plan, agent = prepared.plan, connection.agent
+    offered = usable_servers(plan, agent, connection.observer)
+    await servers.up()
+    offered = [server for server in offered if server.name not in servers.absent]
+    return offer.entries(
+        offered, prepared.secrets, await servers.way(offer.transport(plan, agent.capabilities), session)
+    )
+
+
+def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observer) -> "list[ServerPlan]":
+    """List the servers that the agent supports.
+
+    Raises:
+        MachineError: it does not support a required server.
+    """
+    problems = [*unable(plan, plan.servers, negotiated), *untakeable(plan.servers, negotiated, plan.agent.name)]
+    if needed := errors(problems):
+        raise MachineError(needed)
+    for problem in problems:
+        show_note(observer, problem.message)
+    refused = offer.untakeable(plan.servers, negotiated.capabilities)
+    return [server for server in plan.servers if server not in refused]
+
+
+def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: str) -> list[Problem]:
+    """List a problem for each server that this agent does not support, for `run` and `doctor` alike.
+
+    `otherwise` names an agent that has not sent its name.
+    """
+    found, title = list[Problem](), agent.title or otherwise
+    fix = "remove the server from the profile, or use an agent that supports it"
+    for server in offer.untakeable(servers, agent.capabilities):
+        what = f'{title} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
+        what = f"{what} (mcpCapabilities.{server.type} is not advertised)"
+        if server.required:
+            found.append(server.url.origin.problem(what, fix))
+        else:
+            problem = server.url.origin.problem(f"{what}; the session opens without it", fix)
+            found.append(problem._replace(severity="warning"))
+    return found
+
+
+def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
+    """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
+    if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
+        return []
+    what = f"{agent.title or plan.agent.name} does not take MCP servers over HTTP, as agent.mcp: http wants"
+    fix = "write agent: {mcp: auto}, or use an agent that supports it"
+    origin = plan.origins.get(("agent", "mcp"), Origin(plan.profile))
+    return [origin.problem(f"{what} (mcpCapabilities.http is not advertised)", fix)]

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from acp_launch.process.tree import (
 )
 from acp_launch.process.watch import until_gone
 from acp_launch.secret.redact import StreamRedactor
-from acp_launch.waits import stretch
+from acp_launch.waits import first_of, stretch
 
 # The last lines that a process wrote to stderr, in bounded memory.
 
@@ -69,6 +69,7 @@ class Tail:
 CHUNK_BYTES = 64 * 1024  # the size of a pipe, and less than makes malloc ask the kernel for memory each time
 LINGER_SECONDS = 0.5  # a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 MAX_LEFTOVER_BYTES = 1024 * 1024  # still read after that: more than a pipe holds, less than a flood
+REAP_TIMEOUT = stretch(1.0)  # between the end of its output and its exit status; normally microseconds
 WORD = stretch(
     5.0
 )  # seconds for the guard that is its parent to say how a dead process ended; a busy machine needs some
@@ -359,6 +360,14 @@ class Child:
                 return await self.wait()
         return self.exit
 
+    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        """Return how it ended, as a verb phrase ("was killed by SIGKILL"), and its last stderr lines."""
+        exit = await self.wait_within(REAP_TIMEOUT)
+        if exit is None and self.is_dead:
+            exit = await self.wait_within(WORD)
+        how = "closed its output but is still running" if exit is None else str(exit)
+        return how, tuple(self.stderr_tail())
+
     async def stop(self, *, grace: float) -> StopOutcome:
         """Climb the ladder, once however often this is called; later callers get the same outcome.
 
@@ -478,16 +487,3 @@ async def _ask(child: Child, tree: Tree, grace: float) -> None:
 async def _all_follow(child: Child, tree: Tree) -> None:
     await child.wait()
     await until_gone(tree.alive_for_sure(), within=FOLLOW_SECONDS)
-
-
-async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = None) -> None:
-    """Return when one of `waits` is over, or after `within` seconds; cancel the others, and raise what it raised."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in done:
-        task.result()

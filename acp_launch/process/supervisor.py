@@ -32,12 +32,13 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, Upgraded
 from acp_launch.process import lifecycle, node
-from acp_launch.process.child import GRACE_SECONDS, first_of
+from acp_launch.process.child import GRACE_SECONDS
 from acp_launch.process.lifecycle import DOWNLOAD_TIMEOUT, OVERDUE, Change, Life, State
 from acp_launch.process.program import AT_HAND, POLL_SECONDS, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
 from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import RemoteRestart, Restart
+from acp_launch.waits import first_of
 
 
 class Watcher(Protocol):

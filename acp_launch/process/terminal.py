@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acp_launch.process import watch
-from acp_launch.process.child import first_of
 from acp_launch.process.spawn import STATUS_LOST, spawn
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
 from acp_launch.secret.redact import StreamRedactor
-from acp_launch.waits import stretch
+from acp_launch.waits import first_of, stretch
 
 # The last output of a command as text, within a limit (C-72). Secrets are hidden before anything is cut, so that each
 # is recognized whole.

@@ -6,23 +6,19 @@ acp-launch than the host's does not connect, because what the two say to each ot
 """
 
 import json
-import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from acp_launch import __version__
-from acp_launch.bridge.seat import listening, peer_uid
 from acp_launch.errors import StateError
-from acp_launch.plan.shared import as_plain
-from acp_launch.private import directory, is_running
+from acp_launch.private import is_running
 from acp_launch.problem import ours
-from acp_launch.process import prepare
 from acp_launch.protocol import jsonrpc
 from acp_launch.served.registry import HostNote, hosts, server_host_state
 from acp_launch.served.wire import (
@@ -39,31 +35,10 @@ from acp_launch.served.wire import (
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.plan.shared import SharedServer
+    pass
 
 GREETING_TIMEOUT = stretch(3.0)  # for the host to greet a front, and to answer one request
 POLL_SECONDS = 0.05  # until its socket is there
-
-
-@asynccontextmanager
-async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncIterator[Path]:
-    """Listen for fronts while the block runs; `attach` takes the line of each. `state` is the user's state directory.
-
-    Raises:
-        StateError: there is no place for the socket.
-    """
-
-    def accept(line: socket.socket) -> None:
-        if peer_uid(line) not in (None, os.geteuid()):
-            line.close()
-            return
-        with suppress(OSError):  # it has gone
-            line.send(READY)
-        attach(line)
-
-    with directory(state) as place:
-        async with listening(place, accept) as path:
-            yield path
 
 
 def connect(note: HostNote) -> socket.socket:
@@ -118,6 +93,8 @@ def _way_down(note: HostNote) -> str:
 
 def stall_reason(note: HostNote) -> StateError | None:
     """Return why a host is silent, if it is stopped."""
+    from acp_launch.process import prepare
+
     process = prepare.table().read(note.pid)
     if process is None or not process.is_stopped:
         return None
@@ -143,13 +120,13 @@ def shared_servers(state: Path) -> list[SharedStanding]:
     return found
 
 
-def compare_shared(note: HostNote, server: "SharedServer") -> Sequence[SharedLikeness]:
+def compare_shared(note: HostNote, server: Mapping[str, object]) -> Sequence[SharedLikeness]:
     """Ask a server host what keeps its processes of this name, or with these words, apart from a server.
 
     Raises:
         StateError: as `read_status`.
     """
-    answer = call(note, COMPARE, {"server": json.dumps(as_plain(server))})
+    answer = call(note, COMPARE, {"server": json.dumps(server)})
     return msgspec.json.decode(answer, type=tuple[SharedLikeness, ...])
 
 

@@ -7,23 +7,27 @@ before it.
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from math import inf
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from acp_launch.bridge.seat import listening, peer_uid
 from acp_launch.errors import LaunchError
+from acp_launch.private import directory
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
-from acp_launch.served.wire import MISSED, AttachOptions, SocketTransport, as_fault, event_line
+from acp_launch.served.wire import MISSED, READY, AttachOptions, SocketTransport, as_fault, event_line
 from acp_launch.session.events import NoteEvent
 
 MAX_EVENTS = 50_000  # of a session that are kept for fronts
@@ -370,3 +374,24 @@ class ClientConnection:
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:
             self.say(self._peer.respond(called.id, result))
+
+
+@asynccontextmanager
+async def listen(attach: Callable[[socket.socket], None], state: Path) -> AsyncIterator[Path]:
+    """Listen for fronts while the block runs; `attach` takes the line of each. `state` is the user's state directory.
+
+    Raises:
+        StateError: there is no place for the socket.
+    """
+
+    def accept(line: socket.socket) -> None:
+        if peer_uid(line) not in (None, os.geteuid()):
+            line.close()
+            return
+        with suppress(OSError):  # it has gone
+            line.send(READY)
+        attach(line)
+
+    with directory(state) as place:
+        async with listening(place, accept) as path:
+            yield path

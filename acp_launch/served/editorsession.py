@@ -24,7 +24,6 @@ from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import Launch, Opening, OpenSession, SessionRequest
 from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
-from acp_launch.process.child import first_of
 from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
@@ -39,6 +38,7 @@ from acp_launch.session.hold import fresh_name
 from acp_launch.session.opening import AppliedOption, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import Record, Registry, SessionKeeper
+from acp_launch.waits import first_of
 
 if TYPE_CHECKING:
     pass

@@ -23,7 +23,8 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.engine.agent import ManagedAgent
 from acp_launch.engine.loop import Interrupts
-from acp_launch.engine.run import Launch, with_agent
+from acp_launch.engine.run import Launch
+from acp_launch.engine.surroundings import with_agent
 from acp_launch.errors import AgentError, LaunchError, SessionError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours

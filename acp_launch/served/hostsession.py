@@ -20,7 +20,6 @@ from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.agent import AgentSession, ManagedAgent
 from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
@@ -51,6 +50,7 @@ from acp_launch.session.opening import end_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose, is_choice
 from acp_launch.session.store import Record, Registry, SessionKeeper
+from acp_launch.waits import first_of
 
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
 

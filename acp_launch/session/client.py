@@ -29,6 +29,7 @@ from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, AgentMessage, Connection
 from acp_launch.session.events import (
     CancelledEvent,
+    Decision,
     Observer,
     PermissionEvent,
     Refusal,
@@ -39,7 +40,6 @@ from acp_launch.session.events import (
     TurnEnd,
     UnaskedEvent,
 )
-from acp_launch.session.permission.gate import Decision
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 

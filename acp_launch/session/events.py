@@ -483,3 +483,15 @@ class Observer(Protocol):
 
 def show_note(observer: Observer, text: str) -> None:
     observer.show(NoteEvent(text=text))
+
+
+class Decision(Struct, frozen=True):
+    """The answer to a question.
+
+    `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be asked.
+    """
+
+    allowed: bool
+    option_id: str | None
+    by: str
+    is_unasked: bool = False

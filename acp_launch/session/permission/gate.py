@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.session.events import DENIED, USER, Ask, Holds, ToolQuestion, Way
+from acp_launch.session.events import DENIED, USER, Ask, Decision, Holds, ToolQuestion, Way
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import (
     Policy,
@@ -109,18 +109,6 @@ SERVICE_OPTIONS = [
     {"optionId": "no", "name": "Deny", "kind": "reject_once"},
     {"optionId": "never", "name": "Always deny", "kind": "reject_always"},
 ]
-
-
-class Decision(Struct, frozen=True):
-    """The answer to a question.
-
-    `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be asked.
-    """
-
-    allowed: bool
-    option_id: str | None
-    by: str
-    is_unasked: bool = False
 
 
 class DecisionLog(Protocol):

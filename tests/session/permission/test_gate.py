@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.session.events import Answer, Holds, ToolQuestion, Way
-from acp_launch.session.permission.gate import NO_TERMINAL, WHICH, Call, Decision, Gate
+from acp_launch.session.events import Answer, Decision, Holds, ToolQuestion, Way
+from acp_launch.session.permission.gate import NO_TERMINAL, WHICH, Call, Gate
 from acp_launch.session.permission.policy import Policy, Remembered
 
 OPTIONS = [
