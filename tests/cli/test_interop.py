@@ -877,3 +877,14 @@ def test_a_second_import_of_an_agent_changes_nothing(project: Launcher) -> None:
     assert project(*named).err == "acp-launch: .acp-launch/named.yaml already has all of it; nothing was changed\n"
     done = project(*named[:-1], "codex")
     assert (done.code, "named.yaml exists, and keeps its agent" in done.err) == (2, True)
+
+
+def test_an_agent_that_is_acp_launch_itself_is_not_imported(project: Launcher) -> None:
+    assert project("export", "p", "--to", "zed", "--write", "--yes").code == 0
+    why = f"    p: it is acp-launch itself, which runs the profile {profile(project)}\n"
+    done = project("import", "zed", "--into", "new", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        f"acp-launch: nothing in {zed(project)} can be imported\n"
+        f"{why}    fix: acp-launch import lists the sources on this machine\n",
+    )

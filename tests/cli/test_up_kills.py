@@ -14,7 +14,7 @@ import pytest
 
 from acp_launch.served.wire import READY
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server
 from tests.patience import PATIENCE, until
 
@@ -284,3 +284,12 @@ def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
                 assert answers.readline() == READY
                 assert b'"result"' in answers.readline()
         assert host.run("hi").out == b"You said: hi\n"
+
+
+def test_a_killed_server_comes_back_in_the_session_that_is_open(launch: Launcher) -> None:
+    program = [sys.executable, "-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]
+    launch.profile("mcp_client", mcp_servers={"one": {"command": program[0], "args": program[1:]}})
+    with up(launch) as host:
+        before = pid_of_server(host)
+        os.kill(before, signal.SIGKILL)
+        assert pid_of_server(host) != before

@@ -43,7 +43,7 @@ async def test_a_crash_is_described_with_its_signal_and_last_words() -> None:
 
 @looped
 async def test_an_output_that_ends_before_the_process_is_described_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.rpc.REAP_TIMEOUT", 0.01)
+    monkeypatch.setattr("acp_launch.process.child.REAP_TIMEOUT", 0.01)
     async with over(["/bin/sh", "-c", "exec >&-; exec sleep 100"]) as transport:
         assert await transport.read() == b""
         assert await transport.describe_end() == ("closed its output but is still running", ())
