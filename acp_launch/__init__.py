@@ -5,7 +5,8 @@ first use of one of its names.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_launch.api.agent import Agent, Result, Session
-    from acp_launch.api.calls import launch, load_profile, run
+    from acp_launch.api.calls import launch, run
+    from acp_launch.api.profiles import load_profile
     from acp_launch.errors import LaunchError
     from acp_launch.session import events
 
@@ -13,7 +14,8 @@ __version__ = "0.1.0"
 __all__ = ["Agent", "LaunchError", "Result", "Session", "events", "launch", "load_profile", "run"]
 _PLACES = {
     **dict.fromkeys(("Agent", "Result", "Session"), "api.agent"),
-    **dict.fromkeys(("launch", "load_profile", "run"), "api.calls"),
+    **dict.fromkeys(("launch", "run"), "api.calls"),
+    "load_profile": "api.profiles",
     "LaunchError": "errors",
     "events": "session",
 }

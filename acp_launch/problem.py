@@ -71,11 +71,11 @@ def summary(problems: Sequence[Problem], outcome: str) -> str:
     return f"{count(wrong, 'problem')}{noted}; {outcome}" if wrong else ""
 
 
-def likeliest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that looks most like `word`; empty when none looks like it."""
+def likeliest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the known word that looks most like `word`; empty when none looks like it as much as `cutoff` (0 to 1)."""
     from difflib import get_close_matches  # only needed when there is a mistake
 
-    return next(iter(get_close_matches(word, known, 1)), "")
+    return next(iter(get_close_matches(word, known, 1, cutoff)), "")
 
 
 def count(number: int, noun: str) -> str:

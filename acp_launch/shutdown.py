@@ -12,13 +12,17 @@ Both ways end in `os._exit`: the interpreter's own shutdown takes longer than ma
 a traceback. Imports little, because signals are handled before the first heavy import.
 """
 
+import atexit
+import fcntl
 import os
+import select
 import signal
 import stat
 import sys
+from _thread import get_ident, start_new_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -70,8 +74,6 @@ def check_lifeline(descriptor: int) -> None:
     Raises:
         UsageError: it is not open, or not a pipe or socket to read from.
     """
-    import fcntl
-
     try:
         mode = os.fstat(descriptor).st_mode
         access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
@@ -89,10 +91,6 @@ def watch_lifeline(descriptor: int) -> None:
     A thread reads it, because the main thread may wait in any call; a signal interrupts that call. It is SIGURG, which
     may be sent again: one that comes after Python has looked for signals, and before the call, interrupts nothing.
     """
-    import fcntl
-    from _thread import get_ident, start_new_thread
-    from time import sleep
-
     held = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, descriptor)
@@ -127,8 +125,6 @@ def watch_lifeline(descriptor: int) -> None:
 
 def _wait_for_end(descriptor: int) -> None:
     """Read a pipe or socket, which may be non-blocking, to its end."""
-    import select
-
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     while True:
@@ -209,8 +205,6 @@ def at_exit(callback: Callable[[], object]) -> Callable[[], None]:
 
 def tell(descriptor: int, text: bytes) -> None:
     """Write a short `text` if that is possible without waiting; for callbacks of `at_exit`."""
-    import select
-
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     if poll.poll(0):
@@ -252,8 +246,6 @@ def finish(code: int) -> None:
     """
     if _is_watched():
         return
-    import atexit
-
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -16,7 +16,6 @@ from acp_launch.errors import UsageError
 
 if TYPE_CHECKING:
     from acp_launch.api.agent import Agent, Result
-    from acp_launch.profile.model import Profile
 
 Path = str | os.PathLike[str]
 WAITS = ("initialize", "session", "silence")
@@ -128,21 +127,3 @@ def _start(profile: Path | None, options: LaunchOptions) -> PrivateHost:
         has_forms=options.get("on_form") is not None,
     )
     return PrivateHost(order, os.fspath(options.get("cwd") or "."), options.get("env") or {})
-
-
-def load_profile(name: Path, *, cwd: Path | None = None) -> "Profile":
-    """Load and check a profile, by its name as found from `cwd` or by its path.
-
-    Raises:
-        ProfileError: with all its problems.
-        UsageError: there is no such profile.
-    """
-    from pathlib import Path as Directory
-
-    from acp_launch.profile.discover import find, here
-    from acp_launch.profile.load import load
-    from acp_launch.settings.load import load as load_settings
-
-    settings = load_settings()
-    start = Directory(cwd).absolute() if cwd is not None else here()
-    return load(find(os.fspath(name), start=start, settings=settings), cache=settings.cache).profile

@@ -31,12 +31,9 @@ def elicitor(person: "Person") -> "Elicit":
     """Return what makes the forms and links of an agent."""
 
     def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
-        from acp_launch.console.ask.forms import Forms
-        from acp_launch.console.ask.links import Links
-        from acp_launch.session.elicitation import Elicitation
+        from acp_launch.console.ask.forms import make_elicitation
 
-        fill, visit = Forms(person, agent).fill, Links(person, agent).visit
-        return Elicitation(agent, fill=fill, visit=visit, note=note)
+        return make_elicitation(person, agent, note)
 
     return make
 

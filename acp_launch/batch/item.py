@@ -28,6 +28,7 @@ from acp_launch import __version__, shutdown
 from acp_launch.app.exits import end_in_code
 from acp_launch.app.screen import Screen
 from acp_launch.app.spec import RunSpec, load_settings
+from acp_launch.batch.checking import run_check
 from acp_launch.batch.masks import Told, mask, tell_forms, tell_place
 from acp_launch.batch.model import CheckCommand, ErrorFacts, Item, Outcome, Record
 from acp_launch.batch.outcome import (
@@ -196,8 +197,6 @@ class _Attempt:
             return
         self._tree.copy(self._batch.isolation.copy)
         if setup := self._batch.isolation.setup:
-            from acp_launch.batch.checking import run_check
-
             command, output = CheckCommand(command=setup.command, timeout=setup.timeout), self._where / SETUP
             done, said = run_check(command, self._tree.at, None, self._directory.is_cancelled, called="setup")
             self._directory.write(output, said.encode(errors="replace"))
@@ -255,8 +254,6 @@ class _Attempt:
         """Let the check decide after a turn that ended well; without one the answer does."""
         outcome = classify(code, self.record.stop_reason, self.record.error)
         if outcome is None and self._batch.check is not None:
-            from acp_launch.batch.checking import run_check
-
             place = None if self._batch.check.outside else self._told.place
             check, output = run_check(self._batch.check, cwd, place, self._directory.is_cancelled)
             self._directory.write(self._where / CHECK, output.encode(errors="replace"))

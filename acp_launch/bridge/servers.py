@@ -11,6 +11,7 @@ The plans may change while they run (`reload`): then a server restarts behind th
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -280,10 +281,8 @@ class Servers:
         relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":
-            from secrets import token_hex  # few servers need these
-
             if self._elevations is None:
-                self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
+                self._elevations = Elevations(lambda: f"s_{os.urandom(16).hex()}")
             relay.elevate(
                 self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(plan.session_elevation))
             )

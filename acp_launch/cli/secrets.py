@@ -17,6 +17,7 @@ from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import Vault, outcomes
 from acp_launch.cli.verb import Argument, Group, Json, Option
 from acp_launch.console import secrets
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.stderr import DIM, YELLOW, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 from acp_launch.plan.model import next_command
@@ -116,8 +117,6 @@ def copy_to_env(
     variable: Annotated[str | None, Option("--as", "The variable; by default the name in upper case.", "VAR")] = None,
 ) -> int:
     """Run a command with a secret in its environment: github → GITHUB."""
-    from acp_launch.console.ask.terminal import possible
-
     into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."

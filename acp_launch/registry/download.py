@@ -6,13 +6,21 @@ aiohttp is imported with the first request.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from acp_launch.profile.values import is_in_the_clear, url_fault, user_fault
 
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
 CONNECT_TIMEOUT, SILENCE_TIMEOUT = 10.0, 30.0  # for a connection, and for the next piece of an answer
 REDIRECTS = 5
 MOVED = (301, 302, 303, 307, 308)
+
+
+Requested = Callable[..., AbstractAsyncContextManager["ClientResponse"]]  # `acp_launch.http.requested`
 
 
 class NotFetched(Exception):  # noqa: N818 - it reads as what it is
@@ -29,7 +37,7 @@ def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: fl
 
 
 async def _fetch(address: str, take: Callable[[bytes], object], most: int, limit: float) -> None:
-    from acp_launch.http import REQUEST_ERRORS, SetUp
+    from acp_launch.http import REQUEST_ERRORS, SetUp, requested
 
     url = address
     try:
@@ -38,7 +46,7 @@ async def _fetch(address: str, take: Callable[[bytes], object], most: int, limit
                 clear = "it is not an https address" if is_in_the_clear(url) else ""
                 if wrong := url_fault(url) or user_fault(url) or clear:
                     raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
-                if not (url := await _get(url, take, most)):
+                if not (url := await _get(requested, url, take, most)):
                     return
             raise NotFetched(f"could not be fetched: {_host(address)} redirects more than {REDIRECTS} times")
     except SetUp as error:
@@ -49,10 +57,8 @@ async def _fetch(address: str, take: Callable[[bytes], object], most: int, limit
         raise NotFetched(f"could not be fetched from {_host(url)}: {_reason(error)}") from None
 
 
-async def _get(url: str, take: Callable[[bytes], object], most: int) -> str:
+async def _get(requested: Requested, url: str, take: Callable[[bytes], object], most: int) -> str:
     """Give the file at an address to `take`; return where it has moved instead, or an empty text."""
-    from acp_launch.http import requested
-
     taken, plain = 0, {"Accept-Encoding": "identity"}
     async with requested("GET", url, headers=plain, connect=CONNECT_TIMEOUT, silence=SILENCE_TIMEOUT) as answer:
         if answer.status in MOVED and (place := answer.headers.get("Location")):

@@ -133,7 +133,7 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     global _children_before
     if _children_before is None:
         _children_before = _children() | _children()  # the kernel may omit one whose sibling exits
-    from concurrent.futures import Future  # most commands ask no store
+    from concurrent.futures import Future, wait  # most commands ask no store
 
     answer: Future[T] = Future()
     try:
@@ -141,8 +141,6 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     except RuntimeError as error:
         raise NoThread from error
     try:
-        from concurrent.futures import wait
-
         begun, word = time.monotonic(), waits.FIRST_NOTICE
         while not wait([answer], max(0.0, begun + min(word, limit) - time.monotonic())).done:
             if word >= limit:

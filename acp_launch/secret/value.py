@@ -24,6 +24,7 @@ from typing import Literal, NoReturn, Protocol
 
 from msgspec import Struct
 
+from acp_launch.problem import likeliest
 from acp_launch.regex import regex
 
 MASK = "***"
@@ -326,26 +327,22 @@ def _complaint(written: str) -> tuple[str, str]:
 
 def _read(inside: str) -> tuple[str, str, str]:
     """Return the kind that was probably meant (`env`, `secret` or empty), the name, and the text after it."""
-    from difflib import get_close_matches
-
     if inside in ("env", "secret"):
         return inside, "", ""
     if shell := re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(:?-[^}$]*)?", inside):
         return "", shell[1], shell[2] or ""
     kind, *after = re.split("[:.]", inside, maxsplit=1)
-    close = get_close_matches(kind.strip().lower(), ["env", "secret"], 1, 0.6)
+    close = likeliest(kind.strip().lower(), ["env", "secret"])
     if not after or not close:
         return "", "", inside
     rest = after[0].strip()
     name = re.match(NAME, rest)
-    return close[0], name[0] if name else "", rest[name.end() :] if name else rest
+    return close, name[0] if name else "", rest[name.end() :] if name else rest
 
 
 def _nearest(inside: str, kind: str, name: str, rest: str) -> str:
-    from difflib import get_close_matches
-
-    if close := get_close_matches(inside.lower(), VARIABLES, 1, 0.7):
-        return f"${{{close[0]}}}"
+    if close := likeliest(inside.lower(), VARIABLES, cutoff=0.7):
+        return f"${{{close}}}"
     if not name or (rest and not re.fullmatch(r":-[^${}]*", rest)):
         return ""
     return f"${{{kind or 'env'}:{name}{rest}}}"

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
+from acp_launch.problem import likeliest
 from acp_launch.protocol import acp
 
 OPTIONS = 200  # in one list; more are not read
@@ -271,12 +272,10 @@ def _did_you_mean(suggested: Sequence[str]) -> str:
 
 def _nearest(word: str, known: Sequence[str]) -> str:
     """Return an item that contains the word, else one that looks like it; empty if there is none."""
-    from difflib import get_close_matches
-
     plain = one_line(word).casefold()
     holding = [text for text in known if len(plain) > 1 and plain in text.casefold()]
     by_case = {text.casefold()[:NAME]: text for text in reversed(known) if text}
-    return next(iter(holding or [by_case[text] for text in get_close_matches(plain, by_case, 1)]), "")
+    return holding[0] if holding else by_case.get(likeliest(plain, by_case), "")
 
 
 def _list(items: Sequence[T], shown: Callable[[T], str]) -> str:

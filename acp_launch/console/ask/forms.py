@@ -1,12 +1,25 @@
 """A form of an agent. The user fills it in field by field, and nothing is sent before a review of the whole (C-74)."""
 
 import re
+from collections.abc import Callable
 
+from acp_launch.console.ask.links import Links
 from acp_launch.console.draw.sanitize import MAX_QUESTION_CHARS, cut_telling, quote, quote_line
 from acp_launch.console.stderr import harmless_line
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.session.elicitation import FORMATS, LEAVE_OUT, Field, Filled, Form, Value, check, typed, whole
+from acp_launch.session.elicitation import (
+    FORMATS,
+    LEAVE_OUT,
+    Elicitation,
+    Field,
+    Filled,
+    Form,
+    Value,
+    check,
+    typed,
+    whole,
+)
 from acp_launch.session.events import BACK, Choice, Person
 
 # A field of a form as text: its prompt, the valid answers, and the spelling of a value.
@@ -195,3 +208,8 @@ class Forms:
             if value is not None and holds_secret(value):
                 self._person.say(f'"{label(field)}" contains a secret of this launch.', "warning")
         return await self._person.choose("Send it?", [SEND, EDIT, DECLINE, CANCEL])
+
+
+def make_elicitation(person: Person, agent: str, note: Callable[[str], None]) -> Elicitation:
+    """Return what asks this user for an agent: forms field by field, and pages to visit."""
+    return Elicitation(agent, fill=Forms(person, agent).fill, visit=Links(person, agent).visit, note=note)
