@@ -71,8 +71,8 @@ def test_what_is_refused_later_on_is_a_line_too() -> None:
     code = (
         "import errno, os\n"
         "from acp_launch.cli import main\n"
-        "def fail(arguments): raise {}\n"
-        "main._typer = fail\n"
+        "def fail(*arguments): raise {}\n"
+        "main.carry_out = fail\n"
         "raise SystemExit(main.run(['ps']))\n"
     )
     for error, said in (

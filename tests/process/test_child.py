@@ -326,7 +326,7 @@ async def test_a_dead_child_is_no_running_one_because_the_word_of_its_end_is_lat
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """That of its guard, which on a busy machine may have no turn for a second."""
-    monkeypatch.setattr(rpc, "REAP_TIMEOUT", 0.0)
+    monkeypatch.setattr("acp_launch.process.child.REAP_TIMEOUT", 0.0)
     async with attached(["/bin/sh", "-c", "exit 3"]) as child:
         await child.wait()
         status, child.spawned.status = child.spawned.status, None
@@ -343,7 +343,7 @@ async def test_a_dead_child_is_no_running_one_because_the_word_of_its_end_is_lat
 
 @looped
 async def test_a_child_that_only_closes_its_output_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "REAP_TIMEOUT", 0.0)
+    monkeypatch.setattr("acp_launch.process.child.REAP_TIMEOUT", 0.0)
     async with attached(["/bin/sh", "-c", "exec >&-; read line; exit 0"]) as child:
         assert await child.read() == b""
         assert not child.is_dead
