@@ -28,16 +28,16 @@ from acp_launch.app.probe import StartedServer, meet_server
 from acp_launch.app.run import session_of
 from acp_launch.app.spec import at_home, load_settings, settings_of
 from acp_launch.app.start import server_logs, with_seat
-from acp_launch.app.stores import open_store, outcomes, say_waiting
+from acp_launch.app.stores import open_store, outcomes, protect_secrets, say_waiting
 from acp_launch.bridge import offer
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers, confined, machine
 from acp_launch.checks import profile as profile_checks
-from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
+from acp_launch.checks.check import MACHINE, Check, exit_code, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
-from acp_launch.console.ask.terminal import possible
+from acp_launch.console import doctor as screen
 from acp_launch.console.servers import ServerMessages
-from acp_launch.console.stderr import DIM, tell
+from acp_launch.console.stderr import DIM, can_ask_user, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
@@ -84,6 +84,13 @@ class Checkup(Struct, kw_only=True):
     found: list[Check] = []
     answers: dict[str, list[Check]] = {}  # by part
     started: list[ProfilePart] = []
+
+    def show(self, *, as_json: bool) -> int:
+        """Check, and print what was found. Return the exit code."""
+        protect_secrets()
+        code = self.run()
+        screen.show(self.found, self.name, exit_code(self.found), as_json=as_json, is_cut_short=code > 0)
+        return code or exit_code(self.found)
 
     def run(self) -> int:
         """Run all checks; return 0, or the exit code of the signal that ended them."""
@@ -162,7 +169,7 @@ class Checkup(Struct, kw_only=True):
         credentials = self._credentials(parts, logins, found, wallet)
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
-                fix = next_command(names[0], found[names[0]], has_terminal=possible())
+                fix = next_command(names[0], found[names[0]], has_terminal=can_ask_user())
                 self.answers[part.label] = [answers.without_secret(part, names, fix)]
         self.started = [part for part in parts if part.plan is not None]
         able = [part for part in self.started if part.label not in self.answers]
@@ -203,7 +210,7 @@ class Checkup(Struct, kw_only=True):
         if chosen_kind(settings.secrets).is_desktop:
             opening = partial(profile_checks.open_checked, opening, store)
         found = outcomes([*names, *items], settings, opening=opening)
-        self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=possible()))
+        self._note(profile_checks.secret_checks({name: found[name] for name in names}, has_terminal=can_ask_user()))
         self._note(profile_checks.unfit_checks(parts, found))
         return found
 

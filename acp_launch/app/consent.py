@@ -13,12 +13,12 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from acp_launch.app.questions import agrees, has_terminal
+from acp_launch.app.questions import agrees
 from acp_launch.app.secretvalue import ask_value, check_name, put
 from acp_launch.app.start import login_program
 from acp_launch.app.stores import Vault, say_waiting
 from acp_launch.checks import node
-from acp_launch.console.stderr import harmless, say, tell
+from acp_launch.console.stderr import can_ask_user, harmless, say, tell
 from acp_launch.console.trust import heading, report
 from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import MachineError, NotTrusted, Stopped, UsageError
@@ -100,7 +100,7 @@ def ask_for_secrets(
     is_read_only = chosen_kind(settings.secrets).is_read_only
     if not unset or is_read_only or any(answers[name].state != "missing" for name in unset):
         return answers
-    if not has_terminal():
+    if not can_ask_user():
         return answers
 
     try:
@@ -125,7 +125,7 @@ def offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Resol
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
     """
-    if resolved.draft is None or not has_terminal():
+    if resolved.draft is None or not can_ask_user():
         return resolved
     wanted = _installers(resolved)
     if not wanted:

@@ -24,9 +24,9 @@ from acp_launch.app.planning import find_server, loaded_profile, ready, require_
 from acp_launch.app.stores import Vault, say_waiting, saying_waiting
 from acp_launch.console import logins
 from acp_launch.console.ask import links
-from acp_launch.console.ask.terminal import possible
 from acp_launch.console.logins import State, is_valid
 from acp_launch.console.problems import show_error
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.errors import (
     AuthRequired,
     LaunchError,
@@ -327,7 +327,7 @@ async def _log_in(
     device, pasted = None, None
     if opener is None:
         device, pasted = partial(logins.show_code, target.name, url), partial(logins.ask_address, target.name)
-        if not possible():  # a code needs no answer here
+        if not can_ask_user():  # a code needs no answer here
             fix = f"run it in a terminal: {ours('mcp', 'login', profile, target.name)}"
             show, pasted = partial(_refuse_page, why, fix), None
     quiet: Waiting = lambda what, waited, limit: None  # noqa: E731 - the question of the terminal is on the screen
@@ -338,7 +338,7 @@ async def _log_in(
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
     try:
         async with listener.listen(oauth.callback_port or 0):
-            confirm = logins.confirm if possible() else None
+            confirm = logins.confirm if can_ask_user() else None
             flow = LoginFlow(wanted, listener, device, confirm, say_waiting, limit)
             grant, login = await flow.log_in(more=more, registered=before)
     except Refused as refused:

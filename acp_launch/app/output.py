@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from acp_launch.console.ask.terminal import StillClock, TerminalQuestions, possible
+from acp_launch.console.ask.terminal import StillClock, TerminalQuestions
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
 from acp_launch.console.stream.redacted import RedactedOutput, RunOutput
@@ -32,7 +33,7 @@ def redacting(output: RunOutput) -> RunOutput:
 
 
 def find_person(observer: Callable[[], RunOutput], clock: Callable[[], StillClock | None]) -> Person | None:
-    return TerminalQuestions(observer().pause, clock()) if possible() else None
+    return TerminalQuestions(observer().pause, clock()) if can_ask_user() else None
 
 
 def put_waiting(what: str, waited: float, limit: float) -> None:

@@ -1,11 +1,12 @@
 """Yes-or-no questions to the user at the terminal."""
 
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.errors import UsageError
 
 
 def agrees(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
-    if not has_terminal():
+    if not can_ask_user():
         return False
     from acp_launch.console.ask.terminal import ask_yes_or_no
 
@@ -18,14 +19,7 @@ def require_agreement(question: str, undone: str, fix: str) -> None:
     Raises:
         UsageError: `undone` says what was not done; `fix` agrees without a terminal.
     """
-    if not has_terminal():
+    if not can_ask_user():
         raise UsageError(f"there is no terminal to ask on; {undone}", fix=fix)
     if not agrees(question):
         raise UsageError(undone)
-
-
-def has_terminal() -> bool:
-    """Tell whether a user can be asked."""
-    from acp_launch.console.ask.terminal import possible  # with asyncio, which a start does without until later
-
-    return possible()

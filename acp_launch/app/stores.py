@@ -170,11 +170,12 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
         UsageError, SettingsError: the settings cannot be written.
     """
     from acp_launch.app.config import choose
-    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    from acp_launch.console.ask.terminal import ask_yes_or_no
+    from acp_launch.console.stderr import can_ask_user
     from acp_launch.settings.origin import DEFAULT, origins
 
     sources = {each.key: each.source for each in origins(settings.config / FILE)}
-    if sources[STORE] != DEFAULT or not possible():
+    if sources[STORE] != DEFAULT or not can_ask_user():
         return None
 
     if not ask_yes_or_no(NO_KEYRING):

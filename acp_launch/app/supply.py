@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from acp_launch.app.consent import ask_for_secrets
 from acp_launch.app.credentials import CredentialFactory, MissingLogin, ServerLogin, list_lacking, print_headers
-from acp_launch.app.questions import has_terminal
 from acp_launch.app.stores import offer_sealed_file, open_store, open_unasked, outcomes, protect_secrets
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.model import unfit, unmet
 from acp_launch.plan.resolve import Resolved
@@ -58,7 +58,7 @@ def supply(
     answers = {name: found[name] for name in names}
     may_ask = True
     if unset:
-        may_ask = has_terminal()
+        may_ask = can_ask_user()
         answers = ask_for_secrets(resolved.needs, answers, settings, opening) if resolved.plan is not None else answers
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers, has_terminal=may_ask), *unfit(resolved.plan, values))

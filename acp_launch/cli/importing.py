@@ -15,8 +15,9 @@ from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.app.stores import Vault
 from acp_launch.cli.verb import Argument, Option, Yes
 from acp_launch.console import interop
-from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+from acp_launch.console.ask.terminal import ask_yes_or_no
 from acp_launch.console.interop import join_names, note, show_change, show_findings
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import (
@@ -206,7 +207,7 @@ class _Import(Struct):
 
     def run(self) -> None:
         goal, request = self.goal, self.request
-        can_write = not request.dry_run and (request.yes or possible())
+        can_write = not request.dry_run and (request.yes or can_ask_user())
         plan = self._plan(self.credentials if can_write else None)
         interop.tell_of_files(self.found)
         lost = [one for one in plan.incoming.lost if not request.only or one[0] in request.only]

@@ -32,9 +32,8 @@ from acp_launch.cli.importing import (
 from acp_launch.cli.run import Run
 from acp_launch.cli.verb import Argument, Option
 from acp_launch.console import interop, problems
-from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import note, warn
-from acp_launch.console.stderr import YELLOW, harmless, say, tell
+from acp_launch.console.stderr import YELLOW, can_ask_user, harmless, say, tell
 from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import TOOLS, this_machine
@@ -109,7 +108,7 @@ class Import(ImportRequest):
         if source is None:
             if into is not None:
                 raise UsageError("no source is given", fix="acp-launch import lists the sources on this machine")
-            if self.as_json or not possible():
+            if self.as_json or not can_ask_user():
                 list_sources(as_json=self.as_json)
                 return 0
 
@@ -220,7 +219,7 @@ def _make_draft(request: Init, settings: Settings, sources: tuple[Finding, ...] 
         return ProfileDraft(request.name or agent.name, request.user, agent, request.extends or "")
     if request.extends:
         return ProfileDraft(request.name or f"my-{called([request.extends])}", request.user, None, request.extends)
-    if not possible():
+    if not can_ask_user():
         fix = f"name the agent: acp-launch init {request.name or 'NAME'} --agent claude"
         raise UsageError("there is no terminal to ask on", fix=fix)
     with _until_ended():

@@ -13,8 +13,8 @@ from acp_launch.app.start import spawn_agent
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console import stdout
 from acp_launch.console.ask import logins
-from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible
-from acp_launch.console.stderr import DIM, say, tell
+from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions
+from acp_launch.console.stderr import DIM, can_ask_user, say, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import UsageError
@@ -94,7 +94,7 @@ def _logged_in(planned: "PreparedPlan", wanted: str | None, trace: Path | None) 
         aloud = AgentStderr(processes.log, sys.stderr)
         context = processes.context(planned, _offers(), aloud)
         observer = RedactedOutput(Notices())
-        person = TerminalQuestions(observer.pause) if possible() else None
+        person = TerminalQuestions(observer.pause) if can_ask_user() else None
         place = login_context(planned, person, aloud)
 
         async def story(connection: "Connection") -> tuple[str, StartedLogin]:

@@ -14,10 +14,7 @@ import typer
 from acp_launch import shutdown
 from acp_launch.app.sessions import hosted_sessions
 from acp_launch.app.spec import load_settings
-from acp_launch.app.stores import protect_secrets
-from acp_launch.checks.check import exit_code
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
-from acp_launch.console import doctor as screen
 from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
 from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
@@ -31,7 +28,6 @@ from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
 from acp_launch.session.store import open_registry
-from acp_launch.trace import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +62,8 @@ def doctor(
     """Check this machine and a profile: its agent, servers and secrets. You can paste the output into a bug report."""
     from acp_launch.app.checkup import Checkup
 
-    protect_secrets()
     checkup = Checkup(name=name, cwd=cwd, opens_session=session, allow_once=trust, trace=trace)
-    code = checkup.run()
-    screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
-    return code or exit_code(checkup.found)
+    return checkup.show(as_json=as_json)
 
 
 def ps(as_json: Json = False) -> None:
@@ -221,6 +214,8 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
+    from acp_launch.trace import VERSION
+
     header = read(source.readline(MAX_TRACE_LINE_BYTES))
     if header is None or header.type != "trace":
         raise UsageError(f"{file} is not a trace", fix=TRACE_FIX)

@@ -15,7 +15,7 @@ from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console import profiles, stdout
 from acp_launch.console.profiles import as_yaml
-from acp_launch.console.stderr import harmless, say
+from acp_launch.console.stderr import can_ask_user, harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 from acp_launch.plan.model import RemotePlan, needs, unmet
 from acp_launch.profile.discover import discover, here, parents
@@ -165,10 +165,9 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
     if not needs:
         return {}, ()
     from acp_launch.app.stores import outcomes
-    from acp_launch.console.ask.terminal import possible
 
     found = outcomes((need.name for need in needs), settings)
-    return found, unmet(needs, found, has_terminal=possible())
+    return found, unmet(needs, found, has_terminal=can_ask_user())
 
 
 def _find(names: Sequence[str]) -> "list[Found]":

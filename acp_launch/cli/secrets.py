@@ -17,8 +17,7 @@ from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import Vault, outcomes
 from acp_launch.cli.verb import Argument, Group, Json, Option
 from acp_launch.console import secrets
-from acp_launch.console.ask.terminal import possible
-from acp_launch.console.stderr import DIM, YELLOW, say, tell
+from acp_launch.console.stderr import DIM, YELLOW, can_ask_user, say, tell
 from acp_launch.errors import MachineError, SecretError, UsageError
 from acp_launch.plan.model import next_command
 from acp_launch.secret import value
@@ -124,7 +123,7 @@ def copy_to_env(
     outcome = outcomes([check_name(name)], load_settings())[name]
     if outcome.secret is None:
         reason = outcome.reason or f"not found in the {outcome.source}"
-        fix = next_command(name, outcome, has_terminal=possible())
+        fix = next_command(name, outcome, has_terminal=can_ask_user())
         raise SecretError(f'cannot read secret "{name}": {reason}', fix=fix)
     return execute.replaced_by(command, {into: outcome.secret}, os.environ)
 

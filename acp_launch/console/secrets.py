@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import possible
 from acp_launch.console.sessions import ago
+from acp_launch.console.stderr import can_ask_user
 from acp_launch.console.stdout import columns
 from acp_launch.plan.model import Need, unmet
 from acp_launch.secret.stores import STORES
@@ -48,7 +48,7 @@ def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
 
 def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
     """Print all on stdout; a problem on stderr for each secret that cannot be read."""
-    problems = unmet(needs, {row.name: row.outcome for row in rows}, has_terminal=possible())
+    problems = unmet(needs, {row.name: row.outcome for row in rows}, has_terminal=can_ask_user())
     if as_json:
         found = []
         for row in rows:

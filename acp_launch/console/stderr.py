@@ -131,3 +131,8 @@ def _without(marks: str, text: str) -> str:
 
 def _visible(mark: str) -> str:
     return "" if mark == "\r" else mark.encode("unicode_escape").decode()
+
+
+def can_ask_user() -> bool:
+    """Return whether a user can be asked: stdin and stderr are both terminals."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

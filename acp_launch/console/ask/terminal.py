@@ -114,11 +114,6 @@ BETWEEN = "  "  # between two answers
 KEY = "1;36"  # the style of a key
 
 
-def possible() -> bool:
-    """Return whether a user can be asked: stdin and stderr are both terminals."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
     """Print lines of a question, or above one. Our mark is the bar on their left, also of quoted text.
 
