@@ -120,7 +120,7 @@ def clean(batch: BatchDirectory, *, yes: bool = True, dry_run: bool = False) -> 
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The questions that a user at a terminal was asked, and agreed to."""
     said: list[str] = []
-    monkeypatch.setattr(questions, "has_terminal", lambda: True)
+    monkeypatch.setattr(questions, "can_ask_user", lambda: True)
     monkeypatch.setattr(questions, "agrees", lambda question: not said.append(question))  # type: ignore[func-returns-value]
     return said
 
