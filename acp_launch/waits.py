@@ -15,6 +15,8 @@ from acp_launch.errors import WaitExpired
 if TYPE_CHECKING:
     from asyncio import Future
 
+AGENT_WAITS = ("initialize", "session", "silence")  # of `agent.timeouts` in a profile
+
 # Set by tests only, on machines of which much is asked at once.
 PATIENCE = float(os.environ.get("ACP_LAUNCH_TEST_PATIENCE", "1"))
 

@@ -50,7 +50,7 @@ from acp_launch.session.state import Cost
 from acp_launch.waits import format_time, stretch
 
 T = TypeVar("T")
-CANCEL_SECONDS = GRACE_SECONDS + stretch(1.0)  # for the end of a turn: the host, which gives it `GRACE`, tells first
+CANCEL_SECONDS = GRACE_SECONDS + stretch(1.0)  # for the end of a turn: the host, with `GRACE_SECONDS`, tells first
 EXPLAINING = stretch(1.0)  # for the word of a private host that has ended
 MAX_WAITING_EVENTS = 1000  # events of a turn that were not taken; then the agent is not read
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Unpack, get_args
 from acp_launch.api.lifeline import DOWN_TIMEOUT, PrivateHost
 from acp_launch.api.order import Approve, LaunchOptions, OnEvent, OnForm, OnPermission, Order
 from acp_launch.errors import UsageError
+from acp_launch.waits import AGENT_WAITS
 
 if TYPE_CHECKING:
     from acp_launch.api.agent import Agent, Result
 
 Path = str | os.PathLike[str]
-WAITS = ("initialize", "session", "silence")
 
 
 @asynccontextmanager
@@ -112,8 +112,8 @@ def _start(profile: Path | None, options: LaunchOptions) -> PrivateHost:
         raise UsageError("confined= is for agent=", fix="in the profile: runtime: {confined: true}")
     limits = {wait: float(limit) for wait, limit in (options.get("timeouts") or {}).items()}
     for wait, limit in limits.items():
-        if wait not in WAITS:
-            raise UsageError(f'timeouts: there is no wait "{wait}"', fix=f"use {', '.join(WAITS)}")
+        if wait not in AGENT_WAITS:
+            raise UsageError(f'timeouts: there is no wait "{wait}"', fix=f"use {', '.join(AGENT_WAITS)}")
         if not 0 < limit < inf:
             raise UsageError(f"timeouts: {wait} is to be a number of seconds, and is {limit:g}")
     order = Order(

@@ -31,14 +31,14 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import NotLoggedIn, UsageError
 from acp_launch.problem import ours
 from acp_launch.served.registry import any_host
+from acp_launch.waits import AGENT_WAITS
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.settings.model import Settings
 
 
-WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
-NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
+NAMED = ", ".join(f"{wait}=DURATION" for wait in AGENT_WAITS)
 WAYS = "give it after the profile, with --file FILE, or on stdin"
 Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
@@ -50,7 +50,7 @@ def read_limit(text: str) -> Limit:
         UsageError: the wait is unknown, or the duration is wrong.
     """
     wait, mark, length = text.rpartition("=")
-    if mark and wait not in WAITS:
+    if mark and wait not in AGENT_WAITS:
         fix = f"give a DURATION for the whole run, or {NAMED}"
         raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
     return wait, read_duration(length)

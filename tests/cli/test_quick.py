@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, MEANT, VERBS_MEANT, _run
-from acp_launch.cli.run import WAITS, Run
+from acp_launch.cli.run import Run
 from acp_launch.cli.verb import SYNONYMS, VERBS, Group, Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
+from acp_launch.waits import AGENT_WAITS
 
 
 def every_verb() -> Iterator[tuple[str, Verb]]:
@@ -178,7 +179,7 @@ def test_the_last_of_two_limits_counts_and_the_whole_run_is_one_of_them() -> Non
 
 
 def test_the_waits_that_can_be_named_are_those_of_a_profile() -> None:
-    assert Timeouts.__struct_fields__ == WAITS
+    assert Timeouts.__struct_fields__ == AGENT_WAITS
 
 
 @pytest.mark.parametrize(("text", "wait"), [("nope=3", "nope"), ("=3", ""), ("timeouts.silence=3", "timeouts.silence")])

@@ -45,7 +45,7 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
         case aiohttp.ClientConnectorError():
             unsent = _fail_unsent(_describe_connecting(chain), where)
             return replace(unsent, is_final=any(isinstance(below, MisplacedError) for below in chain))
-        case aiohttp.InvalidURL() | ValueError():
+        case ValueError():  # aiohttp.InvalidURL is one
             how = "could not be asked: its address or its headers cannot be sent"
             return Failure(how, "check its `url` and `headers`", was_sent=False, is_final=True)
     if any(isinstance(below, ContentEncodingError) for below in chain):
