@@ -18,7 +18,7 @@ from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
 from acp_launch.console.processes import describe_users
 from acp_launch.console.stderr import harmless_line
-from acp_launch.console.trust import WORDED_LOGIN, describe_client, describe_others, write_value
+from acp_launch.console.trust import describe_client, write_value
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -158,7 +158,10 @@ def _other_lines(plan: LaunchPlan) -> Iterator[str]:
     """Yield the keys that have no line of their own."""
     found = [*find_others(plan.written)]
     for server in plan.servers:
-        found += find_others(server, _options(server), ("mcp_servers", server.name), SERVER)
+        at = ("mcp_servers", server.name)
+        found += find_others(server, _options(server), at, SERVER)
+        if isinstance(server, RemotePlan) and server.oauth is not None:
+            found += find_others(server.oauth, LoginOptions, (*at, "oauth"), f"{SERVER}oauth.")
     for path, value in found:
         yield f"{dotted(path):12} {write_value(value)}{_at(plan, path)}"
 
@@ -409,8 +412,7 @@ def _restart(restart: Restart | RemoteRestart) -> str:
     backoff = restart.backoff
     pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
     times = "no limit once it has answered" if restart.max is None else f"{restart.max} in a row"
-    more = describe_others(restart, type(restart), ("policy", "max", "backoff", "min_uptime"))
-    return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}{more}"
+    return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}"
 
 
 def _tools(tools: Tools) -> str:
@@ -447,8 +449,7 @@ def _login_text(oauth: LoginPlan) -> str:
     host = "" if oauth.callback == LoginPlan().callback else f" {oauth.callback}"
     port = f" port {oauth.callback_port}" if oauth.callback_port else ""
     answered = f", answered at{host}{',' if host and port else ''}{port}" if host or port else ""
-    others = describe_others(oauth, LoginOptions, WORDED_LOGIN)
-    return f"OAuth{at}, for {scopes}{client}{answered}{'' if oauth.resource else ', without `resource`'}{others}"
+    return f"OAuth{at}, for {scopes}{client}{answered}{'' if oauth.resource else ', without `resource`'}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

@@ -21,7 +21,6 @@ from acp_launch.console.ask.viewport import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless_line, paint
 from acp_launch.console.stdout import columns as table_lines
 from acp_launch.document.flow import inline
-from acp_launch.document.shape import Shape
 from acp_launch.problem import KeyPath, dotted
 from acp_launch.profile.agents import started
 from acp_launch.profile.keys import find_others
@@ -30,7 +29,6 @@ from acp_launch.profile.model import (
     Agent,
     Client,
     Confined,
-    LoginOptions,
     Match,
     OAuth,
     Profile,
@@ -50,7 +48,6 @@ from acp_launch.secret.value import EnvironmentReference, SecretReference, parse
 
 
 Found = Mapping[KeyPath, Path]
-WORDED_LOGIN = ("scopes", "callback", "callback_port", "resource")  # keys
 QUOTE = '"'
 _LOCKED = regex(r'lock\.(?P<key>.*)\.package: "(?P<package>.*)"')
 ROWS = 40  # variables of a program that have a row each; further harmless ones share one row
@@ -111,12 +108,6 @@ def write_value(value: object) -> str:
     return discreet(inline(to_builtins(value, enc_hook=str)))
 
 
-def describe_others(owner: Struct, shape: type[Shape], worded: Sequence[str]) -> str:
-    """Return the end of a line: the keys that are set, and that the line does not word."""
-    others = (key for key in find_others(owner, shape) if key[0][0] not in worded)
-    return "".join(f"; {dotted(path)} {write_value(value)}" for path, value in others)
-
-
 def describe_client(client: Client) -> str:
     """Say what acp-launch does for the agent; empty if it does nothing."""
     files = {True: ["reads and writes files"], False: [], "read": ["reads files"]}[client.fs]
@@ -169,8 +160,7 @@ def _login(oauth: OAuth) -> str:
     client = f", as the client {known_as}" if known_as else ""
     host = "" if oauth.callback == OAuth().callback else f", answered at {oauth.callback}"
     resource = "" if oauth.resource else ", for a token that may be good elsewhere (resource: false)"
-    others = describe_others(oauth, LoginOptions, WORDED_LOGIN)
-    return discreet(f"asks you to log in{at}, for {scopes}{client}{host}{resource}{others}")
+    return discreet(f"asks you to log in{at}, for {scopes}{client}{host}{resource}")
 
 
 def _where(server: StdioServer, there: Path | None) -> str:

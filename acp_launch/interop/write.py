@@ -18,13 +18,23 @@ from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from acp_launch.interop import formats
 from acp_launch.interop.read import EDITOR_VARIABLE, Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.profile.keys import server_keys
 from acp_launch.profile.leaks import slug
-from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
+from acp_launch.profile.model import (
+    Agent,
+    HttpServer,
+    McpServer,
+    Profile,
+    ServerTimeouts,
+    SseServer,
+    StdioServer,
+    Tools,
+)
 from acp_launch.protocol.splice import visible
 from acp_launch.regex import regex
 from acp_launch.secret.value import PREFIX, EnvironmentReference, Part, SecretReference, VariableReference, variable
@@ -267,7 +277,7 @@ class EntryWriter(Struct):
 
     def _timeouts(self, name: str, server: McpServer) -> Entry:
         entry = {}
-        for which in ("start", "call"):
+        for which in server.timeouts.__struct_fields__:
             seconds = getattr(server.timeouts, which)
             if seconds is None or seconds == getattr(ServerTimeouts(), which):
                 continue
@@ -281,15 +291,14 @@ class EntryWriter(Struct):
         """Write the names of allowed or denied tools. Without its restriction the server would offer more than the user
         wants, so a note names the loss."""
         entry = {}
-        for which, default in (("allow", ["*"]), ("deny", [])):
-            globs: Sequence[str] = getattr(server.tools, which)
-            if list(globs) == default:
+        for which, globs in asdict(server.tools).items():
+            if globs == getattr(Tools(), which):
                 continue
-            is_pattern = any(re.search(r"[*?\[]", re.sub(r"\[[*?\[]\]", "", glob)) for glob in globs)
-            if (key := self.tool.keys.get(which)) and not is_pattern:
-                entry[key] = [re.sub(r"\[([*?\[])\]", r"\1", glob) for glob in globs]
-            else:
+            key = self.tool.keys.get(which)
+            if key is None or any(re.search(r"[*?\[]", re.sub(r"\[[*?\[]\]", "", glob)) for glob in globs):
                 self._lose(name, f"tools.{which}", "patterns" if key else "")
+            else:
+                entry[key] = [re.sub(r"\[([*?\[])\]", r"\1", glob) for glob in globs]
         return entry
 
     def _lose(self, name: str, key: str, what: str = "") -> None:

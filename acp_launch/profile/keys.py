@@ -1,8 +1,9 @@
 """
 The keys of a profile: a row of `KEYS` for each, with what other parts of the program must know of it. Pure.
 
-`model` has a key's type, default and meaning. A row stands for the keys below it, too, unless those have rows. A key
-without a row is shown by `plan` and the trust screen as it is written, and of a server, only acp-launch knows it.
+`model` has a key's type, default and meaning. A row stands for the keys below it, too, unless those have rows, or it
+names those that it has words for. A key without a row, or without words, is shown by `plan` and the trust screen as it
+is written, and of a server, only acp-launch knows it.
 `tests/profile/test_keys.py` holds the rows against what `plan`, the trust screen and `export` do.
 """
 
@@ -20,6 +21,7 @@ from acp_launch.profile.model import HttpServer, Profile, SseServer, StdioServer
 class KeyRow(Struct, frozen=True, kw_only=True):
     is_planned: bool = True  # `plan` shows it
     is_trusted: bool = True  # the trust screen shows it; not what lets nothing more run, be reached or be sent
+    worded: tuple[str, ...] = ()  # the keys below it that this is said of, if not of all
     # Of a server:
     is_ours: bool = False  # no other tool has it: `export` leaves it out, and says so
     is_carried: bool = False  # conversations go on when a reload changes it
@@ -50,8 +52,15 @@ KEYS: Mapping[str, KeyRow] = {
     "permissions.unattended": KeyRow(),
     "client.fs": KeyRow(),
     "client.terminal": KeyRow(),
-    "runtime.confined": KeyRow(),
-    "mcp_servers.*.restart": KeyRow(is_trusted=False, is_ours=True, is_carried=True, is_compared=True, is_idle=True),
+    "runtime.confined": KeyRow(worded=("state", "read", "write", "network")),
+    "mcp_servers.*.restart": KeyRow(
+        is_trusted=False,
+        is_ours=True,
+        is_carried=True,
+        is_compared=True,
+        is_idle=True,
+        worded=("policy", "max", "min_uptime", "backoff.initial", "backoff.max", "backoff.factor"),
+    ),
     "mcp_servers.*.roots": KeyRow(is_trusted=False, is_ours=True, is_compared=True, is_idle=True),
     "mcp_servers.*.protocol": KeyRow(is_trusted=False, is_ours=True, is_compared=True, is_idle=True),
     "mcp_servers.*.session_elevation": KeyRow(is_trusted=False, is_ours=True, is_idle=True),
@@ -61,11 +70,15 @@ KEYS: Mapping[str, KeyRow] = {
     "mcp_servers.*.bridge": KeyRow(is_ours=True),
     "mcp_servers.*.data": KeyRow(is_ours=True, is_idle=True),
     "mcp_servers.*.inherit_env": KeyRow(is_ours=True, is_carried=True, is_compared=True, is_idle=True),
-    "mcp_servers.*.oauth": KeyRow(is_ours=True, is_carried=True),
+    "mcp_servers.*.oauth": KeyRow(
+        is_ours=True,
+        is_carried=True,
+        worded=("scopes", "callback", "resource", "client_id", "client_secret", "issuer", "client_metadata_url"),
+    ),
     "mcp_servers.*.oauth.callback_port": QUIET,
     "mcp_servers.*.insecure": KeyRow(is_ours=True),
     "mcp_servers.*.required": KeyRow(is_ours=True, is_carried=True),
-    "mcp_servers.*.tools": KeyRow(is_trusted=False, is_idle=True),
+    "mcp_servers.*.tools": KeyRow(is_trusted=False, is_idle=True, worded=("allow", "deny")),
     "mcp_servers.*.timeouts": KeyRow(is_trusted=False, is_idle=True),
     "mcp_servers.*.timeouts.start": KeyRow(is_trusted=False, is_compared=True),
     "mcp_servers.*.command": KeyRow(is_carried=True, is_compared=True),
@@ -82,10 +95,18 @@ _OTHER = KeyRow(is_ours=True)
 
 
 def row_of(name: str) -> KeyRow:
-    """Return the row of a key, or of the mapping around it."""
-    while name and name not in KEYS:
-        name = name.rpartition(".")[0]
-    return KEYS.get(name, _OTHER)
+    """Return the row of a key, or of the mapping around it; a key that has no words there is shown as it is written."""
+    row, below = _row_around(name)
+    has_words = not row.worded or below in ("", *row.worded)
+    return row if has_words else structs.replace(row, is_planned=True, is_trusted=True)
+
+
+def _row_around(name: str) -> tuple[KeyRow, str]:
+    """Return the row of a key and "", or of the mapping around it and the rest of the name."""
+    around = name
+    while around and around not in KEYS:
+        around = around.rpartition(".")[0]
+    return KEYS.get(around, _OTHER), name[len(around) :].removeprefix(".")
 
 
 def server_keys(has: Callable[[KeyRow], bool]) -> tuple[str, ...]:
@@ -97,10 +118,11 @@ def server_keys(has: Callable[[KeyRow], bool]) -> tuple[str, ...]:
 def find_others(
     owner: Struct, shape: type[Shape] = Profile, path: KeyPath = (), above: str = ""
 ) -> Iterator[tuple[KeyPath, Any]]:
-    """Yield the path and the value of each key of `shape` that is set in `owner`, at `path`, and has no row."""
+    """Yield the path and the value of each key of `shape` that is set in `owner`, at `path`, and has no words."""
     for key in structs.fields(shape):
         here, name, value = (*path, key.name), above + key.name, getattr(owner, key.name)
-        if name in KEYS:
+        row, below = _row_around(name)
+        if row is not _OTHER and (not row.worded or below in row.worded):
             continue
         if name == "mcp_servers":
             for called, server in value.items():

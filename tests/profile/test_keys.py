@@ -149,17 +149,23 @@ def screens(profile: Loaded, directory: Path) -> dict[str, object]:
 
 
 def shown(directory: Path, path: Pattern, hint: Any) -> set[str] | None:
-    """The screens that one of the key's values changes; None if there is no value to try."""
+    """The screens that tell the key's values apart, three where it has them; None if there is no value to try."""
     tree, inner, key = written(path)
     seen: list[dict[str, object]] = []
+    profiles = set[str]()
     for value in (None, *candidates(path, hint)):
         if value is not None:
             inner[key] = value
         try:
-            seen.append(screens(loaded(directory, tree), directory))
+            profile = loaded(directory, tree)
+            seen.append(screens(profile, directory))
+            profiles.add(repr(profile.profile))
         except LaunchError:
             continue
-    return {name for name in seen[0] if any(each[name] != seen[0][name] for each in seen)} if len(seen) > 1 else None
+    if len(seen) < 2:
+        return None
+    wanted = min(3, max(2, len(profiles)))
+    return {name for name in seen[0] if len({str(each[name]) for each in seen}) >= wanted}
 
 
 @cache
@@ -214,6 +220,11 @@ FIELDS = {
     "mcp_servers.*": "class StdioOptions(Server, frozen=True, kw_only=True):\n",
     "mcp_servers.*.oauth": "class LoginOptions(Shape, frozen=True, kw_only=True):\n",
     "mcp_servers.*.restart": "class Restart(Shape, frozen=True, kw_only=True):\n",
+    "mcp_servers.*.tools": "class Tools(Shape, frozen=True, kw_only=True):\n",
+    "mcp_servers.*.timeouts": "class ServerTimeouts(Shape, frozen=True, kw_only=True):\n",
+    "agent.timeouts": "class Timeouts(Shape, frozen=True, kw_only=True):\n",
+    "runtime.confined": "class Confined(Shape, frozen=True, kw_only=True):\n",
+    "permissions.rules.allow": "class Match(Shape, frozen=True, kw_only=True):\n",
 }
 
 
@@ -224,9 +235,10 @@ def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path,
     shutil.copytree(PACKAGE, tmp_path / "acp_launch", ignore=shutil.ignore_patterns("__pycache__"))
     model = tmp_path / "acp_launch/profile/model.py"
     opening = FIELDS[above]
+    declared = "Duration = Duration(22)" if above.endswith("timeouts") else 'str = "022"'
     text = model.read_text()
     assert text.count(opening) == 1
-    model.write_text(text.replace(opening, f'{opening}    umask_of_all: str = "022"\n'))
+    model.write_text(text.replace(opening, f"{opening}    umask_of_all: {declared}\n"))
     code = (
         f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(PACKAGE.parent)!r}]\n"
         "from pathlib import Path\nfrom tests.profile import test_keys\n"
@@ -235,9 +247,9 @@ def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path,
     )
     words, environ = [sys.executable, "-c", code], {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert [line for line in ended.stdout.splitlines() if "umask_of_all" in line] == [
-        f"{above}.umask_of_all: nothing reads it"
-    ], ended.stderr
+    found = {line for line in ended.stdout.splitlines() if "umask_of_all" in line}
+    named = [above] if "rules" not in above else [f"permissions.rules.{answer}" for answer in ANSWERS]
+    assert found == {f"{each}.umask_of_all: nothing reads it" for each in named}, ended.stderr
 
 
 SHAREABLE = {*StdioServer.__struct_fields__} - {"share", "bridge", "type", "session_elevation"}
