@@ -24,7 +24,7 @@ def main() -> None:
         return
     if "_ACP_LAUNCH_COMPLETE" in os.environ:
         return _complete()
-    from acp_launch import shutdown
+    import acp_launch.shutdown as shutdown  # `from acp_launch` would ask the Python API for it
 
     shutdown.listen()
     import gc

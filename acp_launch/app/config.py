@@ -15,7 +15,7 @@ from acp_launch.problem import Problem, did_you_mean, ours
 from acp_launch.profile.edit import CannotEdit, meant, put, remove
 from acp_launch.settings.check import choices
 from acp_launch.settings.load import file_text, present, settings_file
-from acp_launch.settings.model import KEYS
+from acp_launch.settings.model import keys
 
 NEW = """\
 # Your settings of acp-launch. `acp-launch config` shows all of them, `acp-launch help settings` explains them.
@@ -73,8 +73,8 @@ def change_settings(
         SettingsError: the settings would be wrong.
     """
     file, where = settings_file(), tuple(key.split("."))
-    if where not in KEYS:
-        known = [".".join(each) for each in KEYS]
+    if where not in keys():
+        known = [".".join(each) for each in keys()]
         raise UsageError(f'unknown setting "{key}"{did_you_mean(key, known)}', fix=ours("config", "show"))
     before = read_settings(file)
     try:

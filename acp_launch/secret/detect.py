@@ -164,10 +164,7 @@ def _is_jwt(text: str) -> bool:
 # English only, as the names of variables, headers and options are.
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
+_words = str.split
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _PASSWORDS = {"password", "passwd", "passphrase", "passcode", "pass", "pwd"}
 _NOUNS = {
@@ -238,7 +235,7 @@ def noun(name: str) -> str:
     Empty if the name does not announce a credential.
     """
     words = [word.lower() for word in _WORDS.findall(name[-100:])]
-    if not words or words[-1] in _ABOUT or not _RULES_OUT.isdisjoint(words):
+    if not words or words[-1] in _ABOUT or not set(words).isdisjoint(_RULES_OUT):
         return ""
     return next(filter(None, (_noun(words, index) for index in reversed(range(len(words))))), "")
 
@@ -290,7 +287,7 @@ def is_filling(rest: str) -> bool:
         return False
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9]+", rest)]
     marked = [word for word in words if word in _MARKS or re.fullmatch("x{3,}", word)]
-    return bool(_FILLER.fullmatch(rest)) or (bool(marked) and set(words) <= _MARKS | _FILLING | set(marked))
+    return bool(_FILLER.fullmatch(rest)) or (bool(marked) and set(words) <= {*_MARKS, *_FILLING, *marked})
 
 
 def is_filled(body: str) -> bool:

@@ -27,7 +27,17 @@ from acp_launch.document.shape import hints_of, is_shape, shape_at
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, about, likeliest
 from acp_launch.settings.address import Address, read
-from acp_launch.settings.model import COMMAND, DELIMITER, KEYS, NAMES, NEARLY, NEEDED_SECTIONS, PREFIX, Choices, setter
+from acp_launch.settings.model import (
+    COMMAND,
+    DELIMITER,
+    NEARLY,
+    NEEDED_SECTIONS,
+    PREFIX,
+    Choices,
+    keys,
+    keys_by_variable,
+    setter,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -229,7 +239,7 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
 
 
 def _unusable(name: str, text: str) -> Problem | None:
-    if name not in NAMES:
+    if name not in keys_by_variable():
         return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
         return about(name, "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
@@ -240,7 +250,7 @@ def _unusable(name: str, text: str) -> Problem | None:
 
 
 def _unknown(name: str) -> Problem:
-    known = {other.partition(DELIMITER)[2]: other for other in NAMES}
+    known = {other.partition(DELIMITER)[2]: other for other in keys_by_variable()}
     key = name.removeprefix(NEARLY).lstrip("_").upper()
     if nearest := likeliest(key, known):
         what, fix = f"unknown setting; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
@@ -263,7 +273,7 @@ def _fault(error: "ErrorDetails") -> Fault:
         return described(error, (), Choices)
     if fix := _REMOVED.get(path):
         return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
-    homes = (key[:depth] for depth in (1, 2, 3) for key in KEYS)
+    homes = (key[:depth] for depth in (1, 2, 3) for key in keys())
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(home)
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)

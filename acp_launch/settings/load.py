@@ -28,7 +28,7 @@ from acp_launch.document.shape import build
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem, about
-from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
+from acp_launch.settings.model import NEARLY, PREFIX, Choices, Settings, keys_by_variable
 
 
 def belongs_to(directory: Path, project: Path, kind: str) -> bool:
@@ -117,7 +117,8 @@ def present() -> dict[str, str]:
 
     A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
     """
-    return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
+    ours = ((name, text) for name, text in os.environ.items() if text and name.startswith(PREFIX))
+    return {name: text for name, text in ours if name.startswith(NEARLY) or name in keys_by_variable()}
 
 
 def file_text(file: Path) -> tuple[str | None, list[Problem]]:

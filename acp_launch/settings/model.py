@@ -4,6 +4,7 @@ variables that are settings. Imports little; `check` reads them with pydantic-se
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -122,14 +123,23 @@ def _keys(section: Shape, above: Key = ()) -> Iterator[Key]:
         yield from _keys(value, key) if isinstance(value, Shape) else (key,)
 
 
-KEYS = tuple(_keys(Choices()))  # of all settings, in the order of the model
+@cache
+def keys() -> tuple[Key, ...]:
+    """Return the keys of all settings, in the order of the model."""
+    return tuple(_keys(Choices()))
+
+
+@cache
+def keys_by_variable() -> Mapping[str, Key]:
+    """Return the names of the variables, each with the key that it sets."""
+    chosen = (key for key in keys() if key[0] == "secrets" or key in _BY_VARIABLE)
+    return {PREFIX + DELIMITER.join(key).upper(): key for key in chosen}
+
+
 _BY_VARIABLE = {("max_line",), ("registry",), ("batch", "insecure_scheduler")}
-NAMES: Mapping[str, Key] = {
-    PREFIX + DELIMITER.join(key).upper(): key for key in KEYS if key[0] == "secrets" or key in _BY_VARIABLE
-}
 COMMAND = f"{PREFIX}SECRETS{DELIMITER}COMMAND"
 
 
-def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
+def setter(where: tuple[str | int, ...], given: Mapping[str, str]) -> str | None:
     """Return the variable that set the value at this path; None if none did."""
-    return next((name for name, key in NAMES.items() if name in variables and where[: len(key)] == key), None)
+    return next((name for name, key in keys_by_variable().items() if name in given and where[: len(key)] == key), None)

@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.yaml import parse
 from acp_launch.settings.load import directory, file_text, load, present
-from acp_launch.settings.model import KEYS, NAMES, Key, setter
+from acp_launch.settings.model import Key, keys, keys_by_variable, setter
 
 DEFAULT = "default"
 DIRECTORIES = ("CONFIG", "STATE", "CACHE")
@@ -44,7 +44,7 @@ def origins(file: Path) -> list[SettingOrigin]:
         SettingsError: the settings are wrong; every problem is listed.
     """
     chosen, variables, places = load(), present(), _places(file)
-    named = {key: name for name, key in NAMES.items()}
+    named = {key: name for name, key in keys_by_variable().items()}
     return [
         SettingOrigin(
             key=".".join(key),
@@ -54,7 +54,7 @@ def origins(file: Path) -> list[SettingOrigin]:
             source=setter(key, variables) or places.get(key, DEFAULT),
             variable=named.get(key),
         )
-        for key in KEYS
+        for key in keys()
     ]
 
 
@@ -71,4 +71,4 @@ def _places(file: Path) -> Mapping[Key, str]:
     text, _ = file_text(file)
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     table = document.positions.table if document else {}
-    return {key: f"{file}:{table[key][3]}" for key in KEYS if key in table}
+    return {key: f"{file}:{table[key][3]}" for key in keys() if key in table}

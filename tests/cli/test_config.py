@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.settings.model import KEYS
+from acp_launch.settings.model import keys
 from tests.cli.launcher import Launcher
 
 
@@ -33,13 +33,13 @@ def test_every_setting_is_shown_with_its_value_and_its_origin(launch: Launcher, 
     assert rows["secrets.command"] == ["op read '{name}'", f"{file}:4"]
     assert rows["secrets.file.path"] == ["(not set)", "default"]
     assert rows["directory: config"] == [str(file.parent), "ACP_LAUNCH_CONFIG_DIR"]
-    assert {".".join(key) for key in KEYS} < set(rows)
+    assert {".".join(key) for key in keys()} < set(rows)
     edit = "to edit it: acp-launch config edit; about all settings: acp-launch help settings"
     assert done.err == f"the file is {file}; {edit}\n"
 
 
 def test_json_has_the_same(launch: Launcher, file: Path) -> None:
-    assert set(settings(launch)) == {".".join(key) for key in KEYS}
+    assert set(settings(launch)) == {".".join(key) for key in keys()}
     found = settings(launch, ACP_LAUNCH_SECRETS__TIMEOUT="7s")["secrets.timeout"]
     assert found == {
         "key": "secrets.timeout",
@@ -54,7 +54,7 @@ def test_json_has_the_same(launch: Launcher, file: Path) -> None:
 
 def test_every_setting_is_in_the_documentation(launch: Launcher) -> None:
     page = launch("help", "settings").out.decode()
-    assert [".".join(key) for key in KEYS if ".".join(key) not in page] == []
+    assert [".".join(key) for key in keys() if ".".join(key) not in page] == []
 
 
 def test_path_prints_the_file_that_may_not_exist_yet(launch: Launcher, file: Path) -> None:
