@@ -60,7 +60,7 @@ def _holds(version: Version, sign: str, bound: Version) -> bool:
 def advice(stderr: Sequence[str]) -> str:
     """Return the fix for a program that its node is too old for, by its last lines; empty for any other."""
     text = "\n".join(stderr)
-    if not text or not _TOO_OLD.search(text):
+    if not _TOO_OLD.search(text):
         return ""
     found = _REPORT.search(text)
     here = f"Node.js {found[1]}" if found else "this Node.js"

@@ -387,9 +387,9 @@ class Supervisor:
     def _lose(self, end: lifecycle.Ended) -> None:
         """Note that the process has ended, or could not be started."""
         said = self.child.stderr_tail() if self.child else []
-        detail = (*said[-STDERR_LINES:], *filter(None, (node.advice(said),)))
+        advice = node.advice(said) if said else ""
         self._step(end)
-        self._tell_lost(detail)
+        self._tell_lost((*said[-STDERR_LINES:], *filter(None, (advice,))))
 
     def _abandon(self) -> None:
         """Note that we are cancelled and the process will be killed."""
