@@ -17,7 +17,7 @@ from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
 from acp_launch.app.start import Launched, login_program, server_logs, spawn_agent, stderr_log, visible_env
 from acp_launch.console.ask.logins import LoginQuestions
-from acp_launch.console.ask.terminal import AgentStderr
+from acp_launch.console.stderr import AgentStderr
 from acp_launch.engine.context import LaunchContext, offers
 from acp_launch.engine.run import RestartAgent
 from acp_launch.engine.surroundings import run_prompt

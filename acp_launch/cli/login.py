@@ -13,8 +13,8 @@ from acp_launch.app.start import spawn_agent
 from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console import stdout
 from acp_launch.console.ask import logins
-from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions
-from acp_launch.console.stderr import DIM, can_ask_user, say, tell
+from acp_launch.console.ask.terminal import TerminalQuestions
+from acp_launch.console.stderr import DIM, AgentStderr, can_ask_user, say, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import UsageError

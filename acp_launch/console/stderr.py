@@ -4,10 +4,13 @@ The stderr of acp-launch: everything but the answer, one line per message, colou
 Where an agent or a server may write to the same place, our lines begin with our mark (`acp_launch.problem`).
 """
 
+import codecs
 import os
 import re
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from acp_launch.problem import MARK, marked, unmarked
 
@@ -136,3 +139,30 @@ def _visible(mark: str) -> str:
 def can_ask_user() -> bool:
     """Return whether a user can be asked: stdin and stderr are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+class AgentStderr:
+    """Shows the agent's stderr during a login, and passes every chunk to the log unchanged."""
+
+    def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:
+        self._log = log
+        self._stream = stream
+        self._is_on = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Show it while the block runs."""
+        self._is_on = True
+        try:
+            yield
+        finally:
+            self._is_on = False
+
+    def __call__(self, chunk: bytes) -> None:
+        text = self._decoder.decode(chunk)
+        if self._is_on and text:
+            share(at_once=True)
+            self._stream.write(harmless(text))
+            self._stream.flush()
+        self._log(chunk)

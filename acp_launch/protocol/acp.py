@@ -272,7 +272,7 @@ def decoded(raw: Raw | bytes) -> Any:
     """Return plain Python values, for rare messages that are read leniently; None if it is not JSON.
 
     The standard library is the second try: it accepts half a surrogate pair, which a JavaScript agent sends when it
-    cuts its text in the middle of an emoji (see `console.draw.sanitize`).
+    cuts its text in the middle of an emoji (see `console.stream.outlet`).
     """
     try:
         return msgspec.json.decode(raw)

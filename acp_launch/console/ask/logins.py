@@ -4,8 +4,7 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
-from acp_launch.console.ask.terminal import AgentStderr
-from acp_launch.console.stderr import harmless_line
+from acp_launch.console.stderr import AgentStderr, harmless_line
 from acp_launch.console.stdout import columns
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod

@@ -1,7 +1,6 @@
 """Questions on a bare terminal: lines on stderr, answers from stdin; and the agent's stderr at a login."""
 
 import asyncio
-import codecs
 import os
 import signal
 import sys
@@ -9,11 +8,11 @@ import termios
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any
 
 from acp_launch import shutdown
 from acp_launch.console.ask.viewport import break_lines, is_roomy, screen
-from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
+from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, paint, put
 from acp_launch.console.stdout import cells
 from acp_launch.problem import COLUMNS, MARK
 from acp_launch.session.events import Choice, Tone
@@ -360,33 +359,3 @@ async def _read() -> str:
         return os.read(STDIN, 4096).decode(errors="replace")
     finally:
         loop.remove_reader(STDIN)
-
-
-# The agent's stderr during a login.
-
-
-class AgentStderr:
-    """Shows the agent's stderr during a login, and passes every chunk to the log unchanged."""
-
-    def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:
-        self._log = log
-        self._stream = stream
-        self._is_on = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Show it while the block runs."""
-        self._is_on = True
-        try:
-            yield
-        finally:
-            self._is_on = False
-
-    def __call__(self, chunk: bytes) -> None:
-        text = self._decoder.decode(chunk)
-        if self._is_on and text:
-            share(at_once=True)
-            self._stream.write(harmless(text))
-            self._stream.flush()
-        self._log(chunk)

@@ -19,7 +19,7 @@ from rich.text import Text
 from acp_launch.console import stderr
 from acp_launch.console.draw.live_region import Canvas, Pace, Region
 from acp_launch.console.draw.markdown import Block, MessageView
-from acp_launch.console.draw.sanitize import Halves, content_text, cut, one_line, prose
+from acp_launch.console.draw.sanitize import content_text, cut, one_line, prose
 from acp_launch.console.draw.theme import THOUGHT as THOUGHT_SIGN
 from acp_launch.console.draw.theme import (
     Deed,
@@ -35,6 +35,7 @@ from acp_launch.console.draw.theme import (
 )
 from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW
+from acp_launch.console.stream.outlet import Halves
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated

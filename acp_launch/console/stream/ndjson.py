@@ -11,8 +11,7 @@ from collections.abc import Callable
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch.console.draw.sanitize import Halves
-from acp_launch.console.stream.outlet import JoinedText, Outlet
+from acp_launch.console.stream.outlet import Halves, JoinedText, Outlet
 from acp_launch.console.stream.text import SAME_MESSAGE, Notices
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated

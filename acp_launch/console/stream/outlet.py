@@ -60,6 +60,22 @@ def _rest(text: str, at: int) -> bytes | _Long:
     return _Long(text, at) if len(text) - at > JOINED else text[at:].encode()
 
 
+class Halves:
+    """Joins the halves of a surrogate pair from two chunks, and replaces a half that stays alone."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def whole(self, piece: str) -> str:
+        """Return the whole characters of `piece`, after a half from the piece before."""
+        if piece.isascii() and not self._half:
+            return piece
+        text, self._half = self._half + piece, ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class Outlet:
     """A descriptor, by default stdout. `write` collects pieces, `drain` writes them."""
 

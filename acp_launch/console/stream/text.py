@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acp_launch.console.draw.sanitize import Halves, one_line, prose
+from acp_launch.console.draw.sanitize import one_line, prose
 from acp_launch.console.sessions import display_name
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, harmless_line, is_marking, is_one_file, say
 from acp_launch.console.stdout import plain
-from acp_launch.console.stream.outlet import JoinedText, Outlet
+from acp_launch.console.stream.outlet import Halves, JoinedText, Outlet
 from acp_launch.problem import count, unmarked
 from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp

@@ -12,7 +12,7 @@ import pytest
 
 from acp_launch.console.ask import logins
 from acp_launch.console.ask.logins import LoginQuestions, as_json, command_line, table
-from acp_launch.console.ask.terminal import AgentStderr
+from acp_launch.console.stderr import AgentStderr
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.events import Choice, Tone

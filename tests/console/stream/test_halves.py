@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.console.draw.sanitize import Halves
+from acp_launch.console.stream.outlet import Halves
 
 
 def joined(pieces: list[str]) -> str:
