@@ -98,7 +98,7 @@ PURE = [
     "bridge/offer",
     "bridge/toolpolicy",
     "mcp/adapter",
-    "mcp/era",
+    "mcp/message",
     "settings/address",
     "settings/check",
     "document/yaml",

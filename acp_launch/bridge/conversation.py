@@ -14,10 +14,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.ledger import Health, Ledger, OpenRequest, Questions, Queue, Waiting, make_ids
-from acp_launch.mcp.era import (
+from acp_launch.mcp.message import (
     CALL,
     DISCOVER,
     INITIALIZE,
+    LISTS,
+    PAGES,
     PING,
     SET_LEVEL,
     SUBSCRIBE,
@@ -25,8 +27,8 @@ from acp_launch.mcp.era import (
     UNSUBSCRIBE,
     UPDATED,
     ProtocolInfo,
+    capabilities,
 )
-from acp_launch.mcp.message import LISTS, PAGES, capabilities
 from acp_launch.private import blake2b
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc, splice

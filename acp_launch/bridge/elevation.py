@@ -26,8 +26,7 @@ from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.conversation import ConversationState, Restorer, answer_broken, each
 from acp_launch.bridge.ledger import NULL, NumberedRequests
-from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
-from acp_launch.mcp.message import reported_token
+from acp_launch.mcp.message import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED, reported_token
 from acp_launch.private import compare_digest
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping

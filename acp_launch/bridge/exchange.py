@@ -25,7 +25,7 @@ from msgspec import UNSET, Raw
 from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Restorer, ServerGone, each
 from acp_launch.bridge.elevation import Upstream
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
-from acp_launch.mcp.era import (
+from acp_launch.mcp.message import (
     CANCELLED,
     DISCOVER,
     INITIALIZE,
@@ -36,10 +36,14 @@ from acp_launch.mcp.era import (
     ROOTS,
     ROOTS_CHANGED,
     TOOLS,
+    cancelled_id,
+    capabilities,
     is_stateless,
     no_discovery,
+    reported_token,
+    roots_result,
+    wanted_token,
 )
-from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.splice import at, is_object, with_id, with_members, without

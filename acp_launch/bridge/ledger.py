@@ -14,8 +14,16 @@ from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.mcp.era import CANCELLED, ELICITATION, INITIALIZE, SAMPLING
-from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_token
+from acp_launch.mcp.message import (
+    CANCELLED,
+    ELICITATION,
+    INITIALIZE,
+    SAMPLING,
+    answer_to,
+    cancelled_id,
+    renumber,
+    reported_token,
+)
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.jsonrpc import Envelope, key

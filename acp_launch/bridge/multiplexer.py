@@ -34,7 +34,7 @@ from msgspec import UNSET, Raw, Struct, field
 from acp_launch.bridge.conversation import GIVEN_UP
 from acp_launch.bridge.ledger import NumberedRequest, NumberedRequests
 from acp_launch.bridge.seat import ShimConnection
-from acp_launch.mcp.era import (
+from acp_launch.mcp.message import (
     CANCELLED,
     DISCOVER,
     INITIALIZE,
@@ -47,9 +47,9 @@ from acp_launch.mcp.era import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     UPDATED,
+    cancelled_id,
     is_stateless,
 )
-from acp_launch.mcp.message import cancelled_id
 from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping

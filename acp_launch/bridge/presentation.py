@@ -16,14 +16,13 @@ import msgspec
 from msgspec import Raw
 
 from acp_launch.document.cache import JsonCache
-from acp_launch.mcp.era import INITIALIZE
-from acp_launch.mcp.message import capabilities
+from acp_launch.mcp.message import INITIALIZE, capabilities
 from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
 from acp_launch.private import make_digest
 from acp_launch.process.code import read_code
 from acp_launch.secret.redact import redactor
 
-CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
+CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/message.py")  # what a presentation depends on besides the server
 FOLDER = "servers"
 CLIENTS = 4  # of which answers are kept, for each server
 MAX_CACHE_FILES = 200

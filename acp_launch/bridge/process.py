@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from acp_launch.bridge.conversation import ServerObserver, describe_gone
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.mcp.adapter import EraAdapter
-from acp_launch.mcp.era import ProtocolInfo, pinned_era, suggests_stateless
+from acp_launch.mcp.message import ProtocolInfo, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child

@@ -27,7 +27,7 @@ from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.relay import ProxyConversation, is_carried
 from acp_launch.bridge.seat import ShimConnection, ShimListener, listen_for_shims
 from acp_launch.errors import first
-from acp_launch.mcp.era import ProtocolInfo
+from acp_launch.mcp.message import ProtocolInfo
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import HASTY_GRACE_SECONDS

@@ -13,9 +13,8 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from acp_launch.mcp import era
-from acp_launch.mcp.era import Discovered, ProtocolInfo
-from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
+from acp_launch.mcp import message as mcp
+from acp_launch.mcp.message import CLIENT_INFO, Discovered, ProtocolInfo, cancelled_id
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping, text
 from acp_launch.protocol.jsonrpc import Envelope, key
@@ -23,8 +22,8 @@ from acp_launch.protocol.splice import written
 
 OURS = "acp-launch/"  # prefix of the ids of the adapter's own requests; the exchange has another
 NEWER = ("resultType", "ttlMs", "cacheScope")  # members of a result that a strict agent may refuse
-UNKNOWN = (era.INITIALIZED, era.PROGRESS, era.ROOTS_CHANGED)  # notifications that a stateless server does not know
-INPUTS = {era.SAMPLING: "sampling", era.ELICITATION: "elicitation", era.ROOTS: ""}  # and what an agent declares for it
+UNKNOWN = (mcp.INITIALIZED, mcp.PROGRESS, mcp.ROOTS_CHANGED)  # notifications that a stateless server does not know
+INPUTS = {mcp.SAMPLING: "sampling", mcp.ELICITATION: "elicitation", mcp.ROOTS: ""}  # and what an agent declares for it
 ROUNDS = 10  # of input for one request, as in the published SDKs
 
 Take = Callable[[Envelope], None]
@@ -120,7 +119,7 @@ class EraAdapter:
             if (call := self._at_server(message.id)) is not None:
                 originals.append(call.line)
             elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
-                originals.append(splice.without(line, ("params", "_meta"), era.OF_REQUESTS))
+                originals.append(splice.without(line, ("params", "_meta"), mcp.OF_REQUESTS))
         return originals
 
     def _fresh(self) -> Raw:
@@ -128,7 +127,7 @@ class EraAdapter:
         return Raw(f'"{OURS}{self._numbers}"'.encode())
 
     def _meta(self) -> bytes:
-        return era.meta(self._knowledge.version, self._client, self._capabilities, self._level)
+        return mcp.stateless_meta(self._knowledge.version, self._client, self._capabilities, self._level)
 
     # From the agent.
 
@@ -141,7 +140,7 @@ class EraAdapter:
         elif message.id is not UNSET:
             if not self._take_answer(message, message.id) and not self._is_open:
                 self._ports.to_server(line)
-        elif message.method == era.CANCELLED:
+        elif message.method == mcp.CANCELLED:
             id = cancelled_id(message.params)
             if id is None or not self._is_open:
                 return
@@ -155,29 +154,29 @@ class EraAdapter:
             self._ports.to_server(line)
 
     def _handle_request(self, message: Envelope, id: Raw, line: bytes) -> None:
-        if message.method == era.INITIALIZE:
+        if message.method == mcp.INITIALIZE:
             self._begin(message, line)
-        elif message.method == era.PING:
+        elif message.method == mcp.PING:
             own = id.copy()  # the server knows no ping, but any answer of it will do
             self._ask_discover(lambda message: self._ports.to_agent(jsonrpc.result(own, {})))
         elif not self._is_open:
-            self.is_needed = not era.is_stateless(message.params)  # an agent that does without a handshake, too
+            self.is_needed = not mcp.is_stateless(message.params)  # an agent that does without a handshake, too
             self._ports.to_server(line)
-        elif message.method == era.SET_LEVEL:
+        elif message.method == mcp.SET_LEVEL:
             self._level = text(mapping(decoded(message.params)).get("level"))
             self._ports.to_agent(jsonrpc.result(id, {}))
-        elif message.method in (era.SUBSCRIBE, era.UNSUBSCRIBE):
+        elif message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             said = f'MCP server "{self.name}" speaks MCP {self._knowledge.version}: {message.method} is not translated'
             self._ports.to_agent(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
         else:
-            if message.method in era.NAMED:  # it may need input
+            if message.method in mcp.NAMED:  # it may need input
                 self._calls[key(id)] = OpenCall(id.copy(), line, id.copy())
             self._ports.to_server(splice.with_members(line, ("params", "_meta"), self._meta()))
 
     def _ask_discover(self, take: Take) -> None:
         id = self._fresh()
         self._own[bytes(id)] = take
-        self._ports.to_server(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
+        self._ports.to_server(jsonrpc.request(id, mcp.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
 
     # The handshake.
 
@@ -191,8 +190,8 @@ class EraAdapter:
         self._ask_discover(self._judge)
 
     def _judge(self, message: Envelope) -> None:
-        found = era.read_discovered(message)
-        if found is not None and any(version in era.STATELESS for version in found.versions):
+        found = mcp.read_discovered(message)
+        if found is not None and any(version in mcp.STATELESS for version in found.versions):
             self._open(found)
         elif self._refusal:
             self._give_up(splice.with_id(self._refusal, self._id))
@@ -208,7 +207,7 @@ class EraAdapter:
 
     def _mismatch(self, versions: list[str], how: str) -> bytes:
         data = {"supported": versions, "requested": self._knowledge.version}
-        return jsonrpc.error(self._id, era.UNSUPPORTED, f'MCP server "{self.name}" {how}', data)
+        return jsonrpc.error(self._id, mcp.UNSUPPORTED, f'MCP server "{self.name}" {how}', data)
 
     def _give_up(self, line: bytes) -> None:
         """Answer the handshake with an error; the agent may try again."""
@@ -222,9 +221,9 @@ class EraAdapter:
         about = jsonrpc.members(found.meta) or {}
         unnamed = Raw(written({"name": self.name, "version": ""}))
         result = {
-            "protocolVersion": self._version if self._version in era.HANDSHAKE else era.HANDSHAKE[0],
+            "protocolVersion": self._version if self._version in mcp.VERSIONS else mcp.VERSIONS[0],
             "capabilities": dict(_without_subscriptions(found.capabilities)),
-            "serverInfo": _object(about.get(era.SERVER, found.server), unnamed),
+            "serverInfo": _object(about.get(mcp.SERVER, found.server), unnamed),
         }
         if found.instructions is not UNSET and bytes(found.instructions) != b"null":
             result["instructions"] = found.instructions
@@ -298,7 +297,7 @@ class EraAdapter:
         id = self._fresh()
         call.questions[bytes(id)] = name
         line = jsonrpc.request(id, wanted.method, wanted.params)
-        if wanted.method == era.ELICITATION and mapping(decoded(wanted.params)).get("mode") == "url":
+        if wanted.method == mcp.ELICITATION and mapping(decoded(wanted.params)).get("mode") == "url":
             needed = b'"elicitationId":' + bytes(id)  # until 2025-11-25, gone since
             line = splice.with_members(line, ("params",), needed)
         self._ports.to_agent(line)
@@ -333,7 +332,7 @@ class EraAdapter:
         """Forget a request, and withdraw its questions to the agent."""
         self._calls.pop(key(call.id), None)
         for id in call.questions:
-            self._ports.to_agent(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
+            self._ports.to_agent(jsonrpc.notification(mcp.CANCELLED, {"requestId": Raw(id), "reason": why}))
 
 
 def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
@@ -343,8 +342,8 @@ def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
 def _foreign(message: Envelope, found: Discovered | None) -> list[str] | None:
     """Return the versions that a server names, if we speak none of them."""
     if found is not None:
-        return None if any(version in era.HANDSHAKE for version in found.versions) else found.versions
-    return None if message.error is UNSET else era.supported_versions(message.error)
+        return None if any(version in mcp.VERSIONS for version in found.versions) else found.versions
+    return None if message.error is UNSET else mcp.supported_versions(message.error)
 
 
 def _without_subscriptions(capabilities: Raw) -> Iterator[tuple[str, object]]:

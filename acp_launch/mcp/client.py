@@ -52,7 +52,7 @@ class McpClient:
         Some servers offer more to a client that declares roots, which most agents do not.
         """
         self.roots_asked = 0
-        self._capabilities = message.ROOTS if declares_roots else {}
+        self._capabilities = message.ROOTS_CAPABILITY if declares_roots else {}
         self._roots = roots_result(directories)
         self._peer = Peer()
         self.call, self.recover = self._peer.call, self._peer.recover

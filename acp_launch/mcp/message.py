@@ -1,30 +1,53 @@
 """
-The MCP messages that a client reads, decoded leniently, and the answer to `roots/list`.
+The messages of MCP in both of its eras: what is read of them, leniently, and what is written. Pure.
 
 A malformed optional member counts as omitted, and a bad item of a list is dropped alone. Only required members must be
-valid. The versions with a handshake are supported; the version in a server's answer is the one both use from then on.
+valid. The version in a server's answer to the handshake is the one both use from then on.
+
+Until 2025-11-25 a client begins with a *handshake*, and the server may send requests. Since 2026-07-28 MCP is
+*stateless*: each request carries its version in `_meta` (`is_stateless`). The profile and the user call the two
+`legacy` and `modern`. The `ProtocolInfo` keeps the era that a server has shown for its next process.
 """
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
-from msgspec import Raw, Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
-from acp_launch.protocol.splice import at, replaced, with_id
+from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.protocol.splice import at, replaced, with_id, written
 from acp_launch.regex import regex
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # with a handshake, newest first
+STATELESS = ("2026-07-28",)
+PREFIX = "io.modelcontextprotocol/"
+VERSION, CLIENT = PREFIX + "protocolVersion", PREFIX + "clientInfo"
+CAPABILITIES, LEVEL = PREFIX + "clientCapabilities", PREFIX + "logLevel"
+OF_REQUESTS = (VERSION, CLIENT, CAPABILITIES, LEVEL)  # members of the `_meta` of a stateless request
+SERVER, SUBSCRIPTION = PREFIX + "serverInfo", PREFIX + "subscriptionId"
+
+INITIALIZE, INITIALIZED, DISCOVER, PING = "initialize", "notifications/initialized", "server/discover", "ping"
+TOOLS, CALL, LISTEN = "tools/list", "tools/call", "subscriptions/listen"
+CANCELLED, PROGRESS, LOG = "notifications/cancelled", "notifications/progress", "notifications/message"
+SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE = "logging/setLevel", "resources/subscribe", "resources/unsubscribe"
+UPDATED, ROOTS_CHANGED = "notifications/resources/updated", "notifications/roots/list_changed"
+SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"
+
+NAMED = {CALL: "name", "prompts/get": "name", "resources/read": "uri"}  # method → the parameter in `Mcp-Name`
+
 MAX_PROGRESS = 1e300
 CLIENT_INFO = {"name": "acp-launch", "version": __version__}
 HELLO: dict[str, Any] = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
-ROOTS: dict[str, Any] = {"roots": {"listChanged": True}}  # as a capability
+ROOTS_CAPABILITY: dict[str, Any] = {"roots": {"listChanged": True}}
 LISTS = {  # method → the capability that offers it, and the member of its result
     "tools/list": ("tools", "tools"),
     "resources/list": ("resources", "resources"),
@@ -172,7 +195,7 @@ def wanted_token(params: Raw) -> Raw | None:
 # Our ids and progress tokens, where several clients share a conversation.
 
 TOKEN = ("params", "_meta", "progressToken")
-SUBSCRIPTION = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
+SUBSCRIPTION_PLACE = ("result", "_meta", SUBSCRIPTION)
 _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++)\s*+[,}]')
 
 
@@ -190,8 +213,8 @@ def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
 
 def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     """Give an answer the id of its request, also where it names a subscription."""
-    if SUBSCRIPTION[-1].encode() in line:
-        line = replaced(line, SUBSCRIPTION, bytes(id))
+    if SUBSCRIPTION.encode() in line:
+        line = replaced(line, SUBSCRIPTION_PLACE, bytes(id))
     begins = _BEGINNING.match(line)
     if begins and begins["id"] == b"%d" % number:  # most do, and a long result need not be looked through
         return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
@@ -205,3 +228,112 @@ def capabilities(said: Raw) -> dict[str, Raw] | None:
     """
     found = jsonrpc.member(said, "capabilities")
     return None if found is None else jsonrpc.members(found)
+
+
+# The two eras.
+
+_PLAIN = regex(r"[\x20-\x7e]*+")
+_SENTINEL = regex(r"=\?base64\?.*\?=")
+
+UNSUPPORTED = -32022
+RESERVED = range(-32099, -32019)  # codes that only stateless servers use
+REFUSALS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)  # how they refuse `initialize`
+
+Side = Literal["handshake", "stateless"]
+
+
+class Discovered(Struct):
+    """The parts of a `server/discover` result that are used."""
+
+    versions: list[str] = field(name="supportedVersions")
+    capabilities: Raw = Raw(b"{}")
+    instructions: Raw | UnsetType = UNSET
+    server: Raw | UnsetType = field(default=UNSET, name="serverInfo")
+    meta: Raw = field(default_factory=lambda: Raw(b"{}"), name="_meta")
+
+
+_versions = msgspec.json.Decoder(list[str])
+_discovered = msgspec.json.Decoder(Discovered)
+
+
+def is_stateless(params: Raw) -> bool:
+    """Tell whether a request with these parameters is of the era without a handshake."""
+    return bool(version_of(params))
+
+
+def version_of(params: Raw) -> str:
+    """Return the version in the `_meta` of a stateless request; empty for one of the era with a handshake."""
+    return jsonrpc.text_at(params, "_meta", VERSION) or ""
+
+
+def encode_header(value: str) -> str:
+    """Write a value as a header: as it is where that is safe, else as Base64 of UTF-8 between marks."""
+    if _PLAIN.fullmatch(value) and value == value.strip() and not _SENTINEL.fullmatch(value):
+        return value
+    encoded = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
+    return f"=?base64?{encoded}?="
+
+
+def request_headers(version: str, method: str, params: Raw) -> dict[str, str]:
+    """Return the headers that repeat parts of a stateless request; its server refuses one that differs from them."""
+    headers = {"MCP-Protocol-Version": encode_header(version), "Mcp-Method": encode_header(method)}
+    if method in NAMED and (name := jsonrpc.text_at(params, NAMED[method])):
+        headers["Mcp-Name"] = encode_header(name)
+    return headers
+
+
+def supported_versions(error: Raw) -> list[str] | None:
+    """Return the versions that a server names in its error -32022; None if it is another error, or names none."""
+    found = jsonrpc.member(error, "data", "supported") if jsonrpc.fault(error).code == UNSUPPORTED else None
+    return None if found is None else jsonrpc.read(_versions, found)
+
+
+def suggests_stateless(error: Raw) -> bool:
+    """Tell whether a server that refuses the handshake with this error may have none.
+
+    False also if it names its versions and none is ours: the user must see them (M-16).
+    """
+    code, versions = jsonrpc.fault(error).code, supported_versions(error)
+    is_ours = versions is None or any(version in STATELESS for version in versions)
+    return is_ours and (code in REFUSALS or code in RESERVED)
+
+
+def read_discovered(message: Envelope) -> Discovered | None:
+    """Read an answer to `server/discover`; None if it is not such a result."""
+    return None if message.result is UNSET else jsonrpc.read(_discovered, message.result)
+
+
+def stateless_meta(version: str, client: Raw, capabilities: Raw, level: str = "") -> bytes:
+    """Write the members of the `_meta` of a stateless request, without the brackets around them."""
+    members = {VERSION: version, CLIENT: client, CAPABILITIES: capabilities} | ({LEVEL: level} if level else {})
+    return written(members)[1:-1]
+
+
+def no_discovery(id: Raw, server: str) -> bytes:
+    """Refuse `server/discover`, so that the agent begins with a handshake."""
+    said = f'MCP server "{server}" has not answered {DISCOVER}; begin with {INITIALIZE}'
+    return jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said)
+
+
+class ProtocolInfo(Struct):
+    """What is known of a server's era.
+
+    `server` is set if it speaks only that era, as far as is known. `version` is the stateless one that we offer it.
+    """
+
+    server: Side | None = None
+    version: str = STATELESS[0]
+    is_pinned: bool = False
+
+    def learn(self, server: Side | None) -> None:
+        if not self.is_pinned:
+            self.server = server
+
+
+def pinned_era(protocol: str, type: str = "") -> ProtocolInfo:
+    """Read the key `protocol` of a profile: `auto`, `legacy`, `modern`, or a version; and a remote server's `type`."""
+    if protocol == "legacy" or protocol in VERSIONS or type == "sse":  # HTTP+SSE is a transport of 2024-11-05
+        return ProtocolInfo("handshake", is_pinned=True)
+    if protocol == "modern" or protocol in STATELESS:
+        return ProtocolInfo("stateless", protocol if protocol in STATELESS else STATELESS[0], is_pinned=True)
+    return ProtocolInfo()

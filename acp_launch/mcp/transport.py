@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from acp_launch.mcp.adapter import EraAdapter
-from acp_launch.mcp.era import INITIALIZE, pinned_era, suggests_stateless
+from acp_launch.mcp.message import INITIALIZE, pinned_era, suggests_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import LineFramer
 from acp_launch.rpc import Transport

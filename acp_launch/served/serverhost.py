@@ -27,7 +27,7 @@ from acp_launch.bridge.relay import ProxyConversation
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
 from acp_launch.document.scalars import Duration
-from acp_launch.mcp.era import INITIALIZE, PING
+from acp_launch.mcp.message import INITIALIZE, PING
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
 from acp_launch.plan.shared import SharedServer, differences, from_plain, share_key
 from acp_launch.process.flow import Link, LinkEnd, LinkUser

@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-from acp_launch.mcp import era
 from acp_launch.mcp.adapter import EraAdapter
-from acp_launch.mcp.era import ProtocolInfo
+from acp_launch.mcp.message import SERVER, ProtocolInfo
 
 Json = dict[str, Any]
 VERSION = "2026-07-28"
@@ -100,7 +99,7 @@ DISCOVERED: Json = {
     "instructions": "Use it.",
     "ttlMs": 0,
     "cacheScope": "private",
-    "_meta": {era.SERVER: ABOUT},
+    "_meta": {SERVER: ABOUT},
 }
 HELLO: Json = {
     "protocolVersion": "2025-11-25",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from acp_launch.mcp import era
-from acp_launch.mcp.era import ProtocolInfo, pinned_era
+from acp_launch.mcp import message as mcp
+from acp_launch.mcp.message import ProtocolInfo, pinned_era, suggests_stateless
 from tests.mcp.eras import (
     ABLE,
     ABOUT,
@@ -28,7 +28,7 @@ from tests.mcp.eras import (
 )
 
 OFFERED: Json = {name: {} for name in OFFERS}  # without what needs a subscription
-META = {era.VERSION: VERSION, era.CLIENT: CLIENT, era.CAPABILITIES: ABLE}
+META = {mcp.VERSION: VERSION, mcp.CLIENT: CLIENT, mcp.CAPABILITIES: ABLE}
 CALL = ask(1, "tools/call", name="t", arguments={"n": 1})
 FORM: Json = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}
 SAMPLE: Json = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
@@ -73,7 +73,7 @@ def test_other_errors_do_not_suggest_the_newer_era() -> None:
     """The agent gets them. M-16: versions that we do not know are shown as they are, too."""
     others = [refuse("i", code) for code in (-32000, -32603, -32700)]
     others.append(refuse("i", -32022, "too old", supported=["2027-01-01"], requested="2025-06-18"))
-    assert [each for each in others if era.suggests_stateless(Raw(line(each["error"])))] == []
+    assert [each for each in others if suggests_stateless(Raw(line(each["error"])))] == []
 
 
 def test_a_server_that_knows_neither_opening_has_refused_the_handshake() -> None:
@@ -152,7 +152,7 @@ def test_the_log_level_is_part_of_each_later_request() -> None:
     eras = upgraded().says(ask(2, "logging/setLevel", level="warning"))
     assert eras.at_agent() == [answer(2, {})]
     eras.says(ask(3, "tools/list"))
-    assert eras.at_server()[0]["params"]["_meta"][era.LEVEL] == "warning"
+    assert eras.at_server()[0]["params"]["_meta"][mcp.LEVEL] == "warning"
 
 
 def test_notifications_without_a_meaning_now_are_kept_back() -> None:

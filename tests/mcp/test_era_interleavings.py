@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.mcp.era import ProtocolInfo
+from acp_launch.mcp.message import ProtocolInfo
 from tests import rawjson
 from tests.mcp.eras import (
     DISCOVERED,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from acp_launch.mcp.era import encode_header, request_headers, version_of
+from acp_launch.mcp.message import encode_header, request_headers, version_of
 
 
 @pytest.mark.parametrize("plain", ["", "eu-1", "a b", "=?base64?x", "!~"])

@@ -15,8 +15,7 @@ from typing import Protocol
 
 from msgspec import UNSET, Raw, Struct, field
 
-from acp_launch.mcp.era import CALL, CANCELLED, INITIALIZE, LOG, PROGRESS
-from acp_launch.mcp.message import reported_token, wanted_token
+from acp_launch.mcp.message import CALL, CANCELLED, INITIALIZE, LOG, PROGRESS, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import NULL, Envelope, key
 

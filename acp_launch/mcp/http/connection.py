@@ -22,8 +22,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.mcp import era as eras
-from acp_launch.mcp.era import DISCOVER, INITIALIZE, INITIALIZED, PING, STATELESS, version_of
+from acp_launch.mcp import message as mcp
 from acp_launch.mcp.http.site import Endpoint
 from acp_launch.mcp.http.stream import (
     MIN_RETRY_SECONDS,
@@ -74,10 +73,10 @@ STREAM_END_TIMEOUT = 5.0  # for a server to close a stream on which everything i
 
 Phase = Literal["opening", "open", "draining", "over"]
 
-MODERN = STATELESS[0]
-META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
-PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of our requests
-MARK = eras.VERSION.encode()
+MODERN = mcp.STATELESS[0]
+META = {mcp.VERSION: MODERN, mcp.CLIENT: CLIENT_INFO, mcp.CAPABILITIES: {}}
+PARAMS: Mapping[str, object] = {mcp.PING: None, mcp.INITIALIZE: HELLO, mcp.DISCOVER: {"_meta": META}}  # of our requests
+MARK = mcp.VERSION.encode()
 
 
 class RemoteSession(Struct):
@@ -163,7 +162,7 @@ class RemoteConnection:
         if message is None or self._intercept(message):
             return
         is_stateless = message.method is not UNSET and MARK in line and self.era != "sse"
-        if is_stateless and (version := version_of(message.params)):
+        if is_stateless and (version := mcp.version_of(message.params)):
             self._post_alone(line, message, version)
         elif self.phase == "opening":
             self._held.append(line)
@@ -172,9 +171,9 @@ class RemoteConnection:
 
     def _intercept(self, message: Envelope) -> bool:
         """Handle messages that are not sent as they are: cancellations, and a ping before the handshake."""
-        if message.method == eras.CANCELLED and message.id is UNSET:
+        if message.method == mcp.CANCELLED and message.id is UNSET:
             return self._cancel(message.params)
-        if message.method == PING and message.id is not UNSET and not (self._session.version or self._modern):
+        if message.method == mcp.PING and message.id is not UNSET and not (self._session.version or self._modern):
             self._probe(message.id.copy())
             return True
         return False
@@ -195,7 +194,7 @@ class RemoteConnection:
 
     def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
         self._modern = version
-        headers = {**self._site.posting, **eras.request_headers(version, str(message.method), message.params)}
+        headers = {**self._site.posting, **mcp.request_headers(version, str(message.method), message.params)}
         stream = self._stream(
             "line", line, headers, message, patience=None if message.id is not UNSET else QUICK_TIMEOUT
         )
@@ -203,13 +202,13 @@ class RemoteConnection:
         self._ask(stream)
 
     def _post(self, line: bytes, message: Envelope) -> None:
-        if message.method == INITIALIZE:
+        if message.method == mcp.INITIALIZE:
             self._session = RemoteSession()
         patience = (
             None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK_TIMEOUT
         )
         stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
-        if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
+        if self.era != "sse" and message.method in (mcp.INITIALIZE, mcp.INITIALIZED):
             self.phase, self._awaited = "opening", stream.number
         self._ask(stream)
 
@@ -249,7 +248,7 @@ class RemoteConnection:
     def _own(self, role: Role, method: str, patience: float = QUICK_TIMEOUT) -> RequestStream:
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         headers = self._in_session(self._site.posting)
-        if method == DISCOVER:
+        if method == mcp.DISCOVER:
             headers = {**self._site.posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
         stream = self._stream(role, line, headers, patience=patience)
         stream.method = method
@@ -304,7 +303,7 @@ class RemoteConnection:
         if self._is_closed or self._sign or not self.is_met:
             return
         self._checked = self._ports.now()
-        stream = self._own("sign", PING if self._session.version else DISCOVER, self._limits.sign)
+        stream = self._own("sign", mcp.PING if self._session.version else mcp.DISCOVER, self._limits.sign)
         self._sign = stream.number
         self._ask(stream)
 
@@ -316,7 +315,9 @@ class RemoteConnection:
                 self._pong()
         elif len(self._pongs) == 1:
             self._ask(
-                self._own("probe", PING if self.era == "legacy" or self._site.pinned == "handshake" else DISCOVER)
+                self._own(
+                    "probe", mcp.PING if self.era == "legacy" or self._site.pinned == "handshake" else mcp.DISCOVER
+                )
             )
 
     def _take_probe(self, stream: RequestStream, message: Envelope | None) -> None:
@@ -324,18 +325,18 @@ class RemoteConnection:
         self._forget(stream)
         if message is not None and message.id is not UNSET:
             self.is_met = True
-        if message is not None and stream.method == DISCOVER:
+        if message is not None and stream.method == mcp.DISCOVER:
             self._read_discovery(message)
-        elif stream.method == INITIALIZE:
+        elif stream.method == mcp.INITIALIZE:
             self._set_era("legacy")
         self._pong()
 
     def _read_discovery(self, message: Envelope) -> None:
         if message.result is not UNSET:
-            found = eras.read_discovered(message)
+            found = mcp.read_discovered(message)
             self._set_era("modern" if found is None or not found.versions or MODERN in found.versions else "legacy")
         elif message.error is not UNSET:
-            self._set_era("modern" if jsonrpc.fault(message.error).code == eras.UNSUPPORTED else "legacy")
+            self._set_era("modern" if jsonrpc.fault(message.error).code == mcp.UNSUPPORTED else "legacy")
 
     def _pong(self) -> None:
         pongs, self._pongs = self._pongs, []
@@ -343,7 +344,7 @@ class RemoteConnection:
             self._ports.receive(jsonrpc.result(id, {}))
 
     def _refuse_probe(self, stream: RequestStream, body: bytes) -> None:
-        status, error, is_last = stream.answer.status, error_in(body), stream.method == INITIALIZE
+        status, error, is_last = stream.answer.status, error_in(body), stream.method == mcp.INITIALIZE
         if status == 403:
             self._deny(stream)
         elif error is not None:
@@ -352,7 +353,7 @@ class RemoteConnection:
             self._take_probe(stream, Envelope(error=Raw(b"{}")))
         elif status in (404, 405) and not is_last:
             self._close(stream)
-            self._ask(self._own("probe", INITIALIZE))
+            self._ask(self._own("probe", mcp.INITIALIZE))
         elif status in (400, 404, 405) and self._site.type == "http" and self._site.pinned != "stateless":
             self._close(stream)
             self._begin_sse()
@@ -561,7 +562,7 @@ class RemoteConnection:
         session = headers.get("mcp-session-id", "")
         if stream.is_introduction:
             self._session.id = session
-        elif session and stream.method == INITIALIZE:
+        elif session and stream.method == mcp.INITIALIZE:
             self._end_session(session)
         if stream.answer.kind == "text/event-stream":
             stream.answer.events = EventStream(limit=self._limits.max_line)
@@ -600,9 +601,9 @@ class RemoteConnection:
             return  # late, or an answer to nothing, or to our own sign of life
         self._take_request(owner)
         self.is_met = True
-        if owner.method == INITIALIZE and not owner.is_stateless:
+        if owner.method == mcp.INITIALIZE and not owner.is_stateless:
             self._introduce(message)
-        elif owner.method == DISCOVER and owner.is_stateless and message.result is not UNSET:
+        elif owner.method == mcp.DISCOVER and owner.is_stateless and message.result is not UNSET:
             self._read_discovery(message)
         self._ports.receive(line, message)
         owner.finished = self._ports.now()
@@ -612,7 +613,7 @@ class RemoteConnection:
         """Take the server's answer to a handshake."""
         if message.result is UNSET:
             self._session.id = ""
-            if message.error is not UNSET and jsonrpc.fault(message.error).code == eras.UNSUPPORTED:
+            if message.error is not UNSET and jsonrpc.fault(message.error).code == mcp.UNSUPPORTED:
                 self._set_era("modern")
             return
         self._session.version = text(mapping(decoded(message.result)).get("protocolVersion")) or VERSIONS[0]
@@ -899,7 +900,7 @@ class RemoteConnection:
     def _close(self, stream: RequestStream) -> None:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
-        if stream.method == INITIALIZED and stream.answer.is_success and self.era != "sse":
+        if stream.method == mcp.INITIALIZED and stream.answer.is_success and self.era != "sse":
             for old in [each for each in self._streams.values() if each.role == "listen"]:
                 self._forget(old)  # of the session before, if the agent has shaken hands again
             self._ask(self._get("listen"))

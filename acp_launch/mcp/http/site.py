@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
-from acp_launch.mcp.era import pinned_era
 from acp_launch.mcp.http.wire import EXCERPT_CHARS, origin, printable, shown_origin
-from acp_launch.mcp.message import CLIENT_INFO
+from acp_launch.mcp.message import CLIENT_INFO, pinned_era
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import redactor
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, Struct, field
 
-from acp_launch.mcp.era import INITIALIZE
 from acp_launch.mcp.http.wire import MAX_PAUSE, NONE, Challenge, HttpRequest
+from acp_launch.mcp.message import INITIALIZE
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import BOM, LineFramer, LineTooLong
 
