@@ -317,7 +317,7 @@ REASONS = {
         "process/guard_client process/leftovers process/prepare process/program process/spawn process/table"
     ),
     "a store, and its cryptography, when it is opened": "secret/isolate secret/keyring secret/sealed",
-    "the HTTP client": "oauth/exchange registry/download",
+    "the HTTP client": "mcp/program oauth/exchange registry/download",
     "rarely needed, of the standard library or for credentials": (
         "plan/model private process/logs process/tree secret/redact"
     ),
@@ -407,7 +407,7 @@ REVEALED = {
     "app/mcplogin",  # the address of a server to log in to
     "app/start",
     "bridge/offer",
-    "mcp/remote",
+    "mcp/program",
     "process/program",
     "plan/shared",
     "plan/model",  # a client's secret, which becomes a secret again; else only to look at

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
@@ -33,6 +33,7 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan
+    from acp_launch.mcp.remote import Remote
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
@@ -51,10 +52,7 @@ class StartedProgram(NamedTuple):
         """What is known of the connection to a remote server; None for a local one."""
         if isinstance(self.program, LocalProgram):
             return None
-        from acp_launch.mcp.remote import Remote
-
-        assert isinstance(self.running, Remote)
-        return self.running.facts(self.transport.era)
+        return cast("Remote", self.running).facts(self.transport.era)
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
@@ -72,7 +70,7 @@ def server_program(planned: "PreparedPlan", settings: Settings) -> Program:
     plan, secrets, credentials = planned
     (server,) = plan.servers
     if isinstance(server, RemotePlan):
-        from acp_launch.mcp.remote import RemoteProgram
+        from acp_launch.mcp.program import RemoteProgram
 
         login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
         return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)

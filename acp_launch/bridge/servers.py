@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from acp_launch.bridge.http.server import LoopbackServer
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.mcp.remote import RemoteProgram
+    from acp_launch.mcp.program import RemoteProgram
     from acp_launch.trace import Trace
 
 ShareServer = Callable[
@@ -298,7 +298,7 @@ class Servers:
                 assert needs.share is not None
                 return needs.share(plan, name, needs.secrets, needs.directories, self._observer.note)
             return LocalProgram.of(plan, name, needs.secrets)
-        from acp_launch.mcp.remote import RemoteProgram
+        from acp_launch.mcp.program import RemoteProgram
 
         if (known := self._remotes.get(plan.name)) is None:
             login = ours("mcp", "login", needs.called, plan.name) if needs.called else ""

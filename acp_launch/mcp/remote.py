@@ -1,23 +1,21 @@
 """
 A remote MCP server behind the interface of a process: messages on one side, HTTP on the other.
 
-`RemoteProgram.begin` gives a `Remote`, which a supervisor uses like a child, and a relay like the link to one. The
-connection in `http` decides; this module makes its requests.
+`RemoteProgram.begin` imports this module, with aiohttp, and gives a `Remote`, which a supervisor uses like a child, and
+a relay like the link to one. The connection in `http` decides; this module makes its requests.
 """
 
 import asyncio
-import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import aiohttp
 from aiohttp.connector import Connection
-from msgspec import Struct, field
 from yarl import URL
 
 from acp_launch.http import REQUEST_ERRORS, SetUp, make_client
@@ -34,6 +32,7 @@ from acp_launch.mcp.http.wire import (
     Limits,
     NoToken,
     RemoteFacts,
+    RemoteMemory,
     joined,
     origin,
     read_challenges,
@@ -43,11 +42,7 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import Secret, variable
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.plan.model import RemotePlan
 
 LEAVE_TIMEOUT = stretch(1.0)  # for cancelled requests to close their connections
 WATCH_SECONDS = 5.0  # between two looks at the clocks
@@ -55,87 +50,6 @@ WATCH_SECONDS = 5.0  # between two looks at the clocks
 
 def _do_nothing(*arguments: object) -> None:
     """Stand in where nobody listens."""
-
-
-class RemoteMemory(Struct):
-    """What one connection to a server leaves to the next."""
-
-    era: Era = ""  # empty: unknown
-    is_proven: bool = False  # it has answered
-
-
-class RemoteProgram(Struct, frozen=True, kw_only=True):
-    """A remote server with its secrets revealed. Its repr shows only the name.
-
-    `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
-    profile's: `auto`, `legacy`, `modern` or a version. `credentials` give further headers; `login` is the command that
-    logs in. `refusal` is for its `Endpoint`.
-    """
-
-    name: str
-    type: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    protocol: str = "auto"
-    limits: Limits = Limits()
-    memory: RemoteMemory = field(default_factory=RemoteMemory)
-    credentials: Credentials | None = None
-    login: str = ""
-    refusal: tuple[str, str] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        plan: "RemotePlan",
-        secrets: Mapping[str, Secret],
-        *,
-        max_line: int,
-        credentials: Credentials | None,
-        login: str,
-    ) -> "RemoteProgram":
-        """Reveal the secrets of a plan."""
-        return cls(
-            name=plan.name,
-            type=plan.type,
-            url=plan.url.reveal(secrets),
-            headers={name: value.reveal(secrets) for name, value in plan.sent.items()},
-            protocol=plan.protocol,
-            limits=Limits(max_line=max_line),
-            credentials=credentials,
-            login=login,
-            refusal=_refusal(plan),
-        )
-
-    @property
-    def may_fetch(self) -> bool:
-        return False
-
-    @asynccontextmanager
-    async def begin(self, *, restarts: int, log: Callable[[bytes], None] | None = None) -> "AsyncIterator[Remote]":
-        remote = Remote(self, log)
-        try:
-            remote.open()
-            yield remote
-        finally:
-            await remote.leave()
-
-    def __repr__(self) -> str:
-        return f"RemoteProgram({self.name!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
-        return [("name", self.name)]
-
-
-def _refusal(plan: "RemotePlan") -> tuple[str, str] | None:
-    """Return what it means if the server refuses the secrets that it is sent, and the fix; None if there are none."""
-    sent = {name.lower(): value.secrets for name, value in (*plan.sent.items(), ("", plan.url))}
-    named = sent.get("authorization") or chain.from_iterable(sent.values())
-    names = list(dict.fromkeys(each.name for each in named))
-    if not names:
-        return None
-    (first, *others), given = names, variable(names[0])
-    fix = f"export {given}=..." if given in os.environ else f"acp-launch secret set {first}"
-    return f"it does not accept the secret{'s' if others else ''} {', '.join(names)}", fix
 
 
 class HttpResponse(aiohttp.ClientResponse):
@@ -152,23 +66,20 @@ class HttpResponse(aiohttp.ClientResponse):
 class Remote:
     """A connection to a remote server at work. Only `RemoteProgram.begin` creates one."""
 
-    def __init__(self, program: RemoteProgram, log: Callable[[bytes], None] | None) -> None:
+    def __init__(
+        self,
+        site: Endpoint,
+        memory: RemoteMemory,
+        limits: Limits,
+        credentials: Credentials | None,
+        log: Callable[[bytes], None] | None,
+    ) -> None:
         self.hurry = asyncio.Event()
-        self._program, self._log, self._tail = program, log, Tail()
+        self._site, self._memory, self._limits, self._credentials = site, memory, limits, credentials
+        self._log, self._tail = log, Tail()
         self._loop = asyncio.get_running_loop()
-        memory = program.memory
-        site = Endpoint(
-            program.name,
-            program.url,
-            program.headers,
-            type=program.type,
-            pin=program.protocol,
-            login=program.login,
-            refusal=program.refusal,
-            is_proven=memory.is_proven,
-        )
-        self._connection = RemoteConnection(site, self, known=memory.era, limits=program.limits)
-        self._connection.refusal = program.credentials.refusal if program.credentials is not None else None
+        self._connection = RemoteConnection(site, self, known=memory.era, limits=limits)
+        self._connection.refusal = credentials.refusal if credentials is not None else None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -209,7 +120,7 @@ class Remote:
 
     def facts(self, era: str) -> RemoteFacts:
         """Return the state of the connection; `era` is its server's if it is not known here."""
-        return RemoteFacts(self._program.type, self.era or era, self._connection.has_session, self.tls)
+        return RemoteFacts(self._site.type, self.era or era, self._connection.has_session, self.tls)
 
     @property
     def unsent(self) -> Sequence[bytes]:
@@ -252,8 +163,8 @@ class Remote:
             async with asyncio.timeout(LEAVE_TIMEOUT):
                 if self._client is not None:
                     await self._client.close()
-        if self._program.credentials is not None:
-            await self._program.credentials.leave()
+        if self._credentials is not None:
+            await self._credentials.leave()
 
     async def _stop(self, grace: float) -> StopOutcome:
         if not self.hurry.is_set() and self._connection.leave():
@@ -328,7 +239,7 @@ class Remote:
         try:
             step(*arguments)
         except Exception as error:
-            self._mishaps.add(f"the MCP server {self._program.name}", error)
+            self._mishaps.add(f"the MCP server {self._site.name}", error)
 
     # Ports of the connection.
 
@@ -362,7 +273,7 @@ class Remote:
 
     def note_end(self, ended: Ended) -> None:
         self.end = ended
-        self._program.memory.is_proven |= self._connection.is_met
+        self._memory.is_proven |= self._connection.is_met
         self._ended.set()
 
     def note(self, text: str) -> None:
@@ -372,7 +283,7 @@ class Remote:
             self._log(line)
 
     def remember_era(self, era: Era) -> None:
-        self._program.memory.era = era
+        self._memory.era = era
 
     def now(self) -> float:
         return self._loop.time()
@@ -386,7 +297,7 @@ class Remote:
             if self._client is None:
                 sent = aiohttp.TraceConfig()
                 sent.on_request_headers_sent.append(self._note_sent)
-                connect = self._program.limits.connect
+                connect = self._limits.connect
                 self._client = make_client(
                     request.url, is_own=True, connect=connect, traces=[sent], response_class=HttpResponse
                 )
@@ -412,8 +323,8 @@ class Remote:
 
         Return its answer, and what the user can do about it if that is a refusal.
         """
-        credentials = self._program.credentials
-        url = self._program.url
+        credentials = self._credentials
+        url = self._site.url
         if credentials is None or (request.url != url and origin(request.url) != origin(url)):
             return await self._send(client, request, {}), ""
         headers = await credentials.headers()
@@ -487,8 +398,8 @@ class Remote:
         if isinstance(error, NoToken):
             return Failure(error.how, error.fix, was_sent=False, is_final=error.is_final, is_denied=True)
         if isinstance(error, Exception) and not isinstance(error, (SetUp, *REQUEST_ERRORS)):
-            self._mishaps.add(f"the MCP server {self._program.name}", error)
-        return failure(error, self._program.url, connect=self._program.limits.connect)
+            self._mishaps.add(f"the MCP server {self._site.name}", error)
+        return failure(error, self._site.url, connect=self._limits.connect)
 
     def _is_done(self, stream: int, task: "asyncio.Task[None]") -> None:
         self._closed.discard(task)
@@ -499,6 +410,6 @@ class Remote:
 
     def _tick(self) -> None:
         self._step(self._connection.tick)
-        limits = self._program.limits
+        limits = self._limits
         every = max(0.01, min(WATCH_SECONDS, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)

@@ -134,7 +134,7 @@ class Program(Protocol):
         """Whether it may download itself before it starts."""
 
     def begin(self, *, restarts: int, log: Callable[[bytes], None] | None) -> AbstractAsyncContextManager[Running]:
-        """Start it, without waiting for anything; leaving the block kills it, within bounds.
+        """Start it, without waiting for its answers; leaving the block kills it, within bounds.
 
         `restarts` is how many starts came before this one; `log` gets every chunk of its stderr, redacted.
 

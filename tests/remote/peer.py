@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from acp_launch.mcp.http.wire import Limits
-from acp_launch.mcp.remote import Remote, RemoteProgram
+from acp_launch.mcp.program import RemoteProgram
+from acp_launch.mcp.remote import Remote
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.patience import PATIENCE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.remote import RemoteMemory
+from acp_launch.mcp.http.wire import RemoteMemory
 from tests.looped import looped
 
 from .children import Tempered, tempered

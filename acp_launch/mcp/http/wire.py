@@ -48,6 +48,13 @@ class HttpRequest(Struct, frozen=True):
         return f"Request({self.stream}, {self.method})"  # headers are secret
 
 
+class RemoteMemory(Struct):
+    """What one connection to a server leaves to the next."""
+
+    era: Era = ""  # empty: unknown
+    is_proven: bool = False  # it has answered
+
+
 class RemoteFacts(Struct, frozen=True):
     """What can be told of a connection to a remote server. `tls` is its version, empty without encryption."""
 
