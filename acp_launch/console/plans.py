@@ -34,6 +34,7 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.place import place
 from acp_launch.plan.resolve import Resolved
+from acp_launch.plan.shared import compared_options
 from acp_launch.problem import KeyPath, dotted
 from acp_launch.profile.keys import SERVER, find_others
 from acp_launch.profile.model import (
@@ -391,7 +392,8 @@ def _shared_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterato
     yield f"  shared     one process for all your launches with this server{where}{_at(plan, (*path, 'share'))}"
     if verbose:
         roots = ", the session's directories" if server.roots == "session" else ""
-        yield f"             the same are command, arguments, directory{roots}, protocol, restart, timeouts.start,"
+        options = ", ".join(".".join(path) for path in compared_options() if path != ("roots",))
+        yield f"             the same are command, arguments, directory{roots}, {options},"
         others = [name for name in sorted(server.env) if name not in server.compared]
         yield f"             and all variables{' but ' if others else ''}{', '.join(others)}"
     yield f"  idle       it ends {idle} after the last launch has left it{_at(plan, (*path, 'idle'))}"

@@ -6,6 +6,7 @@ Pure.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache, reduce
 from pathlib import PurePath
 from typing import Any
 
@@ -14,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.plan.model import StdioPlan, Value
-from acp_launch.profile.model import USER_IDLE, ProtocolPin, Restart
+from acp_launch.profile.keys import SERVER, patterns, row_of
+from acp_launch.profile.model import USER_IDLE, StdioOptions
 from acp_launch.secret.value import Secret
 
 
@@ -22,8 +24,9 @@ class SharedServer(Struct, frozen=True, kw_only=True):
     """A server to be shared. Its repr shows only the name.
 
     `directory` is None for an empty one of the host. `compared` names the variables in `env` that make it another
-    server; the others are those of the launch that starts it. `roots` are the session's directories, None if they are
-    not declared to the server. `secrets` are values that must never be printed. Times are in seconds.
+    server; the others are those of the launch that starts it. `options` are those of the process, and the default of
+    those that each launch has for itself. `roots` are the session's directories, None if they are not declared to the
+    server. `secrets` are values that must never be printed. `idle` is in seconds.
     """
 
     name: str
@@ -31,10 +34,7 @@ class SharedServer(Struct, frozen=True, kw_only=True):
     directory: str | None
     env: Mapping[str, str]
     compared: tuple[str, ...]
-    protocol: ProtocolPin
-    restart: Restart
-    start: float
-    download: float
+    options: StdioOptions
     idle: float
     roots: tuple[str, ...] | None
     secrets: tuple[str, ...]
@@ -49,16 +49,15 @@ class SharedServer(Struct, frozen=True, kw_only=True):
 def shared_server(plan: StdioPlan, secrets: Mapping[str, Secret], directories: Sequence[PurePath]) -> SharedServer:
     """Reveal what the server host needs of a plan; `directories` are the session's."""
     used = {each.name for value in (*plan.args, *plan.env.values()) for each in value.secrets}
+    options = {path[0]: getattr(plan, path[0]) for path in compared_options()}
+    options |= {"roots": "agent", "timeouts": replace(plan.timeouts, call=None), "share": "launch"}
     return SharedServer(
         name=plan.name,
         argv=(str(plan.command), *(argument.reveal(secrets) for argument in plan.args)),
         directory=None if plan.cwd is None else str(plan.cwd),
         env={name: value.reveal(secrets) for name, value in plan.env.items()},
         compared=plan.compared,
-        protocol=plan.protocol,
-        restart=plan.restart,
-        start=plan.timeouts.start,
-        download=plan.timeouts.download,
+        options=StdioOptions(**options),
         idle=plan.idle or USER_IDLE,
         roots=tuple(map(str, directories)) if plan.roots == "session" else None,
         secrets=tuple(secrets[name].expose() for name in sorted(used)),
@@ -92,15 +91,23 @@ def from_plain(plain: Any) -> SharedServer:
     return msgspec.convert(plain, SharedServer, dec_hook=lambda kind, value: kind(value))
 
 
+@cache
+def compared_options() -> tuple[tuple[str, ...], ...]:
+    """Return the options that make it another server; a mapping in place of the keys in it, if it is compared."""
+    found: list[tuple[str, ...]] = []
+    for path, _ in patterns(StdioOptions):
+        if path[:1] not in found and row_of(SERVER + ".".join(path)).is_compared:
+            found.append(path)
+    return tuple(found)
+
+
 def share_key(server: SharedServer) -> dict[str, object]:
     """Return all that makes it the same server, by its name for the user. To be compared in memory, and never shown."""
     return {
         "command": server.argv[0],
         "arguments": server.argv[1:],
         "directory": server.directory,
-        "protocol": server.protocol,
-        "restart": server.restart,
-        "timeouts.start": server.start,
+        **{".".join(path): reduce(getattr, path, server.options) for path in compared_options()},
         "roots": server.roots,
         **{f"variable {name}": server.env[name] for name in server.compared},
     }

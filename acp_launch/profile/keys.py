@@ -3,7 +3,7 @@ The keys of a profile: a row of `KEYS` for each, with what other parts of the pr
 
 `model` has a key's type, default and meaning. A row stands for the keys below it, too, unless those have rows, or it
 names those that it has words for. A key without a row, or without words, is shown by `plan` and the trust screen as it
-is written, and of a server, only acp-launch knows it.
+is written; of a server, only acp-launch knows it, and with another value it is another server.
 `tests/profile/test_keys.py` holds the rows against what `plan`, the trust screen and `export` do.
 """
 
@@ -91,7 +91,7 @@ KEYS: Mapping[str, KeyRow] = {
     "mcp_servers.*.env_headers": KeyRow(is_carried=True),
 }
 SERVER = "mcp_servers.*."
-_OTHER = KeyRow(is_ours=True)
+_OTHER = KeyRow(is_ours=True, is_compared=True)
 
 
 def row_of(name: str) -> KeyRow:

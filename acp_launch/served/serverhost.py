@@ -20,13 +20,12 @@ from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from acp_launch.bridge.multiplexer import STAND_IN, STATELESS
 from acp_launch.bridge.relay import ProxyConversation
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
-from acp_launch.document.scalars import Duration
 from acp_launch.mcp.message import INITIALIZE, PING
 from acp_launch.plan.model import INHERITED, StdioPlan, Value
 from acp_launch.plan.shared import SharedServer, differences, from_plain, share_key
@@ -34,7 +33,6 @@ from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.logs import LogFile, LogName, ServerLogs, this_launch, written
 from acp_launch.process.workdir import workdirs
-from acp_launch.profile.model import ServerTimeouts
 from acp_launch.profile.values import free_name
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
@@ -382,8 +380,5 @@ def plan_of(server: SharedServer, name: str, directory: Path) -> StdioPlan:
         args=tuple(Value((argument,), INHERITED) for argument in server.argv[1:]),
         env={variable: Value((text,), INHERITED) for variable, text in server.env.items()},
         cwd=directory,
-        protocol=server.protocol,
-        restart=server.restart,
-        timeouts=ServerTimeouts(start=Duration(server.start), download=Duration(server.download)),
-        share="launch",
+        **asdict(server.options),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acp_launch.plan.shared import SharedServer, as_plain
-from acp_launch.profile.model import Restart
+from acp_launch.profile.model import Restart, StdioOptions
 from acp_launch.served.serverhost import ServerHost
 from acp_launch.served.shared import ENDED, JOINED, SHARE
 from acp_launch.served.wire import STATUS
@@ -32,10 +32,7 @@ def server(*argv: str, **changes: Any) -> SharedServer:
         "directory": None,
         "env": {"PATH": os.environ["PATH"]},
         "compared": ("PATH",),
-        "protocol": "auto",
-        "restart": Restart(max=0),
-        "start": 30.0,
-        "download": 30.0,
+        "options": StdioOptions(restart=Restart(max=0), share="launch"),
         "idle": 0.05,
         "roots": None,
         "secrets": ("canary",),

@@ -80,6 +80,7 @@ BESIDE: Mapping[str, Any] = {  # what else must be written for the key to be acc
     "mcp_servers.*.oauth.client_secret": {"client_id": "me"},
     "mcp_servers.*.env_headers": {"env": {"A_B": "x"}},
 }
+SHAREABLE = {*StdioServer.__struct_fields__} - {"share", "bridge", "type", "session_elevation"}  # with `share: user`
 UNTRIED = {"version", "extends", "agent.registry"}  # one value only; another file; an agent that is installed
 OWN = {"profile", "console", "interop"}  # packages that read and show every key, whatever it does
 
@@ -197,6 +198,8 @@ def faults_of(directory: Path, path: Pattern, hint: Any) -> Iterator[str]:
         yield "nothing reads it"
     if ".".join(path) in UNTRIED:
         return
+    if path[0] == "mcp_servers" and path[2] in SHAREABLE and tells_servers_apart(directory, path) != key.is_compared:
+        yield f"launches {'share a server whatever it is' if key.is_compared else 'do not share a server'}"
     found = shown(directory, path, hint)
     if found is None:
         yield "no value of it was accepted; add one to SAMPLES"
@@ -231,10 +234,24 @@ FIELDS = {
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("above", FIELDS)
 def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path, above: str) -> None:
-    """On a copy of the package, in which a key is declared and nothing else is done."""
+    named = [above] if "rules" not in above else [f"permissions.rules.{answer}" for answer in ANSWERS]
+    assert declared_faults(tmp_path, above, FIELDS[above]) == {f"{each}: nothing reads it" for each in named}
+
+
+def test_a_key_of_servers_with_references_is_found_until_their_plan_has_it(tmp_path: Path) -> None:
+    opening = "class StdioServer(StdioOptions, frozen=True, kw_only=True):\n"
+    assert declared_faults(tmp_path, "mcp_servers.*", opening) == {
+        "mcp_servers.*: nothing reads it",
+        "mcp_servers.*: plan does not show it",
+        "mcp_servers.*: plan --json does not show it",
+        "mcp_servers.*: launches share a server whatever it is",
+    }
+
+
+def declared_faults(tmp_path: Path, above: str, opening: str) -> set[str]:
+    """The faults, with the name above, on a copy of the package in which a key is declared and nothing else done."""
     shutil.copytree(PACKAGE, tmp_path / "acp_launch", ignore=shutil.ignore_patterns("__pycache__"))
     model = tmp_path / "acp_launch/profile/model.py"
-    opening = FIELDS[above]
     declared = "Duration = Duration(22)" if above.endswith("timeouts") else 'str = "022"'
     text = model.read_text()
     assert text.count(opening) == 1
@@ -247,12 +264,8 @@ def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path,
     )
     words, environ = [sys.executable, "-c", code], {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    found = {line for line in ended.stdout.splitlines() if "umask_of_all" in line}
-    named = [above] if "rules" not in above else [f"permissions.rules.{answer}" for answer in ANSWERS]
-    assert found == {f"{each}.umask_of_all: nothing reads it" for each in named}, ended.stderr
-
-
-SHAREABLE = {*StdioServer.__struct_fields__} - {"share", "bridge", "type", "session_elevation"}
+    assert ended.returncode == 0, ended.stderr
+    return {line.replace(".umask_of_all", "") for line in ended.stdout.splitlines() if "umask_of_all" in line}
 
 
 def server_rows() -> list[str]:
@@ -299,13 +312,13 @@ def test_a_reload_keeps_conversations_as_the_row_says(tmp_path: Path, name: str)
     assert seen == {KEYS[name].is_carried}
 
 
-@pytest.mark.parametrize("name", [name for name in server_rows() if name.split(".")[2] in SHAREABLE])
-def test_launches_share_a_server_as_the_row_says(tmp_path: Path, name: str) -> None:
-    seen = dict.fromkeys((path for path in leaves() if f"{'.'.join(path)}.".startswith(f"{name}.")), False)
-    for path, *pair in variants(tmp_path, name, share="user"):
-        first, second = (share_key(shared_server(server_of(each, tmp_path), {}, [tmp_path])) for each in pair)
-        seen[path] |= first != second
-    assert seen == {path: row(path).is_compared for path in seen}
+def tells_servers_apart(directory: Path, path: Pattern) -> bool:
+    """Whether launches with another value of the key have another server."""
+    return any(
+        share_key(first) != share_key(second)
+        for _, *pair in variants(directory, ".".join(path), share="user")
+        for first, second in [[shared_server(server_of(each, directory), {}, [directory]) for each in pair]]
+    )
 
 
 def server_of(profile: Loaded, directory: Path) -> StdioPlan:
