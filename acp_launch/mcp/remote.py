@@ -14,11 +14,9 @@ from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import aiohttp
-from aiohttp.connector import Connection
 from yarl import URL
 
-from acp_launch.http import REQUEST_ERRORS, SetUp, make_client
+from acp_launch.http import REQUEST_ERRORS, SetUp, aiohttp, make_client
 from acp_launch.mcp.http.clients import failure
 from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Endpoint
@@ -57,7 +55,7 @@ class HttpResponse(aiohttp.ClientResponse):
 
     tls = ""
 
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         secured = connection.transport and connection.transport.get_extra_info("ssl_object")
         self.tls = secured.version() if secured else ""
         return await super().start(connection)

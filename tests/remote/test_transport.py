@@ -128,6 +128,20 @@ async def test_an_authority_of_ones_own_is_named_in_ssl_cert_file(
 
 
 @looped
+async def test_a_proxy_that_is_reached_over_tls_is_checked_with_the_same_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = certificate(tmp_path)
+    async with secure(file) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.removesuffix("/mcp"))
+        async with connected(remote("http://docs.example.com/mcp")) as peer:
+            assert "certificate that is not accepted" in (await peer.rejected()).how
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        async with connected(remote("http://docs.example.com/mcp")) as peer:
+            assert "result" in await peer.call("initialize", HELLO)
+
+
+@looped
 async def test_a_certificate_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     async with connected(remote("https://127.0.0.1:9/mcp")) as peer:

@@ -10,11 +10,9 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
 from msgspec.structs import replace
 
-from acp_launch.http import MisplacedError, SetUp
+from acp_launch.http import MisplacedError, SetUp, aiohttp
 from acp_launch.mcp.http.wire import Failure, printable, shown_origin
 
 CERTIFICATE = (
@@ -48,7 +46,7 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
         case ValueError():  # aiohttp.InvalidURL is one
             how = "could not be asked: its address or its headers cannot be sent"
             return Failure(how, "check its `url` and `headers`", was_sent=False, is_final=True)
-    if any(isinstance(below, ContentEncodingError) for below in chain):
+    if any(isinstance(below, aiohttp.http_exceptions.ContentEncodingError) for below in chain):
         return Failure("sent an answer that cannot be decompressed")
     if why := _system_error(chain):
         return Failure(f"lost the connection ({why})")
