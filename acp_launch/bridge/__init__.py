@@ -7,6 +7,7 @@ for the processes, or `exchange` for the protocol.
 - `offer`: the `mcpServers` that the agent gets.
 - `shim`, `copying`: the program that the agent starts in place of a server, and its copy loop.
 - `seat`: the socket that shims connect to.
+- `half`, `elsewhere`: the program that starts an agent in a container or on another machine, and what it is told.
 - `http`: the same servers over HTTP, for agents that take only that.
 - `servers`: the servers of a launch, with a relay for each conversation.
 - `relay`: one conversation at work: the agent's link and the exchange.
