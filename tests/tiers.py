@@ -16,6 +16,7 @@ A user who names files or directories below `tests` runs all of their tests but 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,7 @@ def tier(path: Path, mark: Callable[[str], pytest.Mark | None], number: int) -> 
     return "" if mark("promise") or is_quick(path) else "whole"
 
 
+@cache
 def is_quick(path: Path) -> bool:
     """Whether the tests of a file are in the first tier without a mark."""
     if not path.is_relative_to(HERE) or path.parent == HERE:

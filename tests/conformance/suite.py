@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.cli.launcher import ROOT
-from tests.realservers.npm import suite
+from tests.realservers.published import suite
 
 # Each way to run it: the package, and the version of MCP it speaks; None if it is for the package to say.
 WAYS: Mapping[str, tuple[str, str | None]] = {

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.test_clients import MODERN, assert_passes
 from tests.patience import PATIENCE
-from tests.realservers.npm import needs_npm, suite
+from tests.realservers.published import needs_npm, suite
 
 pytestmark = [needs_npm, pytest.mark.timeout(120)]
 FALLBACK = ["2025-03-26-oauth-metadata-backcompat"]

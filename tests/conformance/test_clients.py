@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.launcher import ROOT
-from tests.realservers.npm import needs_npm, suite
+from tests.realservers.published import needs_npm, suite
 
 pytestmark = [needs_npm, pytest.mark.timeout(120)]
 MODERN = "2026-07-28"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.suite import WAYS, Fixture, all_against, fixture, listening, lost
-from tests.realservers.npm import needs_npm
+from tests.realservers.published import needs_npm
 
 pytestmark = [needs_npm, pytest.mark.timeout(500)]
 

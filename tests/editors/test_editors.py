@@ -13,7 +13,7 @@ from uuid import uuid4
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, kill_all
 from tests.editors.editor import assert_equal, of_editor, serving, tapped
 from tests.patience import PATIENCE
-from tests.realservers.npm import acpx, needs_npm, node, sdk
+from tests.realservers.published import acpx, needs_npm, node, sdk
 
 HERE = ROOT / "tests" / "editors"
 DEMO = [sys.executable, "-I", "-m", "acp_launch.demo.agent"]

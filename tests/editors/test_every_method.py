@@ -8,7 +8,7 @@ from tests.cli.launcher import ROOT, Launcher
 from tests.editors.editor import assert_same, scripted, tapped
 from tests.editors.scripts import every_method
 from tests.oracle import ANSWERED_BY, CANCEL_REQUEST, NOTIFIED
-from tests.realservers.npm import needs_npm, node, sdk
+from tests.realservers.published import needs_npm, node, sdk
 
 ALL = {*ANSWERED_BY, *NOTIFIED, CANCEL_REQUEST}
 

@@ -1,24 +1,17 @@
 """
-The published servers of npm, in the directory that `ACP_LAUNCH_TEST_SERVERS` names; to install them there, once:
+Install the published servers of npm, once, in the directory that `ACP_LAUNCH_TEST_SERVERS` names:
 
     python -m tests.realservers.npm DIRECTORY
 
-Without that variable the tests that need them are skipped; with it everything must be there. No test goes online.
-
-The conformance suite of MCP is there too, in its newest version for the handshake era and in the only one for
-2026-07-28, with the Node.js that both need; and what speaks ACP: the SDK, and acpx as an editor.
+It needs nothing but Python and npm. The conformance suite of MCP is there too, in its newest version for the handshake
+era and in the only one for 2026-07-28, with the Node.js that both need; and what speaks ACP: the SDK, and acpx as an
+editor.
 """
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import pytest
-
-from tests.realservers.seated import Server
 
 VERSION = "2026.8.31"  # of both
 EVERYTHING = "@modelcontextprotocol/server-everything"
@@ -27,55 +20,6 @@ FILESYSTEM = "@modelcontextprotocol/server-filesystem"
 NODE = "22.23.3"
 ACPX, SDK = "acpx@0.19.1", "@agentclientprotocol/sdk@2.4.0"
 SUITES = {"legacy": "0.1.16", "modern": "0.2.0-alpha.12"}
-
-DIRECTORY = os.environ.get("ACP_LAUNCH_TEST_SERVERS", "")  # read now: tests run without ACP_* variables
-needs_npm = pytest.mark.skipif(
-    not DIRECTORY,
-    reason="set ACP_LAUNCH_TEST_SERVERS to a directory made with: python -m tests.realservers.npm DIRECTORY",
-)
-
-
-def cache() -> Path:
-    """npm's, for npx to find there what it starts."""
-    return Path(DIRECTORY) / "cache"
-
-
-def server(package: str, *arguments: str, cwd: Path) -> Server:
-    """One of them without npx in between: the process is the server itself."""
-    node = shutil.which("node")
-    assert node is not None, "ACP_LAUNCH_TEST_SERVERS is set, and there is no node"
-    program = Path(DIRECTORY) / "node_modules" / package / "dist" / "index.js"
-    assert program.is_file(), f"ACP_LAUNCH_TEST_SERVERS is set, and there is no {program}"
-    return Server([node, str(program), *arguments], cwd)
-
-
-def suite(era: str) -> list[str]:
-    """The command that is the conformance suite."""
-    packages = Path(DIRECTORY) / "conformance" / "node_modules"
-    program = packages / f"conformance-{era}" / "dist" / "index.js"
-    assert program.is_file(), f"ACP_LAUNCH_TEST_SERVERS is set, and there is no {program}"
-    return [str(packages / ".bin" / "node"), str(program)]
-
-
-def node() -> str:
-    """The Node.js of the conformance suites."""
-    return suite("legacy")[0]
-
-
-def sdk() -> Path:
-    """The package of the ACP SDK."""
-    return _for_editors("@agentclientprotocol/sdk")
-
-
-def acpx() -> list[str]:
-    """The command that is acpx."""
-    return [node(), str(_for_editors("acpx") / "dist" / "cli.js")]
-
-
-def _for_editors(package: str) -> Path:
-    found = Path(DIRECTORY) / "editors" / "node_modules" / package
-    assert found.is_dir(), f"ACP_LAUNCH_TEST_SERVERS is set, and there is no {found}"
-    return found
 
 
 def install(directory: Path) -> None:

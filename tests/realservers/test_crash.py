@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 from tests.realservers.everything import CAPABILITIES, answers
-from tests.realservers.npm import EVERYTHING, needs_npm, server
+from tests.realservers.npm import EVERYTHING
+from tests.realservers.published import needs_npm, server
 from tests.realservers.recorder import Json, Recorder
 from tests.realservers.seated import Seated, seated
 

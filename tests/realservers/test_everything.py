@@ -6,7 +6,8 @@ import pytest
 
 from tests.realservers import everything
 from tests.realservers.everything import answers
-from tests.realservers.npm import EVERYTHING, needs_npm, server
+from tests.realservers.npm import EVERYTHING
+from tests.realservers.published import needs_npm, server
 from tests.realservers.recorder import Json, Recorder
 from tests.realservers.seated import assert_same
 

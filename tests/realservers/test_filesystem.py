@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tests.realservers import filesystem
 from tests.realservers.filesystem import BIG
-from tests.realservers.npm import FILESYSTEM, needs_npm, server
+from tests.realservers.npm import FILESYSTEM
+from tests.realservers.published import needs_npm, server
 from tests.realservers.recorder import Json, Recorder, Responder
 from tests.realservers.seated import directly, seated, steady
 

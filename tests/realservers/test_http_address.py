@@ -13,8 +13,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.patience import PATIENCE
 from tests.realservers import sdk
-from tests.realservers.npm import EVERYTHING, needs_npm
-from tests.realservers.npm import server as npm_server
+from tests.realservers.npm import EVERYTHING
+from tests.realservers.published import needs_npm
+from tests.realservers.published import server as npm_server
 from tests.realservers.seated import Seated, Server, seated
 from tests.realservers.test_sdk_client import (
     Script,

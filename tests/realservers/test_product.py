@@ -8,7 +8,8 @@ import pytest
 from tests.cli.conftest import launch
 from tests.cli.launcher import MARK, Launcher
 from tests.realservers import filesystem
-from tests.realservers.npm import EVERYTHING, FILESYSTEM, VERSION, cache, needs_npm
+from tests.realservers.npm import EVERYTHING, FILESYSTEM, VERSION
+from tests.realservers.published import cache, needs_npm
 from tests.realservers.recorder import Json
 
 __all__ = ["launch"]  # a fixture

@@ -6,8 +6,9 @@ import pytest
 
 from tests.realservers import everything, sdk
 from tests.realservers.everything import answers
-from tests.realservers.npm import EVERYTHING, needs_npm, server
+from tests.realservers.npm import EVERYTHING
 from tests.realservers.over_http import assert_same_lines, listening, remote
+from tests.realservers.published import needs_npm, server
 from tests.realservers.recorder import Recorder
 
 

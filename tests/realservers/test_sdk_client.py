@@ -14,8 +14,9 @@ from pydantic import BaseModel, FileUrl
 
 from tests.patience import PATIENCE
 from tests.realservers import sdk
-from tests.realservers.npm import EVERYTHING, needs_npm
-from tests.realservers.npm import server as npm_server
+from tests.realservers.npm import EVERYTHING
+from tests.realservers.published import needs_npm
+from tests.realservers.published import server as npm_server
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 

@@ -11,8 +11,9 @@ from tests.cli.conftest import launch
 from tests.cli.hosted import up
 from tests.cli.launcher import DEMO, Launcher
 from tests.realservers import sdk_server
-from tests.realservers.npm import EVERYTHING, FILESYSTEM, needs_npm
-from tests.realservers.npm import server as npm_server
+from tests.realservers.npm import EVERYTHING, FILESYSTEM
+from tests.realservers.published import needs_npm
+from tests.realservers.published import server as npm_server
 from tests.realservers.recorder import Json
 
 __all__ = ["launch"]  # a fixture
