@@ -33,6 +33,7 @@ from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, 
 from acp_launch.document.scalars import Duration
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record
+from tests.cli import forkserver
 from tests.cli.hosted import up
 from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
 from tests.cli.serving import serving
@@ -229,8 +230,7 @@ def test_a_profile_that_is_another_than_was_frozen_does_not_start(launch: Launch
 
 def run_plainly(launch: Launcher, batch: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Make an attempt without `--trust`."""
-    argv = [sys.executable, "-m", "acp_launch", "batch", "item", str(batch), ID, *words]
-    return subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, text=True, check=False)
+    return forkserver.completed(["batch", "item", str(batch), ID, *words], env=launch.env, cwd=launch.project)
 
 
 def test_a_directory_that_was_not_made_here_starts_nothing(launch: Launcher) -> None:
@@ -686,8 +686,8 @@ def test_a_tree_goes_though_its_item_was_killed_between_the_record_and_the_remov
     argv = [sys.executable, "-c", KILLED, "batch", "item", str(batch.path), ID, "--trust"]
     killed = subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, check=False)
     assert (killed.returncode, made(batch).outcome, tree.exists()) == (-signal.SIGKILL, "passed", True)
-    argv = [sys.executable, "-m", "acp_launch", "batch", *words, str(batch.path)]
-    subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, check=True)
+    ended = forkserver.completed(["batch", *words, str(batch.path)], env=launch.env, cwd=launch.project)
+    assert ended.returncode == 0
     assert not tree.exists()
     shown = subprocess.run(["git", "worktree", "list"], cwd=launch.project, capture_output=True, text=True, check=True)
     assert shown.stdout.count("\n") == 1

@@ -6,7 +6,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from acp_launch.batch.trees import make_tree
 from acp_launch.errors import LaunchError, StateError, UsageError
 from tests.batch.directories import add_record, make_batch, make_record
 from tests.batch.test_freeze import git, make_repository
+from tests.cli import forkserver
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
 from tests.confined import needs_box
@@ -40,18 +40,8 @@ def call(launch: Launcher) -> Call:
     """Run acp-launch in the project, a repository, without `--trust`, which the launcher would add."""
     make_repository(launch.project)
 
-    def call(*words: str, at: Path | None = None, **env: str) -> Done:
-        argv = [sys.executable, "-m", "acp_launch", *words]
-        cwd = at or launch.project
-        return subprocess.run(
-            argv,
-            env={**launch.env, **env},
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+    def call(*words: str, **env: str) -> Done:
+        return forkserver.completed(words, env={**launch.env, **env}, cwd=launch.project)
 
     return call
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from acp_launch.batch.store import RESULTS
-from tests.batch.forty import FORTY, Project, expected
+from tests.batch.tempers import USUAL, Project, expected
 from tests.batch.test_worktree import look
 from tests.cli.launcher import ROOT
 from tests.confined import needs_box
@@ -28,16 +27,16 @@ SECRET = "sk-planted-7c1e94d2b8f35a60"
 
 @pytest.mark.sample(0, 1)
 @ENGINES
-def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) -> None:
+def test_items_of_each_temper_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) -> None:
     project = Project(tmp_path)
     before = look(project.place)
     ended = project.run("--output", "json", *engine)
     assert ended.returncode == 9, ended.stderr
-    assert project.story() == {f"t{task}.{name}": expected(name) for task in range(4) for name in FORTY}
+    assert project.story() == {f"t0.{name}": expected(name) for name in USUAL}
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     kinds = [event["type"] for event in events]
     assert (kinds[0], kinds[-1]) == ("batch", "end")
-    assert kinds.count("started") == kinds.count("ended") == 52
+    assert kinds.count("started") == kinds.count("ended") == 13
     assert events[-1]["exitCode"] == 9
     records = list(project.batch.records())
     lines = (project.directory / RESULTS).read_text().splitlines()
@@ -55,15 +54,15 @@ def test_forty_items_end_as_expected(tmp_path: Path, engine: tuple[str, ...]) ->
 
 
 def test_a_batch_that_is_killed_again_and_again_is_resumed(tmp_path: Path) -> None:
-    """At five moments: after so many events, the first of them before any."""
-    project = Project(tmp_path, ("demo", "writes", "refuses", "dies", "wordless"), tasks=3)
+    """At three moments: after so many events, the first of them before any."""
+    project = Project(tmp_path, ("demo", "writes", "refuses", "dies", "wordless"), tasks=2)
     assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
     resume = "batch", "run", "--resume", str(project.directory), "--output", "json"
-    moments, done = random.Random(28), dict[str, dict[str, bytes]]()
-    for _ in range(5):
+    done = dict[str, dict[str, bytes]]()
+    for number in (0, 3, 2):
         process = project.start(*resume)
         assert process.stdout is not None
-        for _ in range(moments.randrange(6)):
+        for _ in range(number):
             process.stdout.readline()
         process.kill()
         process.communicate()
@@ -93,7 +92,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path) -> None:
-    project = Project(tmp_path, ("writes", "recovers"), tasks=8, keep="always")
+    project = Project(tmp_path, ("writes", "recovers"), tasks=3, keep="always")
     assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
     resume = "batch", "run", "--resume", str(project.directory)
     submitters = [project.start(*resume) for _ in range(2)]
@@ -101,7 +100,7 @@ def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path) -> None:
         each.communicate(timeout=20 * PATIENCE)
         assert each.returncode == 0
     assert project.story() == {
-        f"t{task}.{name}": expected(name) for task in range(8) for name in ("writes", "recovers")
+        f"t{task}.{name}": expected(name) for task in range(3) for name in ("writes", "recovers")
     }
     for tree in (each for each in (project.directory / "trees").iterdir() if not each.name.startswith(".")):
         assert (tree / "work").read_text().count("\n") == 1, "two turns in one tree"
@@ -112,27 +111,24 @@ def test_two_submitters_carry_out_each_attempt_once(tmp_path: Path) -> None:
 PARENT = """
 import os, subprocess, sys, threading
 reading, writing = os.pipe()
-words = [sys.executable, "-m", "acp_launch", *sys.argv[2:], "--lifeline", str(reading)]
+words = [sys.executable, "-m", "acp_launch", *sys.argv[1:], "--lifeline", str(reading)]
 def start():
     subprocess.Popen(words, pass_fds=[reading])
     os.close(reading)
-if sys.argv[1] == "thread":
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-else:
-    start()
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("place", ["main", "thread"])
-def test_an_item_ends_with_its_killed_parent(tmp_path: Path, place: str) -> None:
+def test_an_item_ends_with_its_killed_parent(tmp_path: Path) -> None:
+    """And not with the thread that has started it."""
     project = Project(tmp_path, ("waits",), tasks=1)
     assert project.call("batch", "prepare", "batch.yaml", "--out", str(project.directory)).returncode == 0
     words = "batch", "item", str(project.directory), "t0.waits"
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, place, *words], cwd=project.place, stdin=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, *words], cwd=project.place, stdin=subprocess.PIPE, text=True
     )
     wait_for_turn(project, "t0.waits")
     parent.kill()
@@ -193,7 +189,8 @@ def test_what_a_profile_uses_is_there_in_an_item(tmp_path: Path, engine: tuple[s
             missing = project.run("--trust", *engine, **known)
             assert (missing.returncode, "the registry's agent an-agent is not installed" in missing.stderr) == (3, True)
             assert project.call("agents", "install", "an-agent", ACP_LAUNCH_REGISTRY=web.address).returncode == 0
-        ended = project.run("--trust", *engine, **known)
+        words = "batch", "run", "batch.yaml", "--out", str(project.directory), "--trust"
+        ended = project.apart(*words, *engine, **known)
         story = project.story()
         answers = [(project.directory / "items" / id / "1" / "answer.md").read_text().splitlines() for id in story]
     finally:

@@ -97,9 +97,17 @@ def run(
         return subprocess.CompletedProcess([*arguments], process.returncode, *texts)
 
 
-def completed(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """The same for those who want text."""
-    done = run(arguments, env=env, cwd=cwd, stdin=None, out=subprocess.PIPE, timeout=PATIENCE)
+def completed(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout: float = PATIENCE
+) -> "subprocess.CompletedProcess[str]":
+    """The same for those who want text, wherever it has to start."""
+    if suits(env):
+        done = run(arguments, env=env, cwd=cwd, stdin=None, out=subprocess.PIPE, timeout=timeout)
+    else:
+        argv = [sys.executable, "-P", "-m", "acp_launch", *arguments]
+        env = {**env, "PYTHONPATH": str(ROOT)}
+        nothing = subprocess.DEVNULL
+        done = subprocess.run(argv, env=env, cwd=cwd, stdin=nothing, capture_output=True, timeout=timeout, check=False)
     out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 

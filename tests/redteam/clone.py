@@ -16,7 +16,6 @@ from typing import Any
 
 from tests.cli import forkserver
 from tests.cli.inprocess import completed
-from tests.patience import PATIENCE
 
 Ended = subprocess.CompletedProcess[str]
 EVIL = {"command": "./tool"}
@@ -72,19 +71,7 @@ class Clone:
 
     def acp_launch(self, *arguments: str, cwd: "Path | None" = None, **env: str) -> Ended:
         """As the console script runs it: the directory it runs in is not on Python's path."""
-        place = cwd or self.root
-        if forkserver.suits({**os.environ, **env}):
-            return forkserver.completed(arguments, env={**os.environ, **env}, cwd=place)
-        return subprocess.run(
-            self.argv(*arguments),
-            cwd=place,
-            env={**self.environment(), **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=PATIENCE,
-        )
+        return forkserver.completed(arguments, env={**os.environ, **env}, cwd=cwd or self.root)
 
     def decides(self, *arguments: str, cwd: "Path | None" = None, **env: str) -> Ended:
         """What acp-launch answers without starting anything, not even itself."""

@@ -1,4 +1,4 @@
-"""Forty items: four tasks for each of ten tempers, and what becomes of them."""
+"""A task for each of ten tempers of agents, and what becomes of it."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import psutil
 from acp_launch.batch.model import Outcome
 from acp_launch.batch.store import BatchDirectory, open_batch
 from tests.batch.repositories import git
+from tests.cli import forkserver
 from tests.patience import PATIENCE
 
 AGENTS = Path(__file__).parents[1] / "agents"
@@ -28,7 +29,7 @@ TEMPERS: dict[str, tuple[list[str], Outcome, int]] = {
     "dies": ([f"{AGENTS}/crasher.py", "prompt"], "agent_died", 2),
     "hangs": ([f"{AGENTS}/silent_turn.py"], "timed_out", 1),
 }
-FORTY = tuple(TEMPERS)
+USUAL = tuple(TEMPERS)
 TEMPERS["blabs"] = ([f"{AGENTS}/blabber.py"], "passed", 1)
 TEMPERS["waits"] = ([f"{AGENTS}/silent_turn.py"], "cancelled", 1)
 MORE = {
@@ -49,7 +50,7 @@ retry: {attempts: 2, on: [rate_limited, agent_died], backoff: {initial: 50ms, ma
 class Project:
     """A repository with profiles of some tempers, which are trusted, and a batch over them."""
 
-    def __init__(self, place: Path, tempers: tuple[str, ...] = FORTY, tasks: int = 4, keep: str = "failed") -> None:
+    def __init__(self, place: Path, tempers: tuple[str, ...] = USUAL, tasks: int = 1, keep: str = "failed") -> None:
         self.place, self.directory = place / "project", place / "out"
         profiles = self.place / ".acp-launch"
         profiles.mkdir(parents=True)
@@ -73,8 +74,11 @@ class Project:
 
     def call(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run acp-launch to its end."""
-        argv = [sys.executable, "-m", "acp_launch", *words]
-        env = {**os.environ, **environ}
+        return forkserver.completed(words, env={**os.environ, **environ}, cwd=self.place, timeout=20 * PATIENCE)
+
+    def apart(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """The same, where it leaves a server that is shared."""
+        argv, env = [sys.executable, "-m", "acp_launch", *words], {**os.environ, **environ}
         limit = 20 * PATIENCE
         return subprocess.run(argv, cwd=self.place, env=env, check=False, capture_output=True, text=True, timeout=limit)
 
