@@ -5,8 +5,8 @@ The user's own settings choose it, then the user's settings for the keyring libr
 discovered, and a backend that is merely installed is never used. A plaintext backend is used only if our own settings
 name it: the other two places are shared with tools for which that may be good enough.
 
-A store is a backend of the keyring library, which takes one call for each secret and cannot list its items. Importing
-this module imports no keyring library, and creating a store reads nothing.
+A store is a backend of the keyring library, which takes one call for each secret and cannot list its items; or our own
+one for the Secret Service. Importing this module imports neither, and creating a store reads nothing.
 """
 
 import os
@@ -15,9 +15,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from configparser import Error, RawConfigParser
 from contextlib import closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from msgspec import Struct
@@ -212,6 +213,8 @@ class Keyring:
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         with self._backend() as backend:
+            if self._choice.name == SECRET_SERVICE:
+                attempt(lambda: backend.fetch(SERVICE, names), self._fault)
             return {name: self._look(backend, name) for name in names}
 
     def write(self, name: str, secret: Secret) -> None:
@@ -256,19 +259,20 @@ class Keyring:
 
     @contextmanager
     def _backend(self) -> Iterator[Any]:
-        choice = self._choice
-        is_desktop = choice.name == SECRET_SERVICE
         with without_prompts():
-            backend = attempt(lambda: load(choice), lambda error: self._fault(error, is_absent=is_desktop))
-            if is_desktop and not self._may_ask:
-                attempt(lambda: _prevent_dialogs(backend), self._fault)
-            yield backend
+            if self._choice.name != SECRET_SERVICE:
+                yield attempt(lambda: load(self._choice), self._fault)
+                return
+            absent = partial(self._fault, is_absent=True)
+            desktop = attempt(_secretservice, absent)
+            with closing(attempt(desktop.connect, absent)) as connection:
+                yield attempt(lambda: desktop.SecretService(connection, may_ask=self._may_ask), self._fault)
 
     def _fault(self, error: BaseException, tell: Tell = sentence, *, is_absent: bool = False) -> StoreFault:
         from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError, PasswordSetError
 
         label, other_choice, told = self.label, self._choice.other_choice, tell(error)
-        is_ours = isinstance(error, KeyringError)
+        is_ours = isinstance(error, KeyringError) or type(error).__module__ == "secretstorage.exceptions"
         if isinstance(error, EOFError):
             reason = f"the {label} wants to ask for a password in the terminal, which acp-launch does not allow"
             return StoreFault("unavailable", reason, fix=other_choice)
@@ -286,24 +290,7 @@ def _not_text(name: str) -> ItemFault:
     return ItemFault("unavailable", "the stored value is not UTF-8 text", fix=f"acp-launch secret set {name}")
 
 
-def _prevent_dialogs(backend: Any) -> None:
-    """Let the library's Secret Service show no dialog: check its collection now, and each item before it is read.
+def _secretservice() -> ModuleType:
+    from acp_launch.secret import secretservice
 
-    Raises:
-        StoreFault: the collection is locked, or was never created.
-    """
-    import secretstorage
-    from secretstorage.collection import DEFAULT_COLLECTION
-
-    def check(thing: Any) -> None:
-        if thing.is_locked():
-            reason = "the desktop keyring is locked, and acp-launch cannot ask you to unlock it"
-            raise ItemFault("locked", reason, fix=f"unlock it on the desktop, or {USE_A_FILE}")
-
-    backend.unlock = check
-    with closing(secretstorage.dbus_init()) as connection:
-        try:
-            check(secretstorage.Collection(connection, getattr(backend, "preferred_collection", DEFAULT_COLLECTION)))
-        except secretstorage.ItemNotFoundException:
-            reason = "the desktop keyring has no default collection, and acp-launch cannot ask you to create one"
-            raise StoreFault("unavailable", reason, fix=USE_A_FILE) from None
+    return secretservice

@@ -161,7 +161,7 @@ def ten_secrets(pairs: int, env: Mapping[str, str]) -> str:
 
     seconds("set")
     both = compared(lambda: seconds("ours"), lambda: seconds("floor"), pairs)
-    return row("ten secrets, wall", "one Secret Service session", "1.5x", both)
+    return row("ten secrets, wall", "one Secret Service session", "1.2x", both)
 
 
 def batches(scratch: Path, env: Mapping[str, str]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def floor() -> Callable[[], int]:
 
 
 def ours() -> Callable[[], int]:
+    import acp_launch.app.consent
     import acp_launch.cli.run
     import acp_launch.plan.resolve
     import acp_launch.profile.load

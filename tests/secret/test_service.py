@@ -1,8 +1,6 @@
 """The keyring store against a real Secret Service, GNOME Keyring (issue "Secrets": Stores, Lookup)."""
 
-import gc
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 from acp_launch.oauth.grant import MAX_GRANT_BYTES
 from acp_launch.secret.keyring import Keyring
+from acp_launch.secret.secretservice import SecretService
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import PASSWORD, Desktop, end
@@ -18,6 +17,7 @@ LABEL = "keyring (Secret Service)"
 TOKEN = Secret("ghp_0123456789")
 FILE = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
 LOCKED = "the desktop keyring is locked, and acp-launch cannot ask you to unlock it"
+UNLOCK_OBJECTS = "acp_launch.secret.secretservice.unlock_objects"
 UNLOCK = f"unlock it on the desktop, or {FILE}"
 
 
@@ -104,6 +104,37 @@ def test_setting_again_replaces_and_never_leaves_two_items(keyring: Store, deskt
     assert [value for _, value in items(desktop, service="acp-launch")] == [b"ghp_0123456789"]
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["theirs first", "ours first"])
+def test_a_second_item_that_another_program_wrote_is_set_and_removed_too(
+    keyring: Store, desktop: Desktop, is_first: bool
+) -> None:
+    """As `secret-tool store service acp-launch username github` does: of two items, programs read either."""
+    if not is_first:
+        keyring.write("github", Secret("ours"))
+    put(desktop, b"theirs", service="acp-launch", username="github")
+    keyring.write("github", TOKEN)
+    assert {value for _, value in items(desktop, service="acp-launch")} == {b"ghp_0123456789"}
+    assert keyring.read(["github"]) == {"github": Outcome("found", LABEL, TOKEN)}
+    assert keyring.remove("github")
+    assert items(desktop, service="acp-launch") == []
+
+
+@pytest.mark.parametrize("scheme", ["default", "KeePassXC"])
+def test_the_keyring_library_finds_our_items_and_we_find_its(
+    keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    from keyring.backends.SecretService import Keyring as Library
+
+    monkeypatch.setenv("KEYRING_PROPERTY_SCHEME", scheme)
+    library: Any = Library()  # type: ignore[no-untyped-call]
+    keyring.write("ours", Secret("set by us"))
+    library.set_password("acp-launch", "theirs", "set by it")
+    assert library.get_password("acp-launch", "ours") == "set by us"
+    assert keyring.read(["theirs"]) == {"theirs": Outcome("found", LABEL, Secret("set by it"))}
+    library.set_password("acp-launch", "ours", "replaced")
+    assert {value for _, value in items(desktop)} == {b"replaced", b"set by it"}
+
+
 def test_an_item_that_is_not_text_is_a_problem_of_that_name_only(keyring: Store, desktop: Desktop) -> None:
     put(desktop, b"\xff\xfe\x00", service="acp-launch", username="binary")
     keyring.write("github", TOKEN)
@@ -140,7 +171,7 @@ def test_a_locked_keyring_is_locked_at_once_without_a_user_and_a_screen(
 ) -> None:
     keyring.write("github", TOKEN)
     lock(desktop)
-    monkeypatch.setattr("secretstorage.Collection.unlock", lambda _: pytest.fail("a dialog was asked for"))
+    monkeypatch.setattr(UNLOCK_OBJECTS, lambda *_: pytest.fail("a dialog was asked for"))
     store = opened(desktop.environ | (screen or {}), interactive=screen == {})
     assert fault(lambda: verb(store)) == ("locked", LOCKED, UNLOCK)
 
@@ -148,13 +179,13 @@ def test_a_locked_keyring_is_locked_at_once_without_a_user_and_a_screen(
 def test_a_locked_keyring_is_read_once_the_user_has_unlocked_it(
     keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answered(self: Any) -> bool:
-        unlock(self.connection, self.collection_path)
+    def answered(connection: Any, paths: list[str]) -> bool:
+        unlock(connection, *paths)
         return False
 
     keyring.write("github", TOKEN)
     lock(desktop)
-    monkeypatch.setattr("secretstorage.Collection.unlock", answered)
+    monkeypatch.setattr(UNLOCK_OBJECTS, answered)
     store = opened(desktop.environ | {"WAYLAND_DISPLAY": "wayland-0"}, interactive=True)
     assert store.read(["github"]) == {"github": Outcome("found", LABEL, TOKEN)}
 
@@ -164,24 +195,8 @@ def test_a_dialog_that_is_dismissed_leaves_the_keyring_locked(keyring: Store, de
     keyring.write("github", TOKEN)
     lock(desktop)
     store = opened(desktop.environ | {"DISPLAY": ":0"}, interactive=True)
-    reason = f"the {LABEL} is locked: Failed to unlock the collection!"
+    reason = "the desktop keyring is locked, and its dialog was dismissed"
     assert fault(lambda: store.read(["github"])) == ("locked", reason, "unlock it, and try again")
-    with warnings.catch_warnings(action="ignore"):  # the library does not close its connection then
-        gc.collect()
-
-
-def test_a_lock_of_one_item_is_a_problem_of_that_name_only(keyring: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KeePassXC has such items; GNOME Keyring locks whole collections, so the lock is played here."""
-    from secretstorage import Item
-
-    keyring.write("github", TOKEN)
-    keyring.write("other", Secret("other value"))
-    monkeypatch.setattr(Item, "is_locked", lambda self: self.get_attributes()["username"] == "other")
-    monkeypatch.setattr(Item, "unlock", lambda _: pytest.fail("a dialog was asked for"))
-    assert keyring.read(["other", "github"]) == {
-        "other": Outcome("locked", LABEL, None, LOCKED, UNLOCK),
-        "github": Outcome("found", LABEL, TOKEN),
-    }
 
 
 @each_verb
@@ -226,16 +241,15 @@ def test_without_a_session_or_a_keyring_in_it_the_store_is_absent(
 
 
 def test_a_keyring_that_dies_under_our_hands_is_unavailable(bus: Desktop, monkeypatch: pytest.MonkeyPatch) -> None:
-    from secretstorage import Collection
-
     daemon = bus.start_keyring()
-    search = Collection.search_items
+    opened(bus.environ).write("github", TOKEN)
+    read = SecretService._values
 
-    def search_and_die(self: Collection, attributes: dict[str, str]) -> Any:
+    def die_and_read(self: SecretService, paths: Sequence[str]) -> Any:
         end(daemon)
-        return search(self, attributes)
+        return read(self, paths)
 
-    monkeypatch.setattr(Collection, "search_items", search_and_die)
+    monkeypatch.setattr(SecretService, "_values", die_and_read)
     state, reason, fix = fault(lambda: opened(bus.environ).read(["github"]))
     assert (state, fix) == ("unavailable", FILE)
     assert reason.startswith(f"the {LABEL} does not work here: ")
