@@ -68,7 +68,7 @@ KEPT_APART = frozenset({SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE})  # requests that are
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"  # the level of a session that has asked for none, once another has
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
-STATELESS = "this server is shared by sessions that begin with a handshake; begin with initialize"
+BEGIN_WITH_HANDSHAKE = "this server is shared by sessions that begin with a handshake; begin with initialize"
 ENDED = "the session that was asked has ended"
 UNANSWERED = "no session of the agent answers this"
 UNCLEAR = "launches share this server, and not exactly one of them has an open call that this may be about"
@@ -177,7 +177,7 @@ class Multiplexer:
         params = mapping(decoded(message.params)) if message.method in KEPT_APART else {}
         uri = params.get("uri")
         if message.method == DISCOVER or is_stateless(message.params):
-            self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, STATELESS))
+            self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, BEGIN_WITH_HANDSHAKE))
         elif message.method == INITIALIZE:
             self._sessions[session].able = mapping(mapping(decoded(message.params)).get("capabilities"))
             if self._hello is not None:

@@ -192,7 +192,7 @@ class ServerProcess(LinkUser):
     def started(self, child: Running) -> None:
         self.link = self._connect(child)
         self._latest, self.times.begun, self.times.messages = child, self._loop.time(), 0
-        if self._exchange.state.knowledge.server == "stateless":
+        if self._exchange.state.knowledge.server == "modern":
             self._adapt()
         self._exchange.attached(probe=self._probe)
 
@@ -249,7 +249,7 @@ class ServerProcess(LinkUser):
         is_local = isinstance(self.plan, StdioPlan)
         if knowledge.server is not None or not is_local or not self._exchange.is_discovering:
             return False
-        knowledge.learn("handshake")
+        knowledge.learn("legacy")
         self._loop.call_soon(self.supervisor.renew)
         return True
 

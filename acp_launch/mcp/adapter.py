@@ -191,7 +191,7 @@ class EraAdapter:
 
     def _judge(self, message: Envelope) -> None:
         found = mcp.read_discovered(message)
-        if found is not None and any(version in mcp.STATELESS for version in found.versions):
+        if found is not None and any(version in mcp.MODERN_VERSIONS for version in found.versions):
             self._open(found)
         elif self._refusal:
             self._give_up(splice.with_id(self._refusal, self._id))
@@ -212,16 +212,16 @@ class EraAdapter:
     def _give_up(self, line: bytes) -> None:
         """Answer the handshake with an error; the agent may try again."""
         self._ports.to_agent(line)
-        self.is_needed = self._knowledge.server == "stateless"
+        self.is_needed = self._knowledge.server == "modern"
 
     def _open(self, found: Discovered) -> None:
         """Answer the handshake from what the server has said of itself."""
         self._is_open = True
-        self._knowledge.learn("stateless")
+        self._knowledge.learn("modern")
         about = jsonrpc.members(found.meta) or {}
         unnamed = Raw(written({"name": self.name, "version": ""}))
         result = {
-            "protocolVersion": self._version if self._version in mcp.VERSIONS else mcp.VERSIONS[0],
+            "protocolVersion": self._version if self._version in mcp.LEGACY_VERSIONS else mcp.LEGACY_VERSIONS[0],
             "capabilities": dict(_without_subscriptions(found.capabilities)),
             "serverInfo": _object(about.get(mcp.SERVER, found.server), unnamed),
         }
@@ -342,7 +342,7 @@ def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
 def _foreign(message: Envelope, found: Discovered | None) -> list[str] | None:
     """Return the versions that a server names, if we speak none of them."""
     if found is not None:
-        return None if any(version in mcp.VERSIONS for version in found.versions) else found.versions
+        return None if any(version in mcp.LEGACY_VERSIONS for version in found.versions) else found.versions
     return None if message.error is UNSET else mcp.supported_versions(message.error)
 
 

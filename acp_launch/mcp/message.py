@@ -5,8 +5,8 @@ A malformed optional member counts as omitted, and a bad item of a list is dropp
 valid. The version in a server's answer to the handshake is the one both use from then on.
 
 Until 2025-11-25 a client begins with a *handshake*, and the server may send requests. Since 2026-07-28 MCP is
-*stateless*: each request carries its version in `_meta` (`is_stateless`). The profile and the user call the two
-`legacy` and `modern`. The `ProtocolInfo` keeps the era that a server has shown for its next process.
+*stateless*: each request carries its version in `_meta` (`is_stateless`). The two eras are `legacy` and `modern`, as
+in a profile. The `ProtocolInfo` keeps the era that a server has shown for its next process.
 """
 
 import base64
@@ -27,8 +27,8 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.splice import at, replaced, with_id, written
 from acp_launch.regex import regex
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # with a handshake, newest first
-STATELESS = ("2026-07-28",)
+LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # with a handshake, newest first
+MODERN_VERSIONS = ("2026-07-28",)
 PREFIX = "io.modelcontextprotocol/"
 VERSION, CLIENT = PREFIX + "protocolVersion", PREFIX + "clientInfo"
 CAPABILITIES, LEVEL = PREFIX + "clientCapabilities", PREFIX + "logLevel"
@@ -46,7 +46,7 @@ NAMED = {CALL: "name", "prompts/get": "name", "resources/read": "uri"}  # method
 
 MAX_PROGRESS = 1e300
 CLIENT_INFO = {"name": "acp-launch", "version": __version__}
-HELLO: dict[str, Any] = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
+HELLO: dict[str, Any] = {"protocolVersion": LEGACY_VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
 ROOTS_CAPABILITY: dict[str, Any] = {"roots": {"listChanged": True}}
 LISTS = {  # method → the capability that offers it, and the member of its result
     "tools/list": ("tools", "tools"),
@@ -56,7 +56,7 @@ LISTS = {  # method → the capability that offers it, and the member of its res
 }
 PAGES = 1000  # pages of a list that are read, as a server's pages may never end
 RELEASE = "use a release of it that speaks one of"
-OURS = ", ".join(VERSIONS)
+OURS = ", ".join(LEGACY_VERSIONS)
 
 
 class ServerInfo(Struct, frozen=True):
@@ -116,7 +116,7 @@ def read_server(label: str, result: Raw) -> ServerInfo:
     version = answer.get("protocolVersion")
     if not isinstance(version, str):
         raise RemoteProtocolError(f"{label} names no protocol version in its answer to initialize")
-    if version not in VERSIONS:
+    if version not in LEGACY_VERSIONS:
         raise RemoteProtocolError(f'{label} speaks MCP "{version}", which acp-launch does not', fix=f"{RELEASE} {OURS}")
     about = mapping(answer.get("serverInfo"))
     return ServerInfo(
@@ -239,7 +239,7 @@ UNSUPPORTED = -32022
 RESERVED = range(-32099, -32019)  # codes that only stateless servers use
 REFUSALS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)  # how they refuse `initialize`
 
-Side = Literal["handshake", "stateless"]
+Era = Literal["legacy", "modern"]
 
 
 class Discovered(Struct):
@@ -294,7 +294,7 @@ def suggests_stateless(error: Raw) -> bool:
     False also if it names its versions and none is ours: the user must see them (M-16).
     """
     code, versions = jsonrpc.fault(error).code, supported_versions(error)
-    is_ours = versions is None or any(version in STATELESS for version in versions)
+    is_ours = versions is None or any(version in MODERN_VERSIONS for version in versions)
     return is_ours and (code in REFUSALS or code in RESERVED)
 
 
@@ -318,22 +318,22 @@ def no_discovery(id: Raw, server: str) -> bytes:
 class ProtocolInfo(Struct):
     """What is known of a server's era.
 
-    `server` is set if it speaks only that era, as far as is known. `version` is the stateless one that we offer it.
+    `server` is set if it speaks only that era, as far as is known. `version` is the modern one that we offer it.
     """
 
-    server: Side | None = None
-    version: str = STATELESS[0]
+    server: Era | None = None
+    version: str = MODERN_VERSIONS[0]
     is_pinned: bool = False
 
-    def learn(self, server: Side | None) -> None:
+    def learn(self, server: Era | None) -> None:
         if not self.is_pinned:
             self.server = server
 
 
 def pinned_era(protocol: str, type: str = "") -> ProtocolInfo:
     """Read the key `protocol` of a profile: `auto`, `legacy`, `modern`, or a version; and a remote server's `type`."""
-    if protocol == "legacy" or protocol in VERSIONS or type == "sse":  # HTTP+SSE is a transport of 2024-11-05
-        return ProtocolInfo("handshake", is_pinned=True)
-    if protocol == "modern" or protocol in STATELESS:
-        return ProtocolInfo("stateless", protocol if protocol in STATELESS else STATELESS[0], is_pinned=True)
+    if protocol == "legacy" or protocol in LEGACY_VERSIONS or type == "sse":  # HTTP+SSE is a transport of 2024-11-05
+        return ProtocolInfo("legacy", is_pinned=True)
+    if protocol == "modern" or protocol in MODERN_VERSIONS:
+        return ProtocolInfo("modern", protocol if protocol in MODERN_VERSIONS else MODERN_VERSIONS[0], is_pinned=True)
     return ProtocolInfo()

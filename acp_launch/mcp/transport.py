@@ -34,7 +34,7 @@ class TranslatedTransport:
         self._framer = LineFramer(limit=max_line)
         self._up: list[bytes] = []
         self._down: list[bytes] = []
-        if self._knowledge.server == "stateless":
+        if self._knowledge.server == "modern":
             self._adapt()
 
     async def read(self) -> bytes:

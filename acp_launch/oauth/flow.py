@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
-from acp_launch.mcp.message import HELLO, VERSIONS
+from acp_launch.mcp.message import HELLO, LEGACY_VERSIONS
 from acp_launch.oauth import metadata
 from acp_launch.oauth.exchange import (
     CALLBACK,
@@ -196,7 +196,7 @@ class LoginFlow(Struct):
         """Return the first document of these places that can be read."""
         failed = 0
         for place in places:
-            headers = {**self._own_headers(place), "MCP-Protocol-Version": VERSIONS[0]}
+            headers = {**self._own_headers(place), "MCP-Protocol-Version": LEGACY_VERSIONS[0]}
             work = fetch("GET", place, limit=REQUEST_TIMEOUT, headers=headers, server=server, own=self.wanted.url)
             answer = await self._wait(work, f"answer of {shown_origin(place)}")
             if answer.status == 200 and (found := read(answer.said)) is not None:

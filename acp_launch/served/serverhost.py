@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import asdict, replace
 
-from acp_launch.bridge.multiplexer import STAND_IN, STATELESS
+from acp_launch.bridge.multiplexer import BEGIN_WITH_HANDSHAKE, STAND_IN
 from acp_launch.bridge.relay import ProxyConversation
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers
@@ -115,7 +115,7 @@ class LaunchLine(LinkUser):
         elif message.method == PING:
             self._host.pong(self, jsonrpc.result(message.id, {}))
         else:
-            self.link.send(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, STATELESS))
+            self.link.send(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, BEGIN_WITH_HANDSHAKE))
 
     def over(self, end: LinkEnd) -> None:
         self.close()

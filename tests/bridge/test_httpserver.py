@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from acp_launch.bridge.http.server import SESSIONS, STRANGERS, HttpConnection, HttpLimits
-from acp_launch.mcp.message import VERSIONS
+from acp_launch.mcp.message import LEGACY_VERSIONS
 from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, silent
 from tests.looped import looped
 
@@ -367,7 +367,7 @@ async def test_the_era_without_sessions_is_refused_at_once_and_a_session_can_fol
         wire.modern(6, "tools/list")
         refused = await wire.answer()
         assert (refused.status, refused.json["error"]["code"]) == (400, -32022)
-        assert refused.json["error"]["data"]["supported"] == list(VERSIONS)
+        assert refused.json["error"]["data"]["supported"] == list(LEGACY_VERSIONS)
         session = await found.session()
         assert (await wire.post({**CALL, "id": 5}, mcp_session_id=session)).messages[0]["id"] == 5
         for method in ("GET", "DELETE", "PUT", "OPTIONS"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from acp_launch.bridge.conversation import GIVEN_UP
-from acp_launch.bridge.multiplexer import LEVELS, STATELESS, UNANSWERED, UNCLEAR, USUAL, Multiplexer
+from acp_launch.bridge.multiplexer import BEGIN_WITH_HANDSHAKE, LEVELS, UNANSWERED, UNCLEAR, USUAL, Multiplexer
 from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, answer, ask, call, line, tell
 
 UPDATED, SAID = "notifications/resources/updated", "notifications/message"
@@ -348,7 +348,9 @@ def test_a_request_without_a_handshake_is_refused_and_a_handshake_can_follow() -
     sides = Sides()
     session = sides.join()
     sides.says(session, ask(1, "server/discover", **MODERN), ask(2, "tools/list", **MODERN))
-    assert [each["error"] for each in sides.session_hears(session)] == [{"code": -32601, "message": STATELESS}] * 2
+    assert [each["error"] for each in sides.session_hears(session)] == [
+        {"code": -32601, "message": BEGIN_WITH_HANDSHAKE}
+    ] * 2
     assert sides.server_hears() == []
     sides.says(session, hello())
     assert sides.server_hears()[0]["method"] == "initialize"

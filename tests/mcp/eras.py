@@ -111,7 +111,7 @@ HELLO: Json = {
 
 def upgraded(able: Json = ABLE) -> Eras:
     """An agent on a stateless server, after the handshake."""
-    eras = Eras(ProtocolInfo("stateless"))
+    eras = Eras(ProtocolInfo("modern"))
     params = INITIALIZE["params"] | {"capabilities": able}
     eras.says(INITIALIZE | {"params": params}).answers(DISCOVERED).says(INITIALIZED)
     eras.at_server()

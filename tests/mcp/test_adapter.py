@@ -66,7 +66,7 @@ def test_a_refused_handshake_is_answered_from_server_discover(refusal: Json) -> 
             {"protocolVersion": "2025-06-18", "capabilities": OFFERED, "serverInfo": ABOUT, "instructions": "Use it."},
         )
     ]
-    assert eras.knowledge.server == "stateless"
+    assert eras.knowledge.server == "modern"
 
 
 def test_other_errors_do_not_suggest_the_newer_era() -> None:
@@ -83,7 +83,7 @@ def test_a_server_that_knows_neither_opening_has_refused_the_handshake() -> None
 
 
 def test_versions_in_server_discover_that_we_do_not_know_are_shown() -> None:
-    eras = Eras(ProtocolInfo("stateless")).says(INITIALIZE)
+    eras = Eras(ProtocolInfo("modern")).says(INITIALIZE)
     eras.hears(answer(eras.asked()["id"], DISCOVERED | {"supportedVersions": ["2027-01-01"]}))
     (said,) = eras.at_agent()
     assert said["error"]["data"]["supported"] == ["2027-01-01"]
@@ -92,7 +92,7 @@ def test_versions_in_server_discover_that_we_do_not_know_are_shown() -> None:
 
 def test_the_era_of_the_last_process_is_tried_first_and_given_up_when_it_is_wrong() -> None:
     """M-12."""
-    eras = Eras(ProtocolInfo("stateless")).says(INITIALIZE)
+    eras = Eras(ProtocolInfo("modern")).says(INITIALIZE)
     assert eras.asked()["method"] == "server/discover"
     eras.hears(refuse(eras.asked()["id"], -32601))
     assert eras.at_server()[1] == INITIALIZE
@@ -102,7 +102,7 @@ def test_the_era_of_the_last_process_is_tried_first_and_given_up_when_it_is_wron
 
 
 def test_a_ping_before_the_handshake_asks_a_modern_server_what_it_knows() -> None:
-    eras = Eras(ProtocolInfo("stateless")).says(ask("p", "ping"))
+    eras = Eras(ProtocolInfo("modern")).says(ask("p", "ping"))
     assert eras.asked()["method"] == "server/discover"
     eras.hears(refuse(eras.asked()["id"], -32601))
     assert eras.at_agent() == [answer("p", {})]
@@ -287,7 +287,7 @@ def test_a_subscription_is_refused_in_plain_words(method: str) -> None:
 
 
 def test_an_agent_that_does_without_a_handshake_needs_no_adapter() -> None:
-    eras = Eras(ProtocolInfo("stateless")).says(asked := ask(1, "server/discover", _meta=META))
+    eras = Eras(ProtocolInfo("modern")).says(asked := ask(1, "server/discover", _meta=META))
     assert eras.at_server() == [asked]
     assert not eras.adapter.is_needed
 

@@ -124,7 +124,7 @@ class Play:
 @calm
 @given(STEPS, st.booleans())
 def test_an_agent_with_a_handshake_on_a_stateless_server(steps: list[tuple[str, int]], is_known: bool) -> None:
-    eras = Eras(ProtocolInfo("stateless")).says(INITIALIZE) if is_known else Eras().refuses(refuse("i", -32601))
+    eras = Eras(ProtocolInfo("modern")).says(INITIALIZE) if is_known else Eras().refuses(refuse("i", -32601))
     play = Play(eras)
     play.collect()
     play.answer(0, plainly=True)
@@ -153,7 +153,7 @@ LINES = rawjson.messages(
     st.booleans(),
 )
 def test_no_line_breaks_us(lines: list[tuple[str, bytes]], is_open: bool) -> None:
-    eras = upgraded() if is_open else Eras(ProtocolInfo("stateless"))
+    eras = upgraded() if is_open else Eras(ProtocolInfo("modern"))
     for side, said in lines:
         eras.says(said) if side == "agent" else eras.hears(said)
     assert not [said for said in (*eras.agent, *eras.server) if b"\n" in said]

@@ -8,13 +8,13 @@ from msgspec import Raw
 
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import read_result
-from acp_launch.mcp.message import VERSIONS, read_server, read_tools, renumber
+from acp_launch.mcp.message import LEGACY_VERSIONS, read_server, read_tools, renumber
 
 LABEL = 'the MCP server "x"'
 
 
 def server(**members: object) -> Raw:
-    return Raw(json.dumps({"protocolVersion": VERSIONS[0], **members}).encode())
+    return Raw(json.dumps({"protocolVersion": LEGACY_VERSIONS[0], **members}).encode())
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])

@@ -24,7 +24,7 @@ from msgspec import UNSET
 from acp_launch.bridge.http.gate import EVENTS, JSON, Head, RequestGate, RequestRefused, ServerKey, check_type
 from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
 from acp_launch.bridge.seat import ShimConnection
-from acp_launch.mcp.message import DISCOVER, INITIALIZE, STATELESS, UNSUPPORTED, VERSIONS, is_stateless
+from acp_launch.mcp.message import DISCOVER, INITIALIZE, LEGACY_VERSIONS, MODERN_VERSIONS, UNSUPPORTED, is_stateless
 from acp_launch.process.flow import Link, LinkEnd, LinkUser
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
@@ -291,7 +291,7 @@ class HttpConversation(LinkUser):
 def _is_newer(message: Envelope | None, head: Head) -> bool:
     """Tell whether a request is of the era without sessions."""
     version = head.get(VERSION)
-    if version is not None and version not in VERSIONS:
+    if version is not None and version not in LEGACY_VERSIONS:
         return True
     return message is not None and message.method is not UNSET and is_stateless(message.params)
 
@@ -302,8 +302,8 @@ def _refuse_newer(message: Envelope | None, reply: HttpReply) -> None:
     if message is not None and message.method == DISCOVER:
         refuse(reply, 400, METHOD_NOT_FOUND, f"there is no {DISCOVER} here; begin with {INITIALIZE}", id=id)
         return
-    said = f"MCP {STATELESS[0]} is not spoken here; begin with {INITIALIZE}"
-    refuse(reply, 400, UNSUPPORTED, said, id=id, data={"supported": VERSIONS})
+    said = f"MCP {MODERN_VERSIONS[0]} is not spoken here; begin with {INITIALIZE}"
+    refuse(reply, 400, UNSUPPORTED, said, id=id, data={"supported": LEGACY_VERSIONS})
 
 
 class HttpConnection(asyncio.Protocol):

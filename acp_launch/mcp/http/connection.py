@@ -51,7 +51,7 @@ from acp_launch.mcp.http.wire import (
     retry_after,
     shown_origin,
 )
-from acp_launch.mcp.message import CLIENT_INFO, HELLO, VERSIONS, cancelled_id
+from acp_launch.mcp.message import CLIENT_INFO, HELLO, LEGACY_VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, text
@@ -73,7 +73,7 @@ STREAM_END_TIMEOUT = 5.0  # for a server to close a stream on which everything i
 
 Phase = Literal["opening", "open", "draining", "over"]
 
-MODERN = mcp.STATELESS[0]
+MODERN = mcp.MODERN_VERSIONS[0]
 META = {mcp.VERSION: MODERN, mcp.CLIENT: CLIENT_INFO, mcp.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {mcp.PING: None, mcp.INITIALIZE: HELLO, mcp.DISCOVER: {"_meta": META}}  # of our requests
 MARK = mcp.VERSION.encode()
@@ -315,9 +315,7 @@ class RemoteConnection:
                 self._pong()
         elif len(self._pongs) == 1:
             self._ask(
-                self._own(
-                    "probe", mcp.PING if self.era == "legacy" or self._site.pinned == "handshake" else mcp.DISCOVER
-                )
+                self._own("probe", mcp.PING if self.era == "legacy" or self._site.pinned == "legacy" else mcp.DISCOVER)
             )
 
     def _take_probe(self, stream: RequestStream, message: Envelope | None) -> None:
@@ -354,7 +352,7 @@ class RemoteConnection:
         elif status in (404, 405) and not is_last:
             self._close(stream)
             self._ask(self._own("probe", mcp.INITIALIZE))
-        elif status in (400, 404, 405) and self._site.type == "http" and self._site.pinned != "stateless":
+        elif status in (400, 404, 405) and self._site.type == "http" and self._site.pinned != "modern":
             self._close(stream)
             self._begin_sse()
         else:
@@ -368,7 +366,7 @@ class RemoteConnection:
             and not self.is_met
             and self.era in ("", "legacy")
             and stream.answer.status in (400, 404, 405)
-            and self._site.pinned != "stateless"
+            and self._site.pinned != "modern"
         )
 
     def _fall_back(self, stream: RequestStream) -> None:
@@ -616,7 +614,7 @@ class RemoteConnection:
             if message.error is not UNSET and jsonrpc.fault(message.error).code == mcp.UNSUPPORTED:
                 self._set_era("modern")
             return
-        self._session.version = text(mapping(decoded(message.result)).get("protocolVersion")) or VERSIONS[0]
+        self._session.version = text(mapping(decoded(message.result)).get("protocolVersion")) or LEGACY_VERSIONS[0]
         if self.era not in ("sse", "modern"):
             self._set_era("legacy")
 
@@ -944,7 +942,7 @@ class RemoteConnection:
         return True
 
     def _end_session(self, session: str) -> None:
-        version = self._session.version or VERSIONS[0]
+        version = self._session.version or LEGACY_VERSIONS[0]
         headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
         self._ask(self._stream("delete", b"", headers, verb="DELETE", patience=DELETE_TIMEOUT))
 
