@@ -17,6 +17,6 @@ for the processes, or `exchange` for the protocol.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.
 - `elevation`: sessions that outlive the agent's connection, or ours to a server that has such sessions.
 - `ledger`: open requests, ids and queued messages, and the health of a silent server.
-- `presentation`: the answers of a lazy server while it is asleep.
+- `cached`: the answers of a lazy server while it is asleep.
 - `toolpolicy`: the tools that the agent may see and call.
 """

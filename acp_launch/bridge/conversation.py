@@ -35,7 +35,7 @@ from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps, text_at
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.cached import CachedAnswers
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 # What the bridge itself says. Its error codes are in the range that JSON-RPC leaves to implementations and MCP
@@ -265,7 +265,7 @@ class Ports(Protocol):
 class Introduction(Struct):
     """How the agent has begun.
 
-    `handshake` is the key of its `initialize`. `client` is its name among the presentations of a lazy server, once it
+    `handshake` is the key of its `initialize`. `client` is its name among the cached answers of a lazy server, once it
     has begun the handshake.
     """
 
@@ -281,7 +281,7 @@ class ConversationState:
 
     `server` is its name for the agent, `process` its process's: `github#2`. `policy` is None if every tool
     is allowed. `directories` are the session's, for `roots/list`. `call` is `timeouts.call` in seconds. With
-    `gives_roots` the server is told that it may ask for roots. `presentations` are those of a lazy server. `knowledge`
+    `gives_roots` the server is told that it may ask for roots. `cached` are the answers of a lazy server. `knowledge`
     is of the server's era.
     """
 
@@ -296,10 +296,10 @@ class ConversationState:
         call: float | None = None,
         gives_roots: bool = False,
         process: str = "",
-        presentations: "Presentations | None" = None,
+        cached: "CachedAnswers | None" = None,
         knowledge: ProtocolInfo | None = None,
     ) -> None:
-        self.presentations = presentations
+        self.cached = cached
         self.knowledge = knowledge or ProtocolInfo()  # may be shared with other conversations
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
@@ -327,9 +327,9 @@ class ConversationState:
         return self.phase == "open" and not self.is_introducing
 
     @property
-    def is_presented(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether a handshake is answered in place of the server."""
-        return self.phase == "asleep" and self.presentations is not None and self.presentations.is_known
+        return self.phase == "asleep" and self.cached is not None and self.cached.is_known
 
     def take_over(self, other: "ConversationState") -> None:
         """Serve the agent of another conversation, which has done its handshake there."""
@@ -340,21 +340,21 @@ class ConversationState:
 
     def introduce(self, params: Raw) -> None:
         """Note whose conversation this is, from the agent's `initialize`."""
-        if self.presentations is not None:
-            from acp_launch.bridge.presentation import client
+        if self.cached is not None:
+            from acp_launch.bridge.cached import client
 
             self.introduction.client = client(params)
 
     def answer_from_cache(self, asked: OpenRequest) -> bool:
         """Answer a request in place of a server that is asleep; False if that is not possible."""
-        if self.phase != "asleep" or self.presentations is None or not self.memory.initialize:
+        if self.phase != "asleep" or self.cached is None or not self.memory.initialize:
             return False
         if asked.method == SET_LEVEL:
-            found = Raw(b"{}") if self.presentations.takes_level(self.introduction.client) else None
+            found = Raw(b"{}") if self.cached.takes_level(self.introduction.client) else None
         elif asked.method == INITIALIZE:
-            found = self.presentations.find(self.introduction.client, INITIALIZE)
+            found = self.cached.find(self.introduction.client, INITIALIZE)
         elif asked.method in LISTS:
-            found = self.presentations.find(self.introduction.client, asked.method, _page(asked.params))
+            found = self.cached.find(self.introduction.client, asked.method, _page(asked.params))
         else:
             return False
         if found is None:
@@ -368,7 +368,7 @@ class ConversationState:
     def done(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes:
         """Note a result; return the line for the agent."""
         assert message.result is not UNSET
-        if self.presentations is not None:
+        if self.cached is not None:
             self.cache_answer(asked.method, message.result, _page(asked.params))
         if asked.method in PRESENTING:
             offered = capabilities(message.result)
@@ -389,16 +389,16 @@ class ConversationState:
 
     def cache_answer(self, method: str, result: Raw, cursor: str = "") -> None:
         """Keep an answer of the server for the time when it is asleep."""
-        if self.presentations is None or self.phase == "asleep" or not self.memory.initialize:
+        if self.cached is None or self.phase == "asleep" or not self.memory.initialize:
             return
         if method == INITIALIZE or method in LISTS:
-            self.presentations.cache_answer(self.introduction.client, method, result, cursor)
+            self.cached.cache_answer(self.introduction.client, method, result, cursor)
 
     def drop_cached(self, notification: str) -> None:
         """Drop the lists that the server says have changed."""
-        if self.presentations is not None:
+        if self.cached is not None:
             changed = (method for method in LISTS if change_of(method) == notification)
-            self.presentations.forget(self.introduction.client, *changed)
+            self.cached.forget(self.introduction.client, *changed)
 
     def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
         """Take a request for the server; return the line to send now, or None if it must wait or is refused."""

@@ -179,7 +179,7 @@ class AgentSide:
         asked, state = self._asked(message), self._state
         if not state.introduction.has_asked:
             state.introduction.has_asked, state.introduction.is_stateless = True, is_stateless(message.params)
-        if asked.method == DISCOVER and (state.knowledge.server == "legacy" or state.is_presented):
+        if asked.method == DISCOVER and (state.knowledge.server == "legacy" or state.is_cached):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
             return None
         if asked.method == PING and (self._state.phase != "open" or self._state.ledger.open):

@@ -29,7 +29,7 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.cached import CachedAnswers
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import MessageTrace
 
@@ -100,7 +100,7 @@ class ServerProcess(LinkUser):
         observer: ServerObserver,
         *,
         max_line: int,
-        presentations: "Presentations | None" = None,
+        cached: "CachedAnswers | None" = None,
         trace: "MessageTrace | None" = None,
     ) -> None:
         self.name, self.plan = program.name, plan
@@ -113,7 +113,7 @@ class ServerProcess(LinkUser):
         self.times = StartTimes()
         self.is_used = True  # since the last look
         self._relay, self._exchange, self._observer, self._max_line = relay, exchange, observer, max_line
-        self._presentations, self._trace = presentations, trace
+        self._cached, self._trace = cached, trace
         self._latest: Running | None = None  # the process, or that which has ended last
         self._probe = True
         self._was_stopped = self._was_careful = False
@@ -129,7 +129,7 @@ class ServerProcess(LinkUser):
             watcher=self,
             emit=self._changed,
             log=observer.log(self.name),
-            begins_asleep=presentations is not None and presentations.is_known,
+            begins_asleep=cached is not None and cached.is_known,
         )
 
     def renew_as(self, plan: ServerPlan, program: Program) -> None:
@@ -257,8 +257,8 @@ class ServerProcess(LinkUser):
         self.standing = change
         if change.state == "ready":
             self.took = change.after
-        if change.state == "asleep" and self._presentations is not None:
-            self._presentations.save()
+        if change.state == "asleep" and self._cached is not None:
+            self._cached.save()
         self._observer.changed(change)
 
     def _is_stopped(self) -> bool:

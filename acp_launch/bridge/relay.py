@@ -28,9 +28,9 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.cached import CachedAnswers
     from acp_launch.bridge.elevation import Elevations, Sessions
     from acp_launch.bridge.multiplexer import SharedLink
-    from acp_launch.bridge.presentation import Presentations
     from acp_launch.trace import MessageTrace
 
 
@@ -59,7 +59,7 @@ AWAY = 120.0  # seconds in which an elevated session without a connection can be
 class ProxyConversation(LinkUser):
     """One conversation at work; `left` is set when the agent has gone.
 
-    `presentations` are those of a lazy server, which is asleep until it is needed if they are known. A shared server
+    `cached` are the answers of a lazy server, which is asleep until it is needed if they are known. A shared server
     has one relay for all sessions of the agent. With `trace` each message is written to a trace. Errors name the server
     as it is `known_as`, by default by its name.
     """
@@ -72,7 +72,7 @@ class ProxyConversation(LinkUser):
         observer: ServerObserver,
         *,
         max_line: int,
-        presentations: "Presentations | None" = None,
+        cached: "CachedAnswers | None" = None,
         trace: "MessageTrace | None" = None,
         known_as: str = "",
     ) -> None:
@@ -98,15 +98,15 @@ class ProxyConversation(LinkUser):
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
             process=program.name,
-            presentations=presentations,
+            cached=cached,
             knowledge=known_era(plan),
         )
         state.needs_inspection |= trace is not None
         self.exchange = Exchange(state, start=plan.timeouts.start)
         self.process = ServerProcess(
-            plan, program, self, self.exchange, observer, max_line=max_line, presentations=presentations, trace=trace
+            plan, program, self, self.exchange, observer, max_line=max_line, cached=cached, trace=trace
         )
-        if presentations is not None and presentations.is_known:
+        if cached is not None and cached.is_known:
             self.exchange.fall_asleep()
 
     @property

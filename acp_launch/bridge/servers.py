@@ -4,7 +4,7 @@ The bridged servers of a launch, started while the agent starts, and stopped wit
 One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
-handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
+handshake are known is not started ahead, but is asleep until it is needed (cached.py). A shared server has one
 process for all connections of the agent, also after they have ended (multiplexer.py).
 
 The plans may change while they run (`reload`): then a server restarts behind the connections that the agent has to it.
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_launch.bridge.cached import CachedAnswers
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.elevation import Elevations, Sessions
-from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.relay import ProxyConversation, is_carried
 from acp_launch.bridge.seat import ShimConnection, ShimListener, listen_for_shims
 from acp_launch.errors import first
@@ -94,7 +94,7 @@ class Servers:
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
         self._elevations: Elevations | None = None  # the sessions that the agent has opened
         self._sessions: dict[str, Sessions] = {}  # the knowledge of each server's sessions, by its name
-        self._presentations: dict[str, Presentations] = {}  # of lazy servers, by their names
+        self._cached: dict[str, CachedAnswers] = {}  # of lazy servers, by their names
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -204,7 +204,7 @@ class Servers:
         self._needs = replace(self._needs, secrets=secrets, credentials=credentials)
         now = {plan.name: plan for plan in plans}
         for name in [name for name, plan in self._plans.items() if now.get(name) is not plan]:
-            for known in (self._remotes, self._knowledge, self._sessions, self._presentations):
+            for known in (self._remotes, self._knowledge, self._sessions, self._cached):
                 known.pop(name, None)
             self._proven.discard(name)
         self._plans.clear()
@@ -271,13 +271,11 @@ class Servers:
         name = free_name(plan.name, {each.name for each in self._relays}, "#")
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
-        known = self._presentations.get(plan.name)
+        known = self._cached.get(plan.name)
         if plan.start == "lazy" and (known is None or not known.is_of(plan)):
-            known = self._presentations[plan.name] = _presentations(plan, needs.cache)
+            known = self._cached[plan.name] = CachedAnswers(plan, needs.cache)
         trace = None if needs.trace is None else needs.trace.conversation(name)
-        relay = ProxyConversation(
-            *inputs, max_line=needs.max_line, presentations=known, trace=trace, known_as=needs.known_as
-        )
+        relay = ProxyConversation(*inputs, max_line=needs.max_line, cached=known, trace=trace, known_as=needs.known_as)
         relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":
@@ -317,7 +315,7 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
-            if (known := self._presentations.get(relay.plan.name)) is not None:
+            if (known := self._cached.get(relay.plan.name)) is not None:
                 known.save()
             if relay.process.supervisor.has_answered:
                 self._proven.add(relay.plan.name)
@@ -377,10 +375,6 @@ class Servers:
             retry=relay.process.supervisor.retry if relay else None,
             old_code=any(each.process.has_old_code for each in self._of(plan)),
         )
-
-
-def _presentations(plan: ServerPlan, cache: Path | None) -> "Presentations":
-    return Presentations(plan, cache)
 
 
 class RunningServers(Struct, frozen=True):

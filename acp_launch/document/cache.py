@@ -34,7 +34,7 @@ class JsonCache(Struct, frozen=True):
     folder: Path
     code: tuple[str, ...]
 
-    def recall(self, file: Path, key: object, build: Callable[[Any], _Answer]) -> _Answer | None:
+    def read(self, file: Path, key: object, build: Callable[[Any], _Answer]) -> _Answer | None:
         """Return what `build` makes of the cached JSON for `file` under an equal `key` (JSON too); None for a miss."""
         try:
             kept = msgspec.json.decode(self._entry(file).read_bytes())
@@ -44,7 +44,7 @@ class JsonCache(Struct, frozen=True):
         except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError):
             return None
 
-    def keep(self, file: Path, key: object, answer: object) -> None:
+    def write(self, file: Path, key: object, answer: object) -> None:
         """Store the answer, if the directory is writable."""
         entry = self._entry(file)
         fresh = entry.with_suffix(f".{os.getpid()}")

@@ -188,7 +188,7 @@ CODE = ("profile/*.py", *(f"secret/{name}.py" for name in ("reference", "detect"
 
 def read_cache(directory: Path, found: Found) -> Inspection | None:
     """Return the cached profile; None for a miss."""
-    return _json_cache(directory).recall(found.file, _path_text(found.file), partial(_restore, found))
+    return _json_cache(directory).read(found.file, _path_text(found.file), partial(_restore, found))
 
 
 def write_cache(directory: Path, loaded: Loaded, parts: Sequence[ParsedLayer], leaks: Iterable[Problem]) -> None:
@@ -203,7 +203,7 @@ def write_cache(directory: Path, loaded: Loaded, parts: Sequence[ParsedLayer], l
         "places": [[list(path), labels[file], *rest] for path, (file, *rest) in loaded.positions.table.items()],
         "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in leaks],
     }
-    _json_cache(directory).keep(loaded.found.file, _path_text(loaded.found.file), answer)
+    _json_cache(directory).write(loaded.found.file, _path_text(loaded.found.file), answer)
 
 
 def _path_text(file: Path) -> str:

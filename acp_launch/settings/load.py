@@ -156,7 +156,7 @@ def _check_or_recall(
     entries = JsonCache(cache / "settings", ("settings/*.py",))
     key = [text, variables]
     is_ours = not lies_in(cache, grounds(_here()))  # otherwise the project could have written the entry
-    if is_ours and not unread and (known := entries.recall(file, key, partial(build, Choices))):
+    if is_ours and not unread and (known := entries.read(file, key, partial(build, Choices))):
         return known
     from acp_launch.settings.check import choices
 
@@ -164,7 +164,7 @@ def _check_or_recall(
     if chosen is None or unread:
         raise SettingsError([*unread, *problems])
     if is_ours:
-        entries.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
+        entries.write(file, key, msgspec.to_builtins(chosen, enc_hook=str))
     return chosen
 
 

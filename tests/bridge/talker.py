@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Self
 
+from acp_launch.bridge.cached import CachedAnswers
 from acp_launch.bridge.conversation import ConversationState, ServerGone
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
-from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
 from tests.bridge.observing import Silent
@@ -40,7 +40,7 @@ class Talker(Silent):
     call: float | None = None
     directories: Sequence[PurePosixPath] = (PurePosixPath("/project/a b"), PurePosixPath("/lib/é%"))
     gives_roots: bool = False
-    presentations: Presentations | None = None
+    cached: CachedAnswers | None = None
     is_quick: bool = False  # offers each line to `passes` first, as a link does
     clock: float = 1000.0
     agent_heard: list[bytes] = field(default_factory=list)
@@ -57,10 +57,10 @@ class Talker(Silent):
             self.directories,
             gives_roots=self.gives_roots,
             call=self.call,
-            presentations=self.presentations,
+            cached=self.cached,
         )
         self.exchange = Exchange(state, start=self.start)
-        if self.presentations is not None and self.presentations.is_known:
+        if self.cached is not None and self.cached.is_known:
             self.exchange.fall_asleep()
 
     def to_agent(self, line: bytes) -> None:

@@ -1,9 +1,9 @@
 """
-The presentation of a server: its answers to the handshake and its lists, as its latest process gave them.
+The cached answers of a server to the handshake and for its lists, as its latest process gave them.
 
-With `start: lazy` they answer in its place while it is asleep. A server may present itself differently to different
-clients, so they are kept for each client apart, which is known by the parameters of its `initialize`. Between launches
-they are a file of the cache, for exactly the program, arguments and variables that gave them. The answers are kept as
+With `start: lazy` they answer in its place while it is asleep. A server may answer different clients differently, so
+they are kept for each client apart, which is known by the parameters of its `initialize`. Between launches they are a
+file of the cache, for exactly the program, arguments and variables that gave them. The answers are kept as
 they were written, before the profile's `tools` hide any.
 """
 
@@ -22,7 +22,7 @@ from acp_launch.private import make_digest
 from acp_launch.process.code import read_code
 from acp_launch.secret.redact import redactor
 
-CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/message.py")  # what a presentation depends on besides the server
+CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/message.py")  # what the answers depend on besides the server
 FOLDER = "servers"
 CLIENTS = 4  # of which answers are kept, for each server
 MAX_CACHE_FILES = 200
@@ -39,8 +39,8 @@ def client(params: Raw) -> str:
         return ""
 
 
-class Presentations:
-    """The presentations of one server. Kept only in memory if `directory`, of acp-launch's caches, is None."""
+class CachedAnswers:
+    """The answers of one server. Kept only in memory if `directory`, of acp-launch's caches, is None."""
 
     def __init__(self, plan: ServerPlan, directory: Path | None) -> None:
         self._cache = None if directory is None else JsonCache(directory / FOLDER, CODE)
@@ -48,7 +48,7 @@ class Presentations:
         self._answers: dict[str, dict[str, _Pages]] = {}  # by client, then by method; the latest client is the last
         self._is_changed = False
         if self._cache is not None:
-            self._answers = self._cache.recall(Path(self._of), self._of, _answers) or {}
+            self._answers = self._cache.read(Path(self._of), self._of, _answers) or {}
 
     @property
     def is_known(self) -> bool:
@@ -98,7 +98,7 @@ class Presentations:
         self._is_changed = False
         if any(redactor.text(page) != page for page in self._pages()):
             return  # a file must not hold a secret, and an agent must not get an answer without it
-        self._cache.keep(Path(self._of), self._of, self._answers)
+        self._cache.write(Path(self._of), self._of, self._answers)
         self._cache.prune(MAX_CACHE_FILES)
 
     def _pages(self) -> Iterator[str]:
