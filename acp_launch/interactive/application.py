@@ -52,7 +52,7 @@ from acp_launch.interactive.front import (
     is_ours,
 )
 from acp_launch.interactive.history import PromptHistory
-from acp_launch.interactive.layout import FINE, MOODS, POOR, Windows, room_above, statusline
+from acp_launch.interactive.layout import FINE, PHASES, POOR, Windows, room_above, statusline
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.interactive.screen import (
     ESCAPE,
@@ -230,7 +230,7 @@ class Application:
         self._beat: asyncio.TimerHandle | None = None  # of the next step of the spinner
         self.canvas = SessionCanvas(console, output.get_size, lambda: self._app.invalidate())
         self._asking = ScreenQuestions(self.canvas, self._refocus, self._room, clock or StillClock())
-        self._asking.can_redirect = lambda: self._status.mood == "working"
+        self._asking.can_redirect = lambda: self._status.phase == "working"
         self._asking.redirect = lambda: self.events.put_nowait(Redirected())
         self.person: Person = self._asking
         self._completing = Completing()
@@ -326,7 +326,7 @@ class Application:
             return stop_search
         if self._asking.question is not None:
             return lambda: self._asking.answer(None)
-        return None if self._status.mood in RESTS else lambda: self.events.put_nowait(Cancelled())
+        return None if self._status.phase in RESTS else lambda: self.events.put_nowait(Cancelled())
 
     def escape(self) -> None:
         """End one thing. With nothing to end, twice puts the previous prompt on the empty line."""
@@ -375,8 +375,8 @@ class Application:
 
     @property
     def _current_status(self) -> Status:
-        is_asked = self._asking.question is not None and self._status.mood in ("starting", "idle", "working")
-        return replace(self._status, mood="asking") if is_asked else self._status
+        is_asked = self._asking.question is not None and self._status.phase in ("starting", "idle", "working")
+        return replace(self._status, phase="asking") if is_asked else self._status
 
     @property
     def _happens(self) -> Activity | None:
@@ -384,13 +384,13 @@ class Application:
         if question is None:
             return self._activity()
         since = asyncio.get_running_loop().time() - question.since
-        return Activity(MOODS["asking"][0], since) if self._status.mood != "down" else None
+        return Activity(PHASES["asking"][0], since) if self._status.phase != "down" else None
 
     def _statusline(self, width: int) -> StyleAndTextTuples:
         activity = self._happens
         if self._is_calm and activity is not None and activity.seconds is not None:
             activity = replace(activity, seconds=activity.seconds // CALM * CALM)
-        is_busy = self._status.mood not in RESTS or activity is not None
+        is_busy = self._status.phase not in RESTS or activity is not None
         steps = self._signs.still if self._is_still else self._signs.steps
         sign = steps[int(monotonic() / SPINNER_SECONDS) % len(steps)] if is_busy else ""
         return statusline(self._current_status, width, activity, sign=sign, signs=self._signs)
@@ -457,7 +457,7 @@ class Application:
         self._put_offered()
 
     def _interrupt_or_clear(self) -> None:
-        is_busy = self._status.mood in BUSY
+        is_busy = self._status.phase in BUSY
         typed = self._answer if self._asking.wants_line else self._prompt
         if typed.text and (typed is self._answer or not is_busy):
             typed.reset()

@@ -9,7 +9,7 @@ title is undone by `shutdown`.
 from collections.abc import Callable, Mapping
 
 from acp_launch.console.draw.sanitize import one_line
-from acp_launch.interactive.front import Mood, Status
+from acp_launch.interactive.front import Phase, Status
 from acp_launch.settings.model import AttentionSettings
 
 MAX_TITLE_CHARS = 80
@@ -17,7 +17,7 @@ ST = "\x1b\\"
 BELL = "\x07"
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 NAME = "acp-launch"
-STATES: Mapping[Mood, str] = {
+STATES: Mapping[Phase, str] = {
     "starting": "starting",
     "idle": "ready",
     "working": "working",
@@ -54,7 +54,7 @@ class Attention:
         self._settings, self._redact, self._clock = settings, redact, clock
         self._profile = profile or NAME
         self._has_title = has_title and settings.title
-        self._mood: Mood = "starting"
+        self._phase: Phase = "starting"
         self._began: float | None = None  # when the turn began
         self._title = self._shown_title = ""
         self._rings = self._is_asked = self._is_wanted = self._is_entered = False
@@ -74,13 +74,13 @@ class Attention:
 
     def show(self, status: Status, *, is_asked: bool) -> None:
         """Take a new state: it changes the title, and a question or the end of a long turn rings."""
-        before, self._mood = self._mood, status.mood
-        self._title = f"{STATES[status.mood]}: {' · '.join(filter(None, (self._profile, status.session)))}"
+        before, self._phase = self._phase, status.phase
+        self._title = f"{STATES[status.phase]}: {' · '.join(filter(None, (self._profile, status.session)))}"
         if is_asked != self._is_asked:
             self._rings = self._is_asked = is_asked
-        if status.mood == "working" and before not in ("working", "asking", "cancelling"):
+        if status.phase == "working" and before not in ("working", "asking", "cancelling"):
             self._began, self._rings = self._clock(), False
-        elif status.mood == "idle" and self._began is not None:
+        elif status.phase == "idle" and self._began is not None:
             if before != "cancelling" and self._clock() - self._began > self._settings.after:
                 self._rings = True
             self._began = None

@@ -71,7 +71,7 @@ class Pressed(Struct, frozen=True):
 
 
 Event = Submitted | Interrupted | Left | Cancelled | Redirected | Unqueued | Pressed | Began
-Mood = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
+Phase = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Status(Struct, frozen=True, kw_only=True):
     servers_up: int = 0
     servers_silent: int = 0  # they have not answered yet
     servers_down: int = 0
-    mood: Mood = "starting"
+    phase: Phase = "starting"
 
 
 class Activity(Struct, frozen=True):

@@ -32,7 +32,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from acp_launch.console.ask.viewport import break_lines
 from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import cells, fit
-from acp_launch.interactive.front import Activity, Mood, Status, elapsed
+from acp_launch.interactive.front import Activity, Phase, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.problem import COLUMNS, MARK, count, marked
 from acp_launch.session.events import Choice
@@ -64,7 +64,7 @@ MIN_ACTIVITY_COLUMNS = 24
 MAX_RIGHT_PARTS = 4
 APART_SIDES = 2  # columns between the left and the right
 FULL_PERCENT = 80  # of the context, from which it is highlighted
-MOODS: dict[Mood, tuple[str, str]] = {
+PHASES: dict[Phase, tuple[str, str]] = {
     "starting": ("starting", "ansicyan"),
     "idle": ("ready", "ansigreen"),
     "working": ("working", "ansicyan"),
@@ -72,7 +72,11 @@ MOODS: dict[Mood, tuple[str, str]] = {
     "cancelling": ("cancelling", "ansiyellow"),
     "down": ("down", "ansired bold"),
 }
-HINTS: dict[Mood, str] = {"idle": "? shows the keys", "working": "esc interrupts", "cancelling": "Ctrl-C stops at once"}
+HINTS: dict[Phase, str] = {
+    "idle": "? shows the keys",
+    "working": "esc interrupts",
+    "cancelling": "Ctrl-C stops at once",
+}
 ABBREVIATED = 20  # columns of the agent's name where not all fits
 StatusPart = tuple[int, str, str]  # rank (0 stays longest), style, text
 
@@ -96,17 +100,17 @@ def statusline(
 
 
 def _happens(status: Status, activity: Activity | None, width: int, sign: str) -> Iterator[StatusPart]:
-    mood, style = MOODS[status.mood]
+    phase, style = PHASES[status.phase]
     if activity is None:
-        yield 0, style, f"{sign} {mood}".lstrip()
+        yield 0, style, f"{sign} {phase}".lstrip()
     else:
         time = f" {elapsed(activity.seconds)}" if activity.seconds is not None and activity.seconds >= 1 else ""
         room = max(MIN_ACTIVITY_COLUMNS, width * 2 // 3 if activity.remark else width // 2) - cells(time)
         yield 0, style, f"{sign} {fit(activity.what, room)}{time}".lstrip()
         if activity.remark:
             yield 0, "dim", activity.remark
-    if status.mood in HINTS:
-        yield 4 if status.mood == "working" else 8, "dim", HINTS[status.mood]
+    if status.phase in HINTS:
+        yield 4 if status.phase == "working" else 8, "dim", HINTS[status.phase]
 
 
 def _right(status: Status, *, is_long: bool) -> list[StatusPart]:
@@ -141,7 +145,7 @@ def _usage(status: Status, is_long: bool) -> tuple[str, str]:
     percent = None if status.used is None or not status.size else round(100 * status.used / status.size)
     is_full = percent is not None and percent >= FULL_PERCENT
     parts = [f"{percent} %{' full' if is_full else ''}"] if percent is not None else []
-    if is_long and status.used is not None and status.mood not in ("idle", "down"):
+    if is_long and status.used is not None and status.phase not in ("idle", "down"):
         parts.append(f"{status.used:,} tokens")
     if status.cost and (is_long or not parts):
         parts.append(_name(status.cost))

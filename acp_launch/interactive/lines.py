@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.terminal import StillClock, TerminalQuestions
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
-from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
+from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Phase, Status, Submitted, Vocabulary
 from acp_launch.session.events import Choice, Person
 
 STDIN = 0
 CHUNK_BYTES = 65536
 PROMPT = "> "
-READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
+READY: tuple[Phase, ...] = ("idle", "down")  # when a prompt is expected
 
 
 class LineFront(TerminalQuestions):
@@ -37,7 +37,7 @@ class LineFront(TerminalQuestions):
         self._queued = 0  # prompts
         self._unread = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._mood: Mood = "starting"
+        self._phase: Phase = "starting"
         self._is_invited = False
 
     async def run(self) -> None:
@@ -52,8 +52,8 @@ class LineFront(TerminalQuestions):
 
     def status(self, status: Status) -> None:
         """Show the prompt sign when ready, once per entered text: it is the only sign that an answer is complete."""
-        self._mood = status.mood
-        if self._mood in READY and not self._is_invited and not self._queued:
+        self._phase = status.phase
+        if self._phase in READY and not self._is_invited and not self._queued:
             self._invite()
 
     def watch(self, activity: Callable[[], Activity | None]) -> None:
@@ -152,7 +152,7 @@ class LineFront(TerminalQuestions):
             self._is_invited = False
             if text.strip():
                 self.events.put_nowait(Submitted(text))
-            elif self._mood in READY:
+            elif self._phase in READY:
                 self._invite()
 
     def _invite(self) -> None:

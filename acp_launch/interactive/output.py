@@ -19,7 +19,7 @@ from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, 
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, describe_unasked, is_grave, opened_lines
-from acp_launch.interactive.front import Activity, Mood, elapsed
+from acp_launch.interactive.front import Activity, Phase, elapsed
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated
@@ -256,7 +256,7 @@ STATES = {
     "tool_call_update": "thinking",
     "plan": "thinking",
 }
-MOODS: Mapping[Mood, str] = {"starting": "starting the agent", "working": "thinking", "cancelling": "cancelling"}
+PHASES: Mapping[Phase, str] = {"starting": "starting the agent", "working": "thinking", "cancelling": "cancelling"}
 SILENCE_SECONDS = 30.0  # that are mentioned
 NOTICE_SLACK_SECONDS = 2.0  # that the next word of a wait may be late
 ACTIVITY_WAIT = "activity"  # of an agent in a turn, as it is named (`waits`)
@@ -269,7 +269,7 @@ class _Wait(Struct, frozen=True):
     until: float  # when it is over if nothing more is heard of it
 
 
-class Pulse:
+class ActivityTracker:
     """Follows what the agent does."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -283,12 +283,12 @@ class Pulse:
         self._patience: float | None = None  # how long the agent may be silent
         self._wait: _Wait | None = None
 
-    def begin(self, mood: Mood, *, is_open: bool = False) -> None:
+    def begin(self, phase: Phase, *, is_open: bool = False) -> None:
         """Begin something else; `is_open` tells whether there is a session already."""
-        self._state = "opening the session" if mood == "starting" and is_open else MOODS.get(mood, "")
+        self._state = "opening the session" if phase == "starting" and is_open else PHASES.get(phase, "")
         self._since = self._heard = self._clock()
         self._wait, self._is_fresh, self._kind = None, False, ""
-        self.is_asked_elsewhere = self.is_asked_elsewhere and mood in MOODS
+        self.is_asked_elsewhere = self.is_asked_elsewhere and phase in PHASES
 
     def hear(self, kind: str) -> None:
         """Note an update of the agent. Called 100,000 times in a long turn, so the clock is read later, by `now`."""
@@ -351,7 +351,7 @@ class SessionOutput(Notices):
     calls: ToolCalls
     transcript: Transcript
     folded: Unfoldable
-    pulse: Pulse
+    tracker: ActivityTracker
     is_drawn = True  # False if written line by line below the prompt
     settings_told = 0  # how often the agent reported a change of its mode or options
     is_history_hidden = False  # a history that is on the screen already is not shown again
@@ -369,7 +369,7 @@ class SessionOutput(Notices):
             self.settings_told += 1
         self.transcript.update(update, chunk[0], call)
         self.folded.update(update, chunk[0], call)
-        self.pulse.hear(kind)
+        self.tracker.hear(kind)
         self.take(update, chunk)
 
     def show(self, event: AnyEvent) -> None:
@@ -387,7 +387,7 @@ class SessionOutput(Notices):
             self.changed()
 
     def activity(self) -> Activity | None:
-        return self.pulse.now(())
+        return self.tracker.now(())
 
     def unfold(self) -> bool:
         """Print what was folded in the current turn, or in the last one, in full. Return whether there was anything."""
@@ -409,12 +409,12 @@ class DrawnSessionOutput(SessionOutput, Live):
         return bool(pieces)
 
     def activity(self) -> Activity | None:
-        return self.pulse.now(self._work.running)
+        return self.tracker.now(self._work.running)
 
     def show(self, event: AnyEvent) -> None:
         """Show a wait in the status line; it need not stay on the screen."""
         if isinstance(event, WaitingEvent):
-            self.pulse.waits(event.what, event.seconds, event.limit)
+            self.tracker.waits(event.what, event.seconds, event.limit)
             self.changed()
         else:
             super().show(event)
@@ -451,5 +451,6 @@ def session_output(
         if canvas is None
         else DrawnSessionOutput(canvas, history=True, clock=clock, roots=roots, has_links=has_links)
     )
-    output.calls, output.transcript, output.folded, output.pulse = ToolCalls(), Transcript(), Unfoldable(), Pulse(clock)
+    output.calls, output.transcript, output.folded = ToolCalls(), Transcript(), Unfoldable()
+    output.tracker = ActivityTracker(clock)
     return output

@@ -191,19 +191,19 @@ class InteractiveTurn:
         is_offered = self._is_cancelled and not self._is_redirected
         if is_offered and self.queue:  # the queued text may refer to the cancelled answer
             interactive.front.offer(self.give_back())
-        self._showing.mood = "idle"
+        self._showing.phase = "idle"
         return self._outcome
 
     async def join(self, current: ActiveSession, text: str) -> Leave | None:
         """Show a turn to its end that another front of the host has begun with the prompt `text`."""
         self._interactive.show_prompt(text)
         await self._await_turn(current, None)
-        self._showing.mood = "idle"
+        self._showing.phase = "idle"
         return self._outcome
 
     async def _await_turn(self, current: ActiveSession, blocks: Sequence[object] | None) -> None:
         self._outcome, self._is_cancelled, self._is_redirected = None, False, False
-        self._showing.mood = "working"
+        self._showing.phase = "working"
         try:
             await self._run_beside_commands(current, blocks)
         except (AgentRefused, AuthRequired) as error:
@@ -294,7 +294,7 @@ class InteractiveTurn:
     def _cancel(self, running: "asyncio.Task[None]") -> None:
         """Cancel the turn, or the login before it is tried again."""
         self._is_cancelled = True
-        self._showing.mood = "cancelling"
+        self._showing.phase = "cancelling"
         if self._turn is not None and self._turn.is_running:
             self._turn.cancel()
         else:
@@ -387,7 +387,7 @@ class _InteractiveSession:
         interactive.output.changed = self._showing.refresh_soon
 
     def _note_question(self, is_asked: bool) -> None:
-        self._interactive.output.pulse.is_asked_elsewhere = is_asked  # where it is asked here, the front says so
+        self._interactive.output.tracker.is_asked_elsewhere = is_asked  # where it is asked here, the front says so
         self._showing.refresh_soon()
 
     async def run(self) -> int:
@@ -434,7 +434,7 @@ class _InteractiveSession:
         able = current.connection.agent.capabilities
         interactive.current = None
         interactive.show_error(error)
-        self._showing.mood = "down"
+        self._showing.phase = "down"
         is_wanted = await ask_to_restart(able, interactive.front.person, self.focus)
         if is_wanted and not can_go_on(able):
             interactive.held_session.leave()
@@ -445,7 +445,7 @@ class _InteractiveSession:
         return is_wanted
 
     async def _talk(self, connection: Connection) -> int:
-        interactive, self._showing.mood = self._interactive, "starting"
+        interactive, self._showing.phase = self._interactive, "starting"
         self._can_resume = can_go_on(connection.agent.capabilities)
         wanted_options = [*interactive.wanted_options, *interactive.chosen]
         current = await self._enter(connection, interactive.held_session, wanted_options)
@@ -454,7 +454,7 @@ class _InteractiveSession:
         try:
             while True:
                 interactive.current = current
-                self._showing.mood = "idle"
+                self._showing.phase = "idle"
                 outcome = await self._converse(current)
                 if isinstance(outcome, Leave):
                     return outcome.code
@@ -481,7 +481,7 @@ class _InteractiveSession:
 
     async def _move(self, current: ActiveSession, held_session: LockedSession) -> ActiveSession:
         """Switch to another session, or stay in this one if the other cannot be opened."""
-        interactive, self._showing.mood = self._interactive, "starting"
+        interactive, self._showing.phase = self._interactive, "starting"
         interactive.replay = True
         entering = self._enter(current.connection, held_session, ())
         try:

@@ -12,7 +12,7 @@ from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
+from acp_launch.interactive.front import Front, Phase, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import create, make_private
@@ -236,19 +236,19 @@ class FrontUpdates:
         self._interactive = interactive
         interactive.front.watch(interactive.output.activity)
         self._commands = commands
-        self._mood: Mood = "starting"
+        self._phase: Phase = "starting"
         self._due: asyncio.TimerHandle | None = None
         self._agent = interactive.launch.plan.agent.command.name  # until the agent sends its name
         self._session = ""  # the last one, also shown while the agent is down
 
     @property
-    def mood(self) -> Mood:
-        return self._mood
+    def phase(self) -> Phase:
+        return self._phase
 
-    @mood.setter
-    def mood(self, mood: Mood) -> None:
-        self._mood = mood
-        self._interactive.output.pulse.begin(mood, is_open=self._interactive.current is not None)
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._phase = phase
+        self._interactive.output.tracker.begin(phase, is_open=self._interactive.current is not None)
         self.refresh()
 
     def refresh_soon(self) -> None:
@@ -259,7 +259,7 @@ class FrontUpdates:
     def refresh(self) -> None:
         """Send status and completions to the front."""
         self.close()
-        if self._mood == "idle" and self._interactive.current is not None:
+        if self._phase == "idle" and self._interactive.current is not None:
             current = self._interactive.current
             state, was_full = current.client.state, current.is_full
             usage = state.usage
@@ -300,7 +300,7 @@ class FrontUpdates:
             servers_up=sum(server.state in UP and not server.silent for server in servers),
             servers_silent=sum(server.silent for server in servers),
             servers_down=sum(server.state in DOWN for server in servers),
-            mood=self._mood,
+            phase=self._phase,
         )
 
     def _vocabulary(self) -> Vocabulary:

@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.document.scalars import Duration
 from acp_launch.interactive.attention import BELL, POP_TITLE, PUSH_TITLE, ST, Attention, can_retitle, title
-from acp_launch.interactive.front import Mood, Status
+from acp_launch.interactive.front import Phase, Status
 from acp_launch.settings.model import AttentionSettings
 from tests.cli.test_run_interactive import full, sitting
 from tests.clock import Clock
@@ -30,9 +30,9 @@ def attention(clock: Clock) -> Callable[..., Attention]:
     return made
 
 
-def show(called: Attention, *moods: Mood, session: str = "fix-42") -> None:
-    for mood in moods:
-        called.show(Status(mood=mood, profile="demo", session=session), is_asked=mood == "asking")
+def show(called: Attention, *phases: Phase, session: str = "fix-42") -> None:
+    for phase in phases:
+        called.show(Status(phase=phase, profile="demo", session=session), is_asked=phase == "asking")
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "linux"}, {"STY": "x"}, {"TERM": "screen-256color"}])
@@ -66,14 +66,14 @@ def test_a_question_that_is_answered_before_it_rings_does_not(attention: Callabl
     assert called.take() == ""
 
 
-@pytest.mark.parametrize(("moods", "rings"), [("working asking working", True), ("working cancelling", False)])
+@pytest.mark.parametrize(("phases", "rings"), [("working asking working", True), ("working cancelling", False)])
 @pytest.mark.parametrize("after", [10, 60])
 def test_the_end_of_a_turn_rings_if_it_took_long_and_was_not_cancelled(
-    attention: Callable[..., Attention], clock: Clock, moods: str, rings: bool, after: int
+    attention: Callable[..., Attention], clock: Clock, phases: str, rings: bool, after: int
 ) -> None:
     called = attention(title=False, after=Duration(after))
     for took, is_long in ((after - 0.5, False), (after + 0.5, True)):
-        show(called, "idle", *moods.split())  # type: ignore[arg-type]
+        show(called, "idle", *phases.split())  # type: ignore[arg-type]
         clock.now += took
         show(called, "idle")
         assert called.take() == (BELL if rings and is_long else "")

@@ -20,7 +20,7 @@ FULL = Status(
     cost="0.42 USD",
     servers_up=2,
     servers_down=1,
-    mood="working",
+    phase="working",
 )
 TESTS = Activity("running npm test", 12.7)
 
@@ -39,13 +39,13 @@ def test_at_most_four_things_stand_beside_what_happens() -> None:
 
 
 def test_what_happens_stands_on_the_left_and_the_rest_ends_on_the_right() -> None:
-    status = Status(agent="Claude Code", session="fix-42", mode="ask", used=9412, size=200_000, mood="idle")
+    status = Status(agent="Claude Code", session="fix-42", mode="ask", used=9412, size=200_000, phase="idle")
     line = text(status, 80)
     assert line == "ready · ? shows the keys" + "Claude Code · fix-42 · ask · 5 %".rjust(56)
 
 
 def test_a_turn_tells_what_is_done_for_how_long_and_how_to_stop_it_with_tokens_and_cost_as_they_come() -> None:
-    status = Status(agent="claude", mode="ask", used=9412, size=200_000, cost="0.04 USD", mood="working")
+    status = Status(agent="claude", mode="ask", used=9412, size=200_000, cost="0.04 USD", phase="working")
     assert sides(status, 100, TESTS) == (
         "running npm test 12 s · esc interrupts",
         "claude · ask · 5 %, 9,412 tokens, 0.04 USD",
@@ -54,13 +54,13 @@ def test_a_turn_tells_what_is_done_for_how_long_and_how_to_stop_it_with_tokens_a
 
 
 def test_a_server_that_has_not_answered_yet_is_told() -> None:
-    status = Status(agent="claude", profile="reviewer", servers_up=1, servers_silent=2, mood="idle")
+    status = Status(agent="claude", profile="reviewer", servers_up=1, servers_silent=2, phase="idle")
     assert sides(status, 100) == ("ready · ? shows the keys", "claude · reviewer · 1 server up · 2 servers starting")
 
 
 def test_a_sign_and_the_remark_stand_beside_what_is_done() -> None:
     silent = Activity("thinking", 45.0, "silent for 40 s, timeout 30 min")
-    assert text(Status(mood="working"), 80, silent, "⠹") == (
+    assert text(Status(phase="working"), 80, silent, "⠹") == (
         "⠹ thinking 45 s · silent for 40 s, timeout 30 min · esc interrupts"
     )
 
@@ -70,7 +70,7 @@ def test_a_sign_and_the_remark_stand_beside_what_is_done() -> None:
     [(None, "x"), (0.9, "x"), (1.0, "x 1 s"), (61.0, "x 1 min 1 s"), (3725.0, "x 1 h 2 min")],
 )
 def test_seconds_are_told_from_one_on(seconds: float | None, told: str) -> None:
-    assert text(Status(mood="starting"), 80, Activity("x", seconds)) == told
+    assert text(Status(phase="starting"), 80, Activity("x", seconds)) == told
 
 
 def test_a_long_command_leaves_room_for_the_rest_and_its_seconds() -> None:
@@ -93,12 +93,12 @@ def test_the_least_important_goes_first() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    assert text(Status(mood="down", used=5), 80) == "down"
+    assert text(Status(phase="down", used=5), 80) == "down"
 
 
 def test_a_context_that_is_nearly_full_is_said_louder_and_in_words() -> None:
-    assert statusline(Status(mood="down", used=80, size=100), 80)[-1] == ("ansiyellow", "80 % full")
-    assert statusline(Status(mood="down", used=79, size=100), 80)[-1] == ("dim", "79 %")
+    assert statusline(Status(phase="down", used=80, size=100), 80)[-1] == ("ansiyellow", "80 % full")
+    assert statusline(Status(phase="down", used=79, size=100), 80)[-1] == ("dim", "79 %")
 
 
 def test_a_poor_terminal_gets_ascii() -> None:
@@ -109,7 +109,7 @@ def test_a_poor_terminal_gets_ascii() -> None:
 
 
 def test_what_an_agent_calls_itself_cannot_drive_the_terminal() -> None:
-    assert sides(Status(agent="a\x1b[2J\nb", mood="idle"), 80)[1] == "a\\x1b[2J\\nb"
+    assert sides(Status(agent="a\x1b[2J\nb", phase="idle"), 80)[1] == "a\\x1b[2J\\nb"
 
 
 @given(st.text(max_size=60), st.integers(0, 60))

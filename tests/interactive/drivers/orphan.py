@@ -12,7 +12,7 @@ from acp_launch.interactive.session import choose_front
 async def main(history: Path) -> str:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     seat = choose_front(history)
-    seat.status(Status(agent="agent", session="fix-42", mood="idle"))
+    seat.status(Status(agent="agent", session="fix-42", phase="idle"))
     async with asyncio.TaskGroup() as group:
         group.create_task(seat.run())
         event = await seat.events.get()

@@ -92,10 +92,10 @@ class Story:
         print(f"stray {words}", file=sys.stderr)
 
     async def status(self, words: str) -> None:
-        self.seat.status(Status(agent=words.encode().decode("unicode_escape"), session="fix-42", mood="idle"))
+        self.seat.status(Status(agent=words.encode().decode("unicode_escape"), session="fix-42", phase="idle"))
 
     async def mood(self, mood: str) -> None:
-        self.seat.status(Status(agent="agent", mood=mood))  # type: ignore[arg-type]
+        self.seat.status(Status(agent="agent", phase=mood))  # type: ignore[arg-type]
 
     async def queue(self, words: str) -> None:
         self.waiting = words.split()
@@ -190,7 +190,7 @@ async def main(arguments: Sequence[str]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     seat = choose_front(Path(arguments[0]))
     seat.vocabulary(VOCABULARY)
-    seat.status(Status(agent="agent", session="fix-42", mood="idle"))
+    seat.status(Status(agent="agent", session="fix-42", phase="idle"))
     async with asyncio.TaskGroup() as group:
         group.create_task(seat.run())
         await play(seat)
