@@ -18,7 +18,7 @@ from acp_launch.console import profiles, sessions
 from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import SessionError, Stopped, UsageError
-from acp_launch.interactive.front import can_draw
+from acp_launch.interactive.terminal import can_draw
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
 from acp_launch.profile.discover import here, project_of

@@ -6,7 +6,7 @@ A plan, the means of a launch and the user's keys come in; prompts to the agent 
 session       the order of an interactive session, its turns, and restarting a dead agent
 state         what the session and the commands share: the held session, the status line, completions
 commands      the `:` commands
-front         the interface between a session and what shows it, and its events
+terminal      the interface between a session and what shows it, and its events
 application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
 screen        the terminal: its canvas, one write per frame, its keys

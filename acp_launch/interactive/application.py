@@ -36,21 +36,6 @@ from acp_launch.errors import LaunchError
 from acp_launch.interactive.attention import Attention, can_retitle
 from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.editor import edit_text
-from acp_launch.interactive.front import (
-    Activity,
-    Cancelled,
-    Event,
-    HungUp,
-    Interrupted,
-    Left,
-    Pressed,
-    Redirected,
-    Status,
-    Submitted,
-    Unqueued,
-    Vocabulary,
-    is_ours,
-)
 from acp_launch.interactive.history import PromptHistory
 from acp_launch.interactive.layout import FINE, PHASES, POOR, Windows, room_above, statusline
 from acp_launch.interactive.questions import Question, ScreenQuestions
@@ -65,6 +50,21 @@ from acp_launch.interactive.screen import (
     Unwritten,
     redirect_streams,
     vt100_output,
+)
+from acp_launch.interactive.terminal import (
+    Activity,
+    Cancelled,
+    Event,
+    HungUp,
+    Interrupted,
+    Left,
+    Pressed,
+    Redirected,
+    Status,
+    Submitted,
+    Unqueued,
+    Vocabulary,
+    is_ours,
 )
 from acp_launch.problem import marked
 from acp_launch.secret.redact import redactor

@@ -9,7 +9,7 @@ title is undone by `shutdown`.
 from collections.abc import Callable, Mapping
 
 from acp_launch.console.draw.sanitize import one_line
-from acp_launch.interactive.front import Phase, Status
+from acp_launch.interactive.terminal import Phase, Status
 from acp_launch.settings.model import AttentionSettings
 
 MAX_TITLE_CHARS = 80

@@ -16,7 +16,6 @@ from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stdout import columns, fit
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw, is_ours
 from acp_launch.interactive.picker import PickList, pick
 from acp_launch.interactive.state import (
     ActiveSession,
@@ -27,6 +26,7 @@ from acp_launch.interactive.state import (
     is_the_end,
     option_values,
 )
+from acp_launch.interactive.terminal import SIGIL, WORDS, Key, Word, can_draw, is_ours
 from acp_launch.private import create
 from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex

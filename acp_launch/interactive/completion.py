@@ -12,7 +12,7 @@ from prompt_toolkit.document import Document
 
 from acp_launch.console.draw.sanitize import one_line
 from acp_launch.console.stderr import is_harmless
-from acp_launch.interactive.front import Vocabulary, Word
+from acp_launch.interactive.terminal import Vocabulary, Word
 from acp_launch.regex import regex
 from acp_launch.waits import stretch
 

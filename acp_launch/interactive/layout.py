@@ -32,8 +32,8 @@ from prompt_toolkit.widgets import SearchToolbar
 from acp_launch.console.ask.viewport import break_lines
 from acp_launch.console.stderr import harmless_line
 from acp_launch.console.stdout import cells, fit
-from acp_launch.interactive.front import Activity, Phase, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
+from acp_launch.interactive.terminal import Activity, Phase, Status, elapsed
 from acp_launch.problem import COLUMNS, MARK, count, marked
 from acp_launch.session.events import Choice
 

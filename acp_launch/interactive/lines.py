@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.terminal import StillClock, TerminalQuestions
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
-from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Phase, Status, Submitted, Vocabulary
+from acp_launch.interactive.terminal import Activity, Event, Interrupted, Left, Phase, Status, Submitted, Vocabulary
 from acp_launch.session.events import Choice, Person
 
 STDIN = 0

@@ -19,7 +19,7 @@ from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, 
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, describe_unasked, is_grave, opened_lines
-from acp_launch.interactive.front import Activity, Phase, elapsed
+from acp_launch.interactive.terminal import Activity, Phase, elapsed
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated

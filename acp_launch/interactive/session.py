@@ -22,7 +22,19 @@ from acp_launch.engine.run import Launch, RestartAgent, after_login
 from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, Stopped, WaitExpired, first
 from acp_launch.interactive import commands
 from acp_launch.interactive.application import Application
-from acp_launch.interactive.front import (
+from acp_launch.interactive.lines import LineFront
+from acp_launch.interactive.state import (
+    ActiveSession,
+    FrontUpdates,
+    InteractiveState,
+    Leave,
+    LockedSession,
+    Outcome,
+    SessionSetup,
+    is_first_time,
+    is_the_end,
+)
+from acp_launch.interactive.terminal import (
     Began,
     Cancelled,
     Event,
@@ -35,18 +47,6 @@ from acp_launch.interactive.front import (
     Submitted,
     Unqueued,
     can_draw,
-)
-from acp_launch.interactive.lines import LineFront
-from acp_launch.interactive.state import (
-    ActiveSession,
-    FrontUpdates,
-    InteractiveState,
-    Leave,
-    LockedSession,
-    Outcome,
-    SessionSetup,
-    is_first_time,
-    is_the_end,
 )
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities

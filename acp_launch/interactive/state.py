@@ -12,8 +12,8 @@ from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.engine.run import Launch, OpenSession, SessionRequest
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.interactive.front import Front, Phase, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
+from acp_launch.interactive.terminal import Front, Phase, Status, Vocabulary, Word
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import create, make_private
 from acp_launch.process.lifecycle import Standing

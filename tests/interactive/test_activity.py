@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.interactive.front import Activity
 from acp_launch.interactive.output import SILENCE_SECONDS, ActivityTracker, describe_call, session_output
+from acp_launch.interactive.terminal import Activity
 from tests.clock import Clock
 from tests.console.updates import waiting
 

@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.document.scalars import Duration
 from acp_launch.interactive.attention import BELL, POP_TITLE, PUSH_TITLE, ST, Attention, can_retitle, title
-from acp_launch.interactive.front import Phase, Status
+from acp_launch.interactive.terminal import Phase, Status
 from acp_launch.settings.model import AttentionSettings
 from tests.cli.test_run_interactive import full, sitting
 from tests.clock import Clock

@@ -10,8 +10,8 @@ from prompt_toolkit.document import Document
 
 from acp_launch.interactive import completion
 from acp_launch.interactive.completion import Completing, Disk
-from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.interactive.layout import menu_rows
+from acp_launch.interactive.terminal import Vocabulary, Word
 
 VOCABULARY = Vocabulary(
     commands=(Word(":set", "an option", "OPTION VALUE"), Word(":sessions")),

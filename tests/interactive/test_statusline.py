@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.console.stdout import cells, fit
-from acp_launch.interactive.front import Activity, Status
 from acp_launch.interactive.layout import POOR, statusline
+from acp_launch.interactive.terminal import Activity, Status
 
 FULL = Status(
     agent="claude",

@@ -5,8 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-from acp_launch.interactive.front import Status
 from acp_launch.interactive.session import choose_front
+from acp_launch.interactive.terminal import Status
 
 
 async def main(history: Path) -> str:

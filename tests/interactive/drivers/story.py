@@ -20,7 +20,8 @@ from pathlib import Path
 from rich.text import Text
 
 from acp_launch.console.draw.live_region import Canvas
-from acp_launch.interactive.front import (
+from acp_launch.interactive.session import choose_front
+from acp_launch.interactive.terminal import (
     Event,
     Front,
     Left,
@@ -31,7 +32,6 @@ from acp_launch.interactive.front import (
     Vocabulary,
     Word,
 )
-from acp_launch.interactive.session import choose_front
 from acp_launch.session.events import BACK, Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))

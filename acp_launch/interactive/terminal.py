@@ -1,4 +1,4 @@
-"""The interface between an interactive session and its front: an application on a terminal, or lines on a dumb one."""
+"""What an interactive session asks of its terminal, and the events it gets: an application, or lines on a dumb one."""
 
 import asyncio
 import os
