@@ -147,7 +147,7 @@ OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
 Deliver = Callable[[Answered | LaunchError], None]
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
-Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message we failed to handle needs (`Peer.recover`)
+Recover = Callable[[bytes], tuple[int | None, bytes]]  # what a message we failed to handle needs (`Peer.recover`)
 Split = Callable[[bytes], Iterable[bytes]]  # a line becomes messages
 
 
@@ -182,7 +182,7 @@ class Pump:
         listener: Listener,
         label: str,
         *,
-        spoilt: Spoilt,
+        recover: Recover,
         max_line: int,
         split: Split | None = None,
     ) -> None:
@@ -192,14 +192,14 @@ class Pump:
         self.noise: list[str] = []  # the first lines that were not messages, before the handshake is done
         self.mishaps = Mishaps(listener.note)  # our own failures to handle a message
         self._transport, self._listener, self._deliver = transport, listener, listener.take
-        self._receive, self._spoilt, self._split = receive, spoilt, split
+        self._receive, self._recover, self._split = receive, recover, split
         self._framer = LineFramer(limit=max_line)
         self._clock = asyncio.get_running_loop().time
         self._heard = self._clock()
         self._waiting: dict[int, tuple[str, Deliver]] = {}
         self.written: Callable[[], None] = lambda: None  # hears that the other side has taken something
         # Takes a chunk and its lines, and gives those of them that are to be handled here.
-        self.passing: Callable[[bytes, Iterable[bytes]], Iterable[bytes]] | None = None
+        self.line_filter: Callable[[bytes, Iterable[bytes]], Iterable[bytes]] | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self.unsent = 0  # bytes that wait for the other side to take them
         self._over: Callable[[str], LaunchError] | None = None
@@ -282,8 +282,8 @@ class Pump:
             while chunk := await self._transport.read():
                 self._heard = self._clock()
                 lines: Iterable[bytes] = self._framer.feed(chunk)
-                if self.passing is not None:
-                    lines = self.passing(chunk, lines)
+                if self.line_filter is not None:
+                    lines = self.line_filter(chunk, lines)
                 for message in lines if split is None else chain.from_iterable(map(split, lines)):
                     self._handle(message)
                 await self._listener.drain()
@@ -335,7 +335,7 @@ class Pump:
             self.mishaps.add(self.label, error)
             is_whole = False
         if not is_whole:
-            number, reply = self._spoilt(line)
+            number, reply = self._recover(line)
             if reply:
                 self.reply(reply)
             method, deliver = self._waiting.pop(-1 if number is None else number, ("", None))

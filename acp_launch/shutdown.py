@@ -50,7 +50,7 @@ class _State:
     def __init__(self) -> None:
         self.first = 0  # the signal that ends this process
         self.latest = 0
-        self.undoing = 0  # depth of `raise_interrupts` blocks
+        self.interruptible = 0  # depth of `raise_interrupts` blocks
         self.deferring = 0  # depth of `critical_section` blocks
         self.listener: Listener | None = None
         self.pending = 0.0  # when the listener took a signal that it has not acknowledged
@@ -146,11 +146,11 @@ def code() -> int:
 @contextmanager
 def raise_interrupts() -> Iterator[None]:
     """Turn the first signal into a KeyboardInterrupt in this block, so that the block can undo its work."""
-    _state.undoing += 1
+    _state.interruptible += 1
     try:
         yield
     finally:
-        _state.undoing -= 1
+        _state.interruptible -= 1
 
 
 @contextmanager
@@ -277,7 +277,7 @@ def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
     """Exit or interrupt, but not while an exception would leave something half done."""
     if _state.deferring:
         exit_deadline(EXIT_TIMEOUT, code())
-    elif _state.undoing and _is_fragile(frame) and monotonic() < deadline:
+    elif _state.interruptible and _is_fragile(frame) and monotonic() < deadline:
         _alarm(LOOK_AGAIN, lambda number, frame: _end_when_whole(frame, deadline))
     else:
         _end()
@@ -312,7 +312,7 @@ def _is_taken(number: int, listener: Listener) -> bool:
 
 
 def _end() -> NoReturn:
-    if not _state.undoing:
+    if not _state.interruptible:
         exit_now(code())
     exit_deadline(EXIT_TIMEOUT, code())
     raise KeyboardInterrupt

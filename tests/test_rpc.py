@@ -39,7 +39,7 @@ def pump(transport: MemoryTransport, told: Told, peer: Peer, *, max_line: int = 
     def receive(line: bytes) -> Iterable[object]:
         return [peer.receive(line)]
 
-    return Pump(transport, receive, told, "the peer", spoilt=peer.recover, max_line=max_line)
+    return Pump(transport, receive, told, "the peer", recover=peer.recover, max_line=max_line)
 
 
 async def said(transport: MemoryTransport, count: int) -> list[Any]:
@@ -122,7 +122,7 @@ def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pyte
     async def story() -> None:
         ours, theirs = pair()
         told, client = Told(), McpClient([PurePosixPath("/w")])
-        pumping = Pump(ours, client.receive, told, "the peer", spoilt=client.recover, max_line=1000, split=messages)
+        pumping = Pump(ours, client.receive, told, "the peer", recover=client.recover, max_line=1000, split=messages)
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("first", "bad", "last")]
         async with asyncio.timeout(PATIENCE), pumping.running():
             await theirs.write(json.dumps(batch).encode() + b"\n")

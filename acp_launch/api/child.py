@@ -122,13 +122,13 @@ def _launch(order: Order, line: ProgramLine) -> None:
 
 
 def _plan(order: Order, settings: "Settings", line: ProgramLine) -> "PreparedPlan":
-    from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
+    from acp_launch.app.planning import adhoc_plan, loaded_profile, prepare_plan, resolve_trusted
 
     if order.agent is not None:
         return adhoc_plan(order.agent, cwd=None, session=None, is_confined=order.is_confined)
     loaded = loaded_profile(order.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=None, trust=order.trust, locked=order.locked)
-    return ready(resolved, settings, waiting=line.tell_wait)
+    return prepare_plan(resolved, settings, waiting=line.tell_wait)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _plan_of(note: "HostNote", found: "Found", request: RunSpec) -> "LaunchPlan 
 
 def _is_unchanged(plan: "FrontPlan") -> bool:
     """Whether the files of the profile are those that the host has read."""
-    if any(map(os.path.lexists, plan.vacant)):
+    if any(map(os.path.lexists, plan.absent_paths)):
         return False
 
     texts = {file: read(Path(file))[0] for file in plan.files}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
-from acp_launch.app.planning import lock_differences, ready, require_plan, require_trust
+from acp_launch.app.planning import lock_differences, prepare_plan, require_plan, require_trust
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
 from acp_launch.engine.prepared import PreparedPlan
@@ -183,7 +183,7 @@ class ServedProfile:
                 raise SessionError(f"the agent is confined, and does not see {hidden[0]}", fix=fix)
             resolved = replace(resolved, plan=replace(resolved.plan, place=running.place))
         if loaded.merged != self.loaded.merged:
-            return ready(resolved, self.settings)
+            return prepare_plan(resolved, self.settings)
         plan = require_plan(resolved)
         names = {server.name for server in running.servers}  # without those that lack a login
         servers = tuple(server for server in plan.servers if server.name in names)

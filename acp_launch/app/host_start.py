@@ -4,7 +4,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
+from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
 from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import launch_agent
 from acp_launch.errors import UsageError
@@ -27,7 +27,7 @@ def run_host(request: RunSpec, pipe: int | None = None) -> int:
     settings, here = load_settings(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
-    found = ready(resolved, settings)
+    found = prepare_plan(resolved, settings)
     plan = found.plan
     with hold_place(settings.state, str(plan.project), plan.profile) as write:
         if write is None:

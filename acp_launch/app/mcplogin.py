@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from acp_launch.app.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
 from acp_launch.app.operation import verb_processes
-from acp_launch.app.planning import find_server, loaded_profile, ready, require_trust, resolved_from
+from acp_launch.app.planning import find_server, loaded_profile, prepare_plan, require_trust, resolved_from
 from acp_launch.app.stores import Vault, say_waiting, saying_waiting
 from acp_launch.console import logins
 from acp_launch.console.ask import links
@@ -244,7 +244,7 @@ def plan_targets(
     resolved = resolved_from(reduce_to(loaded, names))
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
-    plan, secrets, _ = ready(replace(resolved, needs=needs), settings, with_logins=False)
+    plan, secrets, _ = prepare_plan(replace(resolved, needs=needs), settings, with_logins=False)
     return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 

@@ -50,10 +50,10 @@ def agent_plan(name: str, *, cwd: Path | None = None, trust: bool) -> PreparedPl
     settings = load_settings()
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
-    return ready(replace(resolved, needs=needs), settings, with_logins=False)
+    return prepare_plan(replace(resolved, needs=needs), settings, with_logins=False)
 
 
-def ready(
+def prepare_plan(
     resolved: Resolved,
     settings: Settings,
     *,

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.app.operation import StartedProgram, verb_processes
-from acp_launch.app.planning import find_server, loaded_profile, ready, require_trust, resolved_from
+from acp_launch.app.planning import find_server, loaded_profile, prepare_plan, require_trust, resolved_from
 from acp_launch.app.stores import say_waiting
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.console.servers import ServerMessages, say_downloading
@@ -93,7 +93,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     require_trust(loaded, settings, allow_once=trust, found=resolved_from(loaded, cwd=cwd).found)
     alone = reduce_to(loaded, [find_server(name, profile, loaded.profile.mcp_servers)])
     resolved = resolved_from(alone, cwd=cwd)
-    planned = ready(resolved, settings, is_alone=True)
+    planned = prepare_plan(resolved, settings, is_alone=True)
     (server,) = planned.plan.servers
     if isinstance(server, StdioPlan):
         planned = planned._replace(plan=replace(planned.plan, agent=process(server, os.environ)))

@@ -57,7 +57,7 @@ def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     return FrontPlan(
         file=str(loaded.found.file),
         files={str(layer.file): digest_of_file(layer.text) for layer in loaded.layers},
-        vacant=tuple(map(str, loaded.vacant)),
+        absent_paths=tuple(map(str, loaded.absent_paths)),
         names_cwd=workspace.cwd is not None,
         additional_directories=tuple(map(str, plan.additional_directories)),
         agent=(str(plan.agent.command), *(masked(argument.display()) for argument in plan.agent.args)),

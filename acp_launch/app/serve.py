@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.app.attach import present, usable_host
-from acp_launch.app.planning import loaded_profile, prepare_launch, ready, resolve_trusted, resolved_for_front
+from acp_launch.app.planning import loaded_profile, prepare_launch, prepare_plan, resolve_trusted, resolved_for_front
 from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import guarded_launch, launch_agent
 from acp_launch.console.problems import show_error
@@ -77,7 +77,7 @@ class ServedLaunch:
             resolved = resolve_trusted(
                 self.loaded, self.settings, cwd=request.cwd, trust=request.trust, locked=request.locked
             )
-        self.ready = ready(resolved, self.settings)
+        self.ready = prepare_plan(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         started = stack.enter_context(
             launch_agent(self.settings, self.ready._replace(plan=alone), request.trace, "serve")

@@ -46,7 +46,7 @@ def supply(
     waiting: Waiting | None,
     asks_passphrase: bool,
 ) -> Supply:
-    """Look up all that `planning.ready` says; nothing is raised for missing ones."""
+    """Look up all that `planning.prepare_plan` says; nothing is raised for missing ones."""
     opening = cache(partial(open_store, settings, asks=asks_passphrase))  # once: so its question comes once
     names = [need.name for need in resolved.needs]
     wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]

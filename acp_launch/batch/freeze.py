@@ -17,7 +17,7 @@ from msgspec import structs
 
 from acp_launch import __version__
 from acp_launch.app.consent import require_claim
-from acp_launch.app.planning import ready, resolve_trusted, resolved_from
+from acp_launch.app.planning import prepare_plan, resolve_trusted, resolved_from
 from acp_launch.app.spec import load_settings
 from acp_launch.batch.check import KIND, MAX_TASKS_SIZE, CheckedBatch, check, write_part
 from acp_launch.batch.checking import find_absence
@@ -214,7 +214,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
             resolved = structs.replace(resolved, needs=())
         try:
             # An item has no terminal to ask for the passphrase again.
-            plans[name] = ready(resolved, settings, with_logins=not elsewhere, asks_passphrase=False).plan
+            plans[name] = prepare_plan(resolved, settings, with_logins=not elsewhere, asks_passphrase=False).plan
             missing += _find_absent_check(found, plans[name])
         except MachineError as error:
             missing += error.problems

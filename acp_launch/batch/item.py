@@ -342,14 +342,14 @@ def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings
     `root` is the directory of the batch. What `batch item` has to know goes to the pipe.
     """
     tell_forms(pipe)
-    from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
+    from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
 
     loaded = loaded_profile(spec.profile, settings)
     if (now := digest_content(loaded)) != digest:
         what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
     resolved = resolve_trusted(loaded, settings, cwd=spec.cwd, session=spec.session, typed=spec.cwd, trust=True)
-    planned = ready(resolved, settings, waiting=screen.show_wait)
+    planned = prepare_plan(resolved, settings, waiting=screen.show_wait)
     if (place := planned.plan.place) is not None:
         if writable := find_writable(place, root):
             what = f"the agent is confined, but could write {writable}, which belongs to the batch"

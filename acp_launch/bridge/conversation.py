@@ -202,7 +202,7 @@ class ConversationMemory:
         else:
             self.subscriptions.pop(uri, None)
 
-    def wishes(self) -> Iterator[tuple[str, Raw]]:
+    def requests_to_repeat(self) -> Iterator[tuple[str, Raw]]:
         """Yield the requests for a new process after the handshake: methods and parameters."""
         if self._level is not None:
             yield SET_LEVEL, self._level
@@ -469,7 +469,7 @@ class Restorer:
     def begin(self) -> None:
         """Restore the state in a new process, and ask for its lists."""
         self._told.clear()
-        for method, params in self._state.memory.wishes():
+        for method, params in self._state.memory.requests_to_repeat():
             self.ask(method, params, self._noted(method))
         for method, known in self._state.memory.lists.items():
             self._list(method, known, Listing(method), None)
@@ -491,7 +491,7 @@ class Restorer:
         """Do not wait for an answer any more."""
         self._open.pop(id, None)
 
-    def retell(self) -> None:
+    def notify_all_changed(self) -> None:
         """Tell the agent that all it has seen may have changed."""
         self._told.clear()
         for method in self._state.memory.lists:

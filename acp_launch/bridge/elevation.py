@@ -363,7 +363,7 @@ class Upstream:
                 return
             self._is_done = True
             if said.get("catchup") is not True:
-                self._restorer.retell()
+                self._restorer.notify_all_changed()
 
     def _started(self, said: dict[str, Any], code: int | None) -> None:
         self._is_done = True

@@ -523,7 +523,7 @@ class Exchange:
         self.state.health.heard(self.state.ports.now())
         self.state.ports.alive()
 
-    def excuse(self) -> None:
+    def restart_clocks(self) -> None:
         """Do not count the server's silence up to now, because it was not read, or waited for the agent."""
         state, now = self.state, self.state.ports.now()
         state.health.heard(now)
@@ -557,7 +557,7 @@ class Exchange:
     def _excuse_questions(self, now: float) -> None:
         """Let a server be silent while it waits for the user; or, to pings alone, for the agent."""
         if any(question.for_user for question in self.state.questions.open.values()):
-            self.excuse()
+            self.restart_clocks()
         elif self.state.questions.open:
             self.state.health.heard(now)
 

@@ -389,8 +389,8 @@ class _Member(LinkUser):
     def fail(self, error: Exception) -> None:
         self._shared.user.fail(error)
 
-    def burst(self, is_on: bool) -> None:
-        self._shared.user.burst(is_on)
+    def on_burst(self, is_on: bool) -> None:
+        self._shared.user.on_burst(is_on)
 
 
 class SharedLink:

@@ -74,7 +74,7 @@ class Conversation(Protocol):
     def room_at_server(self) -> None:
         """Note that the process has taken what was held for it."""
 
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         """Write lines that came in one chunk in one chunk."""
 
     def take_kept(self) -> list[bytes]:
@@ -145,7 +145,7 @@ class ServerProcess(LinkUser):
     def tick(self) -> None:
         """Check time-outs and stopped processes; called now and then."""
         if self.link is not None and self.link.is_paused:
-            self._exchange.excuse()
+            self._exchange.restart_clocks()
         is_stopped = self._exchange.is_waiting and self._is_stopped()
         if is_stopped and not self._was_stopped:
             self._observer.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
@@ -199,7 +199,7 @@ class ServerProcess(LinkUser):
     def _connect(self, child: Running) -> Link | Lines:
         way = FastPath(self._exchange.from_server.forward_fast, self._relay.to_agent)
         if (lines := child.lines) is not None:
-            lines.listen(self._receive_message, self.on_drained, self.burst)
+            lines.listen(self._receive_message, self.on_drained, self.on_burst)
             if isinstance(lines, Link):  # of a process in the server host
                 lines.set_fast_path(way)
             return lines
@@ -316,8 +316,8 @@ class ServerProcess(LinkUser):
     def on_drained(self) -> None:
         self._relay.room_at_server()
 
-    def burst(self, is_on: bool) -> None:
-        self._relay.burst(is_on)
+    def on_burst(self, is_on: bool) -> None:
+        self._relay.on_burst(is_on)
 
     def fail(self, error: Exception) -> None:
         self._exchange.state.mishaps.add(f"the MCP server {self.name}", error)

@@ -302,7 +302,7 @@ class ProxyConversation(LinkUser):
         self._resume(self.process.link, self._agent)
         self._see_off()
 
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         for link in (self._agent, self.process.link):
             if link is not None:
                 link.cork() if is_on else link.uncork()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.process.lifecycle import Standing
     from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
-from acp_launch.app.planning import loaded_profile, ready, resolve_trusted
+from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
 from acp_launch.app.reload import sentences
 from acp_launch.cli.up import _present
 from acp_launch.console.stream.text import stands
@@ -85,7 +85,7 @@ def reload(profile: ProfileOfHost = None) -> None:
         what = f"more than the servers of {note.called} has changed since it was started"
         lines = list(changes(note.lines, content.lines))
         raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
-    ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
+    prepare_plan(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
     answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
     done = msgspec.json.decode(answer, type=Reloaded)
     tell(f"{note.called} is reloaded; its agent and sessions stay")

@@ -309,7 +309,7 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
 
 
 def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Screen) -> "PreparedPlan":
-    from acp_launch.app.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
+    from acp_launch.app.planning import adhoc_plan, loaded_profile, prepare_plan, resolve_trusted
 
     if spec.agent is not None:
         return adhoc_plan(spec.agent, cwd=spec.cwd, session=spec.session, is_confined=spec.is_confined)
@@ -324,10 +324,10 @@ def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Sc
     if resolved.plan is not None and request.output != "text":
         request.require_prompt()
     try:
-        return ready(resolved, settings, waiting=screen.show_wait)
+        return prepare_plan(resolved, settings, waiting=screen.show_wait)
     except NotLoggedIn as error:
         from acp_launch.app.consent import log_in_now
 
         if not log_in_now(error.servers, spec.profile, trust=spec.trust):
             raise
-    return ready(resolved, settings, waiting=screen.show_wait)
+    return prepare_plan(resolved, settings, waiting=screen.show_wait)

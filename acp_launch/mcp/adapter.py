@@ -187,9 +187,9 @@ class EraAdapter:
         self._version = about.version
         self._client = _object(about.client, Raw(written(CLIENT_INFO)))
         self._capabilities = _object(about.capabilities, Raw(b"{}"))
-        self._ask_discover(self._judge)
+        self._ask_discover(self._set_era)
 
-    def _judge(self, message: Envelope) -> None:
+    def _set_era(self, message: Envelope) -> None:
         found = mcp.read_discovered(message)
         if found is not None and any(version in mcp.MODERN_VERSIONS for version in found.versions):
             self._open(found)

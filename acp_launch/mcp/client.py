@@ -135,7 +135,7 @@ class McpConnection:
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
         self.pump = Pump(
-            transport, self._receive, self, self.label, spoilt=client.recover, max_line=max_line, split=messages
+            transport, self._receive, self, self.label, recover=client.recover, max_line=max_line, split=messages
         )
 
     @asynccontextmanager

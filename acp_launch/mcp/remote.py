@@ -87,7 +87,7 @@ class Remote:
         self.tls = ""  # the version of TLS ("TLSv1.3") of the first answer; empty without encryption
         self._line: Callable[[bytes, Envelope | None], None] | None = None  # gets the server's messages
         self._room: Callable[[], None] = _do_nothing
-        self._burst: Callable[[bool], None] = _do_nothing
+        self._on_burst: Callable[[bool], None] = _do_nothing
         self._may_read = asyncio.Event()  # set: whoever listens takes more
         self._queue: deque[tuple[bytes, Envelope | None]] = deque()  # messages that were sent during a step
         self._turn: Literal["", "sends", "reads"] = ""  # the step under way
@@ -180,9 +180,9 @@ class Remote:
         self,
         line: Callable[[bytes, Envelope | None], None],
         on_drained: Callable[[], None] = _do_nothing,
-        burst: Callable[[bool], None] = _do_nothing,
+        on_burst: Callable[[bool], None] = _do_nothing,
     ) -> None:
-        self._line, self._room, self._burst = line, on_drained, burst
+        self._line, self._room, self._on_burst = line, on_drained, on_burst
         self._may_read.set()
 
     @property
@@ -386,11 +386,11 @@ class Remote:
         if chunk.count(b"data:") < 2:
             self._connection.take(stream, chunk)
             return
-        self._burst(True)
+        self._on_burst(True)
         try:
             self._connection.take(stream, chunk)
         finally:
-            self._burst(False)
+            self._on_burst(False)
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, NoToken):

@@ -380,7 +380,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
     if url is None:
         return None
     if "$" in (host(server.url) or server.url):
-        _clear(machine, (*path, "url"), url, server, headers, env)
+        _check_cleartext(machine, (*path, "url"), url, server, headers, env)
     return RemotePlan(
         name=name,
         type=server.type,
@@ -412,7 +412,7 @@ def _address(substitution: Substitution, path: KeyPath, url: Value) -> None:
         substitution.problem(path, fault, USER_FIX)
 
 
-def _clear(
+def _check_cleartext(
     substitution: Substitution,
     path: KeyPath,
     url: Value,

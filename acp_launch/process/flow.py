@@ -313,7 +313,7 @@ class LinkUser(ABC):
         """Note that we failed to handle a line."""
 
     @abstractmethod
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         """Called with True before several lines that came in one chunk, and with False after them."""
 
 
@@ -405,11 +405,11 @@ class Link:
         if chunk.count(b"\n") < 2:
             self._cut(chunk)
             return
-        self._user.burst(True)
+        self._user.on_burst(True)
         try:
             self._cut(chunk)
         finally:
-            self._user.burst(False)
+            self._user.on_burst(False)
 
     def _cut(self, chunk: bytes) -> None:
         passing, messages = list[bytes](), list[Envelope]()

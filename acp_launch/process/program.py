@@ -40,13 +40,13 @@ class Lines(Protocol):
         self,
         line: Callable[[bytes, Envelope | None], None],
         on_drained: Callable[[], None] = lambda: None,
-        burst: Callable[[bool], None] = lambda is_on: None,
+        on_burst: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
         """Give the server's messages to `line`, with what they say if that was read; it must not raise, and none is
         lost before this is called.
 
-        `on_drained` is called when it is not full any more, `burst` with True before messages that came in one piece,
-        and with False after them.
+        `on_drained` is called when it is not full any more, `on_burst` with True before messages that came in one
+        piece, and with False after them.
         """
 
     @property

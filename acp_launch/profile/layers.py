@@ -66,12 +66,12 @@ class ParsedLayer(Struct, frozen=True):
 class LayerSet(Struct, frozen=True):
     """The files of a profile in merge order. `problems` are those of finding the files; with one, files are missing.
 
-    A file at a path of `vacant` would belong to the profile too.
+    A file at one of the `absent_paths` would belong to the profile too.
     """
 
     parts: tuple[ParsedLayer, ...]
     problems: tuple[Problem, ...]
-    vacant: tuple[Path, ...] = ()
+    absent_paths: tuple[Path, ...] = ()
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -237,11 +237,11 @@ def _over(below: Node | None, above: Node, path: KeyPath, idle: list[Problem]) -
         if new.value is not None or pattern in nullable():
             node.put(key, place, _over(None, new, where, idle))
         elif len(idle) < MAX_IDLE:
-            idle.append(_idle(where, place, list(under)))
+            idle.append(_unused_null(where, place, list(under)))
     return node
 
 
-def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
+def _unused_null(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
     key = str(path[-1])
     nearest = likeliest(key, known)
     hint, fix = (f'; did you mean "{nearest}"?', f"write {nearest}: null") if nearest else ("", "remove this line")

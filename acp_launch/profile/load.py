@@ -43,8 +43,8 @@ class Loaded(Struct, frozen=True):
     A checked profile. `problems` are warnings; `label` is the file's name in messages.
 
     `layers` are all files of the profile in merge order, as they were read: parents, the profile itself, its overlay.
-    `merged` is their merged content, without `extends`, before references are filled in. A file at a path of `vacant`
-    would be one of them.
+    `merged` is their merged content, without `extends`, before references are filled in. A file at one of the
+    `absent_paths` would be one of them.
     """
 
     found: Found
@@ -54,7 +54,7 @@ class Loaded(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     layers: tuple[Layer, ...] = ()
     merged: Mapping[str, Plain] = {}
-    vacant: tuple[Path, ...] = ()
+    absent_paths: tuple[Path, ...] = ()
     lock: Lock | None = None  # what the project's lock file says of the profile
 
 
@@ -157,7 +157,7 @@ def _parse(found: Found, cache: Path | None) -> Inspection:
     problems = tuple(map(make_discreet, ordered(said, layers)))
     if profile is None or document is None or errors(problems):
         return Inspection(None, problems, gathered.parts)
-    loaded = Loaded(found, profile, document.positions, label, problems, layers, document.root, gathered.vacant)
+    loaded = Loaded(found, profile, document.positions, label, problems, layers, document.root, gathered.absent_paths)
     if cache is None or problems:
         return Inspection(loaded, problems, gathered.parts)
     return Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts))
@@ -235,7 +235,7 @@ def _restore(found: Found, answer: Any) -> Inspection:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
     profile, positions = build(Profile, merged), Positions(table)
-    loaded = Loaded(found, profile, positions, shown(found.file), (), layers, merged, gathered.vacant)
+    loaded = Loaded(found, profile, positions, shown(found.file), (), layers, merged, gathered.absent_paths)
     return Inspection(loaded, (), tuple(map(ParsedLayer, layers)), leaks, is_recalled=True)
 
 
@@ -261,7 +261,7 @@ def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
     """Read the profile and all files that belong to it; `parse_layer` parses each text."""
     walk = _Walk(found, parse_layer)
     walk.profile()
-    return LayerSet(tuple(walk.parts), tuple(walk.problems), tuple(walk.vacant))
+    return LayerSet(tuple(walk.parts), tuple(walk.problems), tuple(walk.absent_paths))
 
 
 class _Walk(Struct):
@@ -271,7 +271,7 @@ class _Walk(Struct):
     parse_layer: ParseLayer
     parts: list[ParsedLayer] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    vacant: list[Path] = field(default_factory=list)
+    absent_paths: list[Path] = field(default_factory=list)
     trail: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     files: int = 0
@@ -296,7 +296,7 @@ class _Walk(Struct):
         for suffix in discover.SUFFIXES:
             overlay = file.with_name(f"{file.stem}{discover.OVERLAY}{suffix}")
             if not os.path.lexists(overlay):
-                self.vacant.append(overlay)
+                self.absent_paths.append(overlay)
                 continue
             outside = _outside(overlay, file) if _is_bounded(origin) else None
             text, problems = (None, [about(shown(overlay), *outside)]) if outside else read(overlay)
@@ -364,7 +364,7 @@ class _Walk(Struct):
                 self._refuse(extends, *outside)
                 return None
             else:
-                self.vacant += nearer
+                self.absent_paths += nearer
                 return file, origin
         self._refuse(extends, *self._unknown(child, extends.entry))
         return None

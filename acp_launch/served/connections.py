@@ -188,7 +188,7 @@ class ClientConnection:
         self._news, self._has_written = asyncio.Event(), asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
-            self._transport, self._receive, self, "a front", spoilt=self._peer.recover, max_line=server.max_line
+            self._transport, self._receive, self, "a front", recover=self._peer.recover, max_line=server.max_line
         )
 
     async def run(self) -> None:

@@ -187,7 +187,7 @@ class EditorConnection(EditorLines):
     # What the agent needs (`engine.agent.AgentFront`).
 
     def meet(self, connection: Connection) -> None:
-        connection.serve_editor(lines=self._stream_updates, passing=self._take_passing, written=self._resume)
+        connection.attach_editor(lines=self._stream_updates, on_passthrough=self._take_passing, written=self._resume)
         if self._greeting is not None and not self._greeting.is_settled:
             line = jsonrpc.result(NULL, connection.agent.raw)
             self.finish(self._greeting, handshake.edit_answer(line, self.agent.launch.plan.called))

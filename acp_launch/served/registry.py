@@ -28,14 +28,14 @@ MAX_NOTE_BYTES = 4 * 1024 * 1024  # it holds the content of a profile
 class FrontPlan(Struct, frozen=True, kw_only=True):
     """The plan of a host as its fronts need it, if it is the same for all of them.
 
-    `files` are the digests of the files of the profile, by their paths; a file at a path of `vacant` would be one too.
+    `files` are the digests of the files of the profile, by their paths; one at `absent_paths` would be one too.
     `names_cwd` is whether the profile says in which directory its sessions work. `agent` is a command line with
     credentials masked. `origins` say where mode and options are written: path, file, line, column.
     """
 
     file: str
     files: Mapping[str, str]
-    vacant: tuple[str, ...]
+    absent_paths: tuple[str, ...]
     names_cwd: bool
     additional_directories: tuple[str, ...]
     agent: tuple[str, ...]

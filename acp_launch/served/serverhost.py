@@ -123,7 +123,7 @@ class LaunchLine(LinkUser):
     def on_drained(self) -> None:
         """Do nothing: it is written to without regard to what it holds, until it is a session."""
 
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         """Do nothing."""
 
     def fail(self, error: Exception) -> None:

@@ -146,7 +146,7 @@ class SharedProcess(Link, LinkUser):
         self._over = asyncio.Event()
         self._line: Callable[[bytes, Envelope | None], None] = lambda line, message: None
         self._make_room: Callable[[], None] = lambda: None
-        self._tell_burst: Callable[[bool], None] = lambda is_on: None
+        self._on_burst: Callable[[bool], None] = lambda is_on: None
         super().__init__(line.fileno(), line.fileno(), self, max_line=program.max_line)
         asked = {"server": as_plain(program.server), "request": msgspec.to_builtins(program.request)}
         self.send(SHARE + json.dumps(asked).encode())
@@ -181,9 +181,9 @@ class SharedProcess(Link, LinkUser):
         self,
         line: Callable[[bytes, Envelope | None], None],
         on_drained: Callable[[], None] = lambda: None,
-        burst: Callable[[bool], None] = lambda is_on: None,
+        on_burst: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
-        self._line, self._make_room, self._tell_burst = line, on_drained, burst
+        self._line, self._make_room, self._on_burst = line, on_drained, on_burst
 
     # Its own link.
 
@@ -210,8 +210,8 @@ class SharedProcess(Link, LinkUser):
     def on_drained(self) -> None:
         self._make_room()
 
-    def burst(self, is_on: bool) -> None:
-        self._tell_burst(is_on)
+    def on_burst(self, is_on: bool) -> None:
+        self._on_burst(is_on)
 
     def fail(self, error: Exception) -> None:
         self._finish(Ended(reason=f"its server host does not speak as it should: {error}"))

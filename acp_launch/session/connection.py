@@ -152,13 +152,13 @@ class Connection:
         self.read_own_error: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # of a host
         self.extension: Callable[[Extension], None] = lambda extension: None  # takes what a host says besides ACP
         self.stall_reason: Callable[[], LaunchError | None] = lambda: None  # other than the agent
-        self._passing: Callable[[Passing], None] = lambda message: None  # passes a message on to an editor
+        self._on_passthrough: Callable[[Passing], None] = lambda message: None  # passes a message on to an editor
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
         conversation = self.conversation
-        self._pump = Pump(transport, conversation.receive, self, AGENT, spoilt=conversation.recover, max_line=max_line)
+        self._pump = Pump(transport, conversation.receive, self, AGENT, recover=conversation.recover, max_line=max_line)
         self.heard, self.mishaps, self.noise = self._pump.heard, self._pump.mishaps, self._pump.noise
         self._clock = asyncio.get_running_loop().time
         self.send, self.reply = self._pump.send, self._pump.reply
@@ -174,17 +174,17 @@ class Connection:
         """Return how many bytes wait for the agent to take them."""
         return self._pump.unsent
 
-    def serve_editor(
+    def attach_editor(
         self,
         *,
         lines: Callable[[bytes, Iterable[bytes]], Iterable[bytes]],
-        passing: Callable[[Passing], None],
+        on_passthrough: Callable[[Passing], None],
         written: Callable[[], None],
     ) -> None:
         """Give an editor its messages. `lines` takes a chunk of the agent and its lines, and returns those that it
-        has not passed on; `passing` passes a message on; `written` hears whenever the agent has taken something.
+        has not passed on; `on_passthrough` passes a message on; `written` hears whenever the agent has taken something.
         """
-        self._pump.passing, self._pump.written, self._passing = lines, written, passing
+        self._pump.line_filter, self._pump.written, self._on_passthrough = lines, written, on_passthrough
 
     @asynccontextmanager
     async def pumping(self) -> AsyncIterator[None]:
@@ -299,7 +299,7 @@ class Connection:
         elif isinstance(event, Extension):
             self.extension(event)
         elif isinstance(event, Passing):
-            self._passing(event)
+            self._on_passthrough(event)
         elif self._listener is not None:
             self._listener(event)
 

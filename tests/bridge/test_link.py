@@ -28,7 +28,7 @@ class User(LinkUser):
     def on_drained(self) -> None:
         """Nothing is written here."""
 
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         self.bursts.append(is_on)
 
     def fail(self, error: Exception) -> None:

@@ -147,7 +147,7 @@ async def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() 
     """A half-open connection: nothing comes, and nothing ends."""
     with tempered(get=405) as server, cutter(server.port) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/mcp"
-        async with connected(remote(url, limits={"silence": 0.1, "sign": 3.0})) as peer:
+        async with connected(remote(url, limits={"silence": 0.1, "health_check": 3.0})) as peer:
             await peer.shake_hands()
             await peer.tool("echo", text="hi")
             proxy.do("hold")

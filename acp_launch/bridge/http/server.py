@@ -280,7 +280,7 @@ class HttpConversation(LinkUser):
     def fail(self, error: Exception) -> None:
         self._server.mishaps.add("the server", error)
 
-    def burst(self, is_on: bool) -> None:
+    def on_burst(self, is_on: bool) -> None:
         """Do nothing: each message is for another stream."""
 
     def on_drained(self) -> None:

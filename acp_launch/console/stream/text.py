@@ -357,7 +357,7 @@ class Messages(Notices):
                 self._chunk(chunk)
         elif update.kind not in SAME_MESSAGE:
             self._over = True
-            self.beside(update, chunk)
+            self.other_update(update, chunk)
 
     def _tell_outside(self) -> None:
         text, self._outside = self._outside, ""
@@ -390,7 +390,7 @@ class Messages(Notices):
     def say(self, text: str) -> None:
         """Take a chunk of the agent's message."""
 
-    def beside(self, update: Updated, chunk: Chunk) -> None:
+    def other_update(self, update: Updated, chunk: Chunk) -> None:
         """Take an update that is not part of the agent's message."""
 
     async def drain(self) -> None:
@@ -454,7 +454,7 @@ class Plain(Messages):
             self._outlet.write_text(text)
             self._last = text[-1]
 
-    def beside(self, update: Updated, chunk: Chunk) -> None:
+    def other_update(self, update: Updated, chunk: Chunk) -> None:
         if update.kind == "agent_thought_chunk":
             self._think(self._halves.whole(chunk[0]))
             return

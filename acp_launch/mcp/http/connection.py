@@ -108,7 +108,7 @@ class RemoteConnection:
             deque()
         )  # messages that wait until `_awaited` is answered, or for the address to post to
         self._awaited = 0  # a stream
-        self._sign = 0  # the stream of the awaited sign of life
+        self._health_check = 0  # the stream of the awaited sign of life
         self._checked = 0.0  # when the last one was asked for
         self._pongs: list[Raw] = []  # pings of our user that one will answer
         self._end = Ended()  # how it ends once other requests have learned that the session is gone
@@ -300,11 +300,12 @@ class RemoteConnection:
 
     def check_health(self) -> None:
         """Ask for a sign of life at once, unless one is awaited."""
-        if self._is_closed or self._sign or not self.is_met:
+        if self._is_closed or self._health_check or not self.is_met:
             return
         self._checked = self._ports.now()
-        stream = self._own("sign", mcp.PING if self._session.version else mcp.DISCOVER, self._limits.sign)
-        self._sign = stream.number
+        method = mcp.PING if self._session.version else mcp.DISCOVER
+        stream = self._own("health_check", method, self._limits.health_check)
+        self._health_check = stream.number
         self._ask(stream)
 
     def _probe(self, id: Raw) -> None:
@@ -429,7 +430,7 @@ class RemoteConnection:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         stream.answer, stream.heard, stream.fix = HttpAnswer(status, kind), self._ports.now(), fix
         stream.is_sent = True
-        if stream.role == "sign" and status != 404:
+        if stream.role == "health_check" and status != 404:
             self._forget(stream)  # a 404 may mean that the session is gone
         elif status in (301, 302, 303, 307, 308):
             self._redirect(stream, headers.get("location", ""))
@@ -498,11 +499,11 @@ class RemoteConnection:
             self._drop(stream)
         elif failure.is_denied:
             self._miss_token(stream, failure)
-        elif stream.role == "sign" and not (failure.timed_out or failure.is_final) and stream.repeated < SIGNS:
+        elif stream.role == "health_check" and not (failure.timed_out or failure.is_final) and stream.repeated < SIGNS:
             self._send_again(stream, RETRY_SECONDS * 2**stream.repeated)
         elif not failure.was_sent:
             self._miss_server(stream, failure)
-        elif stream.role in ("sign", "probe"):
+        elif stream.role in ("health_check", "probe"):
             self.stop(ended_by(failure))
         elif stream.answer.events is not None or stream.is_resuming or stream.role != "line":
             self._end_events(stream, failure.how)
@@ -673,13 +674,13 @@ class RemoteConnection:
             self._drop(stream)
         elif status == 401 and (self.refusal is not None or stream.role != "listen"):
             self._deny(stream) if self.refusal is None else self._miss_token(stream, self.refusal)
-        elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
+        elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "health_check"):
             self._lose_session(stream)
         elif stream.role in ("listen", "endpoint"):
             self._miss_events(stream, f"answered {phrase(status)}")
         elif stream.role == "probe":
             self._refuse_probe(stream, body)
-        elif stream.role == "sign":
+        elif stream.role == "health_check":
             self._forget(stream)
         elif not self._asks_again(stream):
             self._refuse_line(stream, body)
@@ -892,8 +893,8 @@ class RemoteConnection:
     def _forget(self, stream: RequestStream) -> None:
         self._streams.pop(stream.number, None)
         self._ports.drop(stream.number)
-        if stream.number == self._sign:
-            self._sign = 0
+        if stream.number == self._health_check:
+            self._health_check = 0
 
     def _close(self, stream: RequestStream) -> None:
         """Forget a stream that has ended, and go on after it."""

@@ -15,7 +15,7 @@ from acp_launch.mcp.message import INITIALIZE
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import BOM, LineFramer, LineTooLong
 
-Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
+Role = Literal["line", "listen", "endpoint", "probe", "health_check", "delete"]
 
 RETRY_SECONDS = 1.0  # before a stream is asked for again, if the server does not say
 AGAIN_AT_MOST = 30.0

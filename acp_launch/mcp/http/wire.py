@@ -30,7 +30,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     connect: float = 10.0  # name, connection and TLS
     idle: float = 30.0  # silence in the middle of a body that is not an event stream
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
-    sign: float = stretch(10.0)  # for a sign of life
+    health_check: float = stretch(10.0)  # for a sign of life
     max_line: int = 64 * 1024 * 1024
 
 
