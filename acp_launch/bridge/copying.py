@@ -50,7 +50,7 @@ class CopyLoop:
         self.tells_end = _is_pipe(1)  # poll always reports that a pipe's reader is gone
         self.has_input = True  # the agent has not closed our stdin
         self.has_hung_up = False  # the seat has closed the connection, or our side of it is closed for writing
-        self.deadline: float | None = None
+        self.deadline = None  # type: float | None
 
     def run(self) -> None:
         """Copy until either side has ended."""
@@ -61,7 +61,7 @@ class CopyLoop:
             if not (self.has_input or self.inward or self.has_hung_up):
                 self._end_input()
 
-    def _wait(self) -> dict[int, int]:
+    def _wait(self) -> "dict[int, int]":
         """Poll for events. A descriptor we would not serve now is left out, because poll reports its end endlessly."""
         poll = select.poll()
         if self.has_input and not self.inward:
@@ -74,7 +74,7 @@ class CopyLoop:
         left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) * 1000
         return dict(poll.poll(left))
 
-    def _step(self, ready: dict[int, int]) -> bool:
+    def _step(self, ready: "dict[int, int]") -> bool:
         """Move bytes; return False at the end, or if nothing has moved for too long."""
         if not ready or ready.get(1, 0) & GONE:
             return False

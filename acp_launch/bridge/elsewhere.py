@@ -58,6 +58,13 @@ def program() -> bytes:
     return _measured(read_program("half.py").encode())
 
 
+def container_files() -> dict[str, str]:
+    """Return the text of each program for a container, which `/bin/sh half.sh` and `/bin/sh shim.sh` start."""
+    names = ("half.py", "half.js", "shim.py", "shim.js", "copying.py")
+    starter = read_program("start.sh")
+    return {name: read_program(name) for name in names} | {"half.sh": starter, "shim.sh": starter}
+
+
 def read_program(name: str) -> str:
     """Read one of the programs that run where the agent is: half.py, shim.py, copying.py and their likes."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")

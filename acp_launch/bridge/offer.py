@@ -19,12 +19,18 @@ from acp_launch.secret.value import Secret
 
 
 class ShimCommand(Struct, frozen=True):
-    """The start of a shim: its interpreter and program, the launch's socket, and the launch's token."""
+    """The start of a shim: its interpreter and program, the launch's socket, and the launch's token.
+
+    The paths are those of the machine or container where the agent runs. `options` are the interpreter's. The shim
+    `copies` where its descriptors cannot reach the socket.
+    """
 
     python: Path
     shim: Path
     socket: Path
     token: str
+    options: tuple[str, ...] = ("-I", "-S")
+    copies: bool = False
 
 
 class HttpAddress(Struct, frozen=True):
@@ -101,11 +107,12 @@ def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -
 
 def make_entry(name: str, way: ShimCommand) -> dict[str, Any]:
     """Build a shim's entry. `-I -S` keeps the agent's environment and directory from affecting imports, and is fast."""
+    env = {"ACP_LAUNCH_SEAT": way.token} | ({"ACP_LAUNCH_SEAT_COPY": "1"} if way.copies else {})
     return {
         "name": name,
         "command": str(way.python),
-        "args": ["-I", "-S", str(way.shim), str(way.socket), name],
-        "env": [{"name": "ACP_LAUNCH_SEAT", "value": way.token}],
+        "args": [*way.options, str(way.shim), str(way.socket), name],
+        "env": [{"name": variable, "value": value} for variable, value in env.items()],
     }
 
 

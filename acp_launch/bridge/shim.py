@@ -2,7 +2,8 @@
 The program that the agent starts in place of a bridged MCP server.
 
 It passes its stdin and stdout to the launcher over a unix socket, then waits for the end; seat.py defines the protocol.
-If the descriptors cannot be passed (they are files, or a sandbox forbids it), it copies bytes: copying.py.
+If the descriptors cannot be passed (they are files, or a sandbox forbids it), it copies bytes: copying.py. Where ssh
+would lose them, ACP_LAUNCH_SEAT_COPY tells it to do so. It may run elsewhere: Python 3.8 or later.
 
 It is started as `python -I -S shim.py SOCKET NAME` with the token in ACP_LAUNCH_SEAT, once for each server. Its start
 must be fast, so it imports next to nothing: `os` alone would be a tenth of its start, and `socket` doubles it.
@@ -20,7 +21,7 @@ RETRY_SECONDS = 0.02  # between two attempts
 WHY = "acp-launch or the session has ended, or it was refused"
 
 
-def main(argv: list[str]) -> int:
+def main(argv: "list[str]") -> int:
     _fill_standard_streams()
     token = posix.environ.get(b"ACP_LAUNCH_SEAT", b"")
     if len(argv) != 3 or not token:
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> int:
     seat = _connect(argv[1])
     if seat is None or not _is_let_in(seat, b"acp-launch 2 %b %b\n" % (token, argv[2].encode(errors="replace"))):
         return _fail(f'no connection for the MCP server "{argv[2]}": {WHY}')
-    if _lends(seat):
+    if b"ACP_LAUNCH_SEAT_COPY" not in posix.environ and _lends(seat):
         _wait(seat)
     else:
         _copy(seat)

@@ -59,6 +59,16 @@ def test_a_bridged_server_is_a_shim_that_knows_the_way_to_its_seat_and_nothing_o
     ]
 
 
+def test_a_shim_elsewhere_is_started_by_what_there_is_and_told_to_copy() -> None:
+    way = replace(WAY, python=Path("/bin/sh"), options=(), shim=Path("/run/seat/shim.sh"), copies=True)
+    (entry,) = entries([BRIDGED], {}, way)
+    assert (entry["command"], entry["args"]) == ("/bin/sh", ["/run/seat/shim.sh", "/run/s", "files"])
+    assert entry["env"] == [
+        {"name": "ACP_LAUNCH_SEAT", "value": "one-launch-token"},
+        {"name": "ACP_LAUNCH_SEAT_COPY", "value": "1"},
+    ]
+
+
 def test_a_remote_entry_has_a_type_and_always_a_list_of_headers() -> None:
     """C-40."""
     assert entries([DOCS, OLD], {"token": Secret("s3cret")}, None) == [

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -46,6 +46,8 @@ posix._exit(status)
 class Bench:
     """A listening socket, and shims that connect to it."""
 
+    copying: Sequence[str] = (sys.executable, "-I", "-S", "-c", COPIES)
+
     def __init__(self, directory: Path) -> None:
         self.path = directory / "seat"
         self.listener = socket.socket(socket.AF_UNIX)
@@ -63,10 +65,11 @@ class Bench:
         stdin: int | IO[bytes] = subprocess.PIPE,
         stdout: int | IO[bytes] = subprocess.PIPE,
         lends: bool = False,
+        more_env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        program = [SHIM] if lends else ["-c", COPIES]
-        argv = [*prefix, sys.executable, "-I", "-S", *program, *(args or (str(self.path), "github"))]
-        env = {"ACP_LAUNCH_SEAT": token} if token else {}
+        program = (sys.executable, "-I", "-S", SHIM) if lends else self.copying
+        argv = [*prefix, *program, *(args or (str(self.path), "github"))]
+        env = {**({"ACP_LAUNCH_SEAT": token} if token else {}), **(more_env or {})}
         started = subprocess.Popen(argv, env=env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, bufsize=0)
         self._shims.append(started)
         return started
@@ -197,6 +200,12 @@ def test_the_seat_hears_of_the_death_of_one_that_has_lent(bench: Bench, number: 
 # Copying
 
 
+def test_it_copies_at_once_if_it_is_told_to(bench: Bench) -> None:
+    """Over ssh its descriptors would be lost."""
+    started = bench.start(lends=True, more_env={"ACP_LAUNCH_SEAT_COPY": "1"})
+    hang_up(bench.let_in(), started)
+
+
 def test_it_greets_and_copies_both_ways_until_the_seat_ends(bench: Bench) -> None:
     started, seat = pair(bench)
     for number in range(3):
@@ -260,6 +269,11 @@ def peak(pid: int) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_50_mb_each_way_at_once_arrive_whole_and_are_not_held(bench: Bench) -> None:
     """Both readers are slow: they take 4 KiB at a time."""
+    assert growth(bench) < 1024
+
+
+def growth(bench: Bench) -> int:
+    """How much its memory grows, in KiB, by much each way at once."""
     started, seat = pair(bench)
     seat.settimeout(None)
     before = peak(started.pid)
@@ -274,7 +288,7 @@ def test_50_mb_each_way_at_once_arrive_whole_and_are_not_held(bench: Bench) -> N
     for thread in (*readers, *writers):
         thread.join(4 * PATIENCE)
     assert [reader.seen.digest() for reader in readers] == [hashlib.sha256(sent).digest() for sent in (up, down)]
-    assert peak(started.pid) - before < 1024
+    return peak(started.pid) - before
 
 
 def write_all(started: subprocess.Popen[bytes], data: bytes) -> None:

@@ -1,19 +1,22 @@
 """Ring 3. The program that starts the agent elsewhere, as a child here with pipes for the line: what it starts, passes
 on, and leaves behind, which is nothing."""
 
+import ast
 import hashlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from acp_launch.bridge.elsewhere import BOOT, RemoteSeat, make_header, program, read_program
+from acp_launch.bridge.elsewhere import BOOT, RemoteSeat, container_files, make_header, program, read_program
 from tests.patience import PATIENCE, until
 from tests.process import liveness as children
 from tests.process.liveness import Liveness
@@ -39,7 +42,7 @@ class Line:
         grace: float = PATIENCE,
         login_path: bool = False,
         seat: RemoteSeat | None = None,
-        half: Sequence[str] = PYTHON,
+        half: Sequence[str],
         own_env: Mapping[str, str] | None = None,
         before: bytes = b"",
         input: bytes | None = b"",
@@ -87,17 +90,23 @@ class Line:
             stream.close()
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., Line]]:
-    lines: list[Line] = []
+@contextmanager
+def lines(half: Sequence[str]) -> Iterator[Callable[..., Line]]:
+    begun: list[Line] = []
 
     def begin(argv: Sequence[str], env: Mapping[str, str] | None = None, **how: object) -> Line:
-        lines.append(Line(argv, env or {}, **how))  # type: ignore[arg-type]
-        return lines[-1]
+        begun.append(Line(argv, env or {}, **{"half": half, **how}))  # type: ignore[arg-type]
+        return begun[-1]
 
     yield begin
-    for line in lines:
+    for line in begun:
         line.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Line]]:
+    with lines(PYTHON) as begin:
+        yield begin
 
 
 Start = Callable[..., Line]
@@ -145,12 +154,17 @@ def test_the_agent_gets_its_variables_directory_and_a_session_of_its_own(start: 
 
 
 def test_50_mb_arrive_whole_and_are_not_held(start: Start) -> None:
+    assert much(start) < 40_000
+
+
+def much(start: Start) -> int:
+    """The most memory that it had, in KiB, with much input."""
     sent = os.urandom(MUCH)
     line = start(["sha256sum"])
     line.write(sent)
     peak = Path(f"/proc/{line.half.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
     assert line.end()[1].split()[0].decode() == hashlib.sha256(sent).hexdigest()
-    assert int(peak) < 40_000  # KiB
+    return int(peak)
 
 
 def test_what_the_agent_said_last_arrives(start: Start) -> None:
@@ -390,3 +404,53 @@ def test_a_socket_that_was_not_forwarded_is_an_error(start: Start, seat: RemoteS
     said = f'acp-launch: the seat "{seat.directory}" cannot be made: No such file or directory, on build1\n'
     assert start(["cat"], seat=seat).ending() == (126, b"", said.encode())
     assert list(tmp_path.iterdir()) == []
+
+
+# What starts it
+
+
+SHELLS = [["/bin/sh"], ["dash"], ["busybox", "sh"]]
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Path:
+    """The directory of the seat as a container has it."""
+    for name, text in container_files().items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize("interpreters", [["python3", "node"], ["python3"], ["node"]], ids=" ".join)
+def test_in_a_container_it_is_started_by_the_interpreter_that_is_there(
+    mounted: Path, shell: list[str], interpreters: list[str]
+) -> None:
+    by_name = {name: shutil.which(sys.executable if name == "python3" else name) for name in interpreters}
+    if not (shutil.which(shell[0]) and all(by_name.values())):
+        pytest.skip(f"{' '.join(shell)} or {interpreters[-1]} is not installed")
+    (mounted / "bin").mkdir()
+    for name, path in by_name.items():
+        (mounted / "bin" / name).write_text(f'#!/bin/sh\necho {name} >&2; exec {path} "$@"\n')
+        (mounted / "bin" / name).chmod(0o700)
+    half = [shutil.which(shell[0]) or "", *shell[1:], str(mounted / "half.sh")]
+    with lines(half) as begin:
+        line = begin(["/bin/cat"], own_env={"PATH": str(mounted / "bin")}, input=b"ask\n")
+        assert line.end() == (0, b"ask\n", f"{interpreters[0]}\n".encode())
+
+
+@pytest.mark.parametrize("name", ["half", "shim"])
+def test_an_image_without_an_interpreter_is_named(mounted: Path, name: str) -> None:
+    ended = subprocess.run(["/bin/sh", mounted / f"{name}.sh"], env={"PATH": "/none"}, capture_output=True, check=False)
+    said = b"acp-launch: this image has neither python3 nor node, and acp-launch needs one of them\n"
+    assert (ended.returncode, ended.stderr) == (127, said)
+
+
+@pytest.mark.parametrize("name", ["half.py", "shim.py", "copying.py"])
+def test_python_3_8_reads_what_runs_elsewhere(name: str) -> None:
+    """An annotation like `list[str]` is evaluated there, unless it is quoted."""
+    tree = ast.parse(read_program(name), feature_version=(3, 8))
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    annotations = [each.returns for each in functions]
+    annotations += [argument.annotation for each in functions for argument in (*each.args.args, *each.args.kwonlyargs)]
+    assert {type(each) for each in annotations} <= {ast.Name, ast.Constant, type(None)}
+    assert not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree))
