@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.console.processes import sentence
+from acp_launch.console.processes import container_sentences, sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
@@ -58,7 +58,8 @@ def guarded_launch(
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     if files(settings.state) and (ended := clear(settings.state)):
         for each in ended:
-            report(sentence(each))
+            for text in (*([sentence(each)] if each.processes else []), *container_sentences(each)):
+                report(text)
     with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
         if trace is None:
             yield made, None

@@ -8,13 +8,15 @@ from msgspec.structs import asdict
 
 from acp_launch.console import stdout
 from acp_launch.console.sessions import display_name, tilde
-from acp_launch.console.stderr import say
+from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.console.stdout import columns, terminal_width
+from acp_launch.process.containers import LaunchContainers, describe_left, shorten
 from acp_launch.process.leftovers import ClearedLaunch, LaunchTree, LeftProcess, TreeProcess
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")
 SESSION, DIRECTORY = 5, 6  # the columns that give way when the terminal is narrow
-SAID = {"ending": "its guard is stopping it", "dead": "left behind; to stop: acp-launch reap"}
+LEFT = "left behind; to stop: acp-launch reap"
+SAID = {"ending": "its guard is stopping it", "dead": LEFT, "over": LEFT}
 INDENT, OLD_CODE = "  ", "old code"
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
@@ -52,6 +54,9 @@ def show_families(
         rows = [HEADINGS, *(row for family in families for row in _rows(family, sessions, shared, home))]
         for line in columns(rows, width=terminal_width(), ends=[SESSION], starts=[DIRECTORY]):
             stdout.line(line)
+        for family in families:
+            if family.containers.why:
+                tell(describe_left(family.containers, family.launch.engine, family.launch.id), style=YELLOW)
     else:
         say("nothing is running")
 
@@ -62,9 +67,12 @@ def show_ended(ended: Sequence[ClearedLaunch], *, as_json: bool) -> None:
         stdout.put_json({"ended": [_ended_json(each) for each in ended]})
     elif ended:
         for each in ended:
-            stdout.line(f"{sentence(each)}: {', '.join(map(_process_name, each.processes))}")
+            if each.processes:
+                stdout.line(f"{sentence(each)}: {', '.join(map(_process_name, each.processes))}")
             if each.survivors:
                 stdout.line(f"could not stop: {', '.join(map(_process_name, each.survivors))}")
+            for text in container_sentences(each):
+                stdout.line(text)
     else:
         say("nothing was left behind")
 
@@ -73,6 +81,16 @@ def sentence(ended: ClearedLaunch) -> str:
     """Return `stopped 2 processes left behind by a run of PROFILE`."""
     count = len(ended.processes)
     return f"stopped {count} process{'es' if count > 1 else ''} left behind by a {ended.verb} of {ended.profile}"
+
+
+def container_sentences(ended: ClearedLaunch) -> Iterator[str]:
+    """Yield what became of the containers of a launch, if it has left some."""
+    if ids := ended.containers.removed:
+        s = "s" if len(ids) > 1 else ""
+        yield f"removed the container{s} {shorten(ids)}, left behind by a {ended.verb} of {ended.profile}"
+    if not ended.containers.is_over:
+        what = describe_left(ended.containers, ended.engine, ended.id)
+        yield f"after a {ended.verb} of {ended.profile}: {what}"
 
 
 def age(seconds: float) -> str:
@@ -104,6 +122,8 @@ def _rows(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow], h
         yield from _branch(member, 1, users)
     for used in _list_used(family, shared):
         yield (INDENT + used.name, "-", "", "", "", f"(shared, pid {used.pid})", "", "")
+    for container in family.containers.left:
+        yield (f"{INDENT}container {shorten([container])}", "-", "", "", "", "", "", "")
     for each in family.remote:
         yield (INDENT + each.name, "-", age(each.age), "", str(each.restarts or ""), f"(remote, {each.state})", "", "")
     for gone in family.ended:
@@ -131,7 +151,8 @@ def _session(held: SessionRow) -> tuple[str, ...]:
 def _branch(member: TreeProcess, depth: int, users: Mapping[int | None, str]) -> Iterator[tuple[str, ...]]:
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
-    said = users.get(member.pid, "confined" if member.is_confined else "")
+    where = "confined" if member.is_confined else "in a container" if member.is_contained else ""
+    said = users.get(member.pid, where)
     said = ", ".join(filter(None, (OLD_CODE if member.has_old_code else "", said)))
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, said, "", "")
     for child in member.children:
@@ -144,7 +165,7 @@ def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow])
     return {
         "profile": family.launch.profile,
         "verb": family.launch.verb,
-        "state": "left behind" if family.state == "dead" else family.state,
+        "state": "left behind" if family.root is None and family.state != "ending" else family.state,
         "session": name,
         "title": title,
         "sessions": [each._asdict() | {"age": round(each.age, 2)} for each in held if each.state],
@@ -159,6 +180,7 @@ def _family(family: LaunchTree, sessions: Sessions, shared: Sequence[SharedRow])
             {"name": each.name, "state": each.state, "age": round(each.age, 2), "restarts": each.restarts}
             for each in family.remote
         ],
+        **_containers(family.containers),
     }
 
 
@@ -166,6 +188,7 @@ def _member(member: TreeProcess, shared: Sequence[SharedRow]) -> Mapping[str, ob
     children = [_member(child, shared) for child in member.children]
     found = asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
     marks = {"confined": found.pop("is_confined"), "old_code": found.pop("has_old_code")}
+    marks["in_container"] = found.pop("is_contained")
     users = [
         [{"pid": pid, "launch": label} for pid, label in each.users.items()]
         for each in shared
@@ -176,7 +199,14 @@ def _member(member: TreeProcess, shared: Sequence[SharedRow]) -> Mapping[str, ob
 
 def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:
     processes, survivors = ([asdict(left) for left in lefts] for lefts in (ended.processes, ended.survivors))
-    return {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
+    found = {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
+    return {**found, **_containers(ended.containers)}
+
+
+def _containers(found: LaunchContainers) -> Mapping[str, object]:
+    if found == LaunchContainers():
+        return {}
+    return {"containers": {"removed": found.removed, "left": found.left, "problem": found.why or None}}
 
 
 def _process_name(left: LeftProcess) -> str:

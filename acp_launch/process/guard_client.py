@@ -21,6 +21,7 @@ from pathlib import Path
 from acp_launch import shutdown
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
+from acp_launch.process.containers import ContainerEngine, describe_left, may_be_left, remove_containers
 from acp_launch.process.guard_process import ENDING, GuardLine, Launcher, become, wait
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
@@ -298,6 +299,7 @@ class Guard:
         """Prepare them. `note` is called once if there are no guards."""
         self.guards: Guards | None = None
         self._record = record
+        self._engine: ContainerEngine | None = None
         self._note = note
         self._seen: set[Process] = set()
         self._recorded: set[Process] = set()  # guards
@@ -313,6 +315,16 @@ class Guard:
         self._record_guards(self.guards)
         if self.guards.cgroup is not None:
             self._record.cgroup(self.guards.cgroup.path)
+
+    def use_engine(self, engine: ContainerEngine) -> None:
+        """Have the containers of this launch removed whatever dies. Call this before a client of the engine is spawned.
+
+        Each container must have `containers.label_arguments`.
+        """
+        self._engine = engine
+        self._record.engine(engine.program)
+        if self.guards is not None:
+            self._tell_engine(self.guards)
 
     def look(self) -> None:
         """Record the descendants of our children. Costs about 20 µs for each process (Linux)."""
@@ -334,9 +346,18 @@ class Guard:
                 self._replace(self.guards)
 
     def dismiss(self) -> None:
-        """Let the guards end, because everything else has ended."""
+        """Let the guards end, because everything else has ended.
+
+        A client of the engine that exited by itself has removed its container; else that is done here.
+        """
         if self._record in spawn.observers:
             spawn.observers.remove(self._record)
+        engine, self._engine = self._engine, None
+        if engine is not None and any(may_be_left(client.poll()) for client in self._record.clients):
+            found = remove_containers(engine, prepare.launch_id())
+            if not found.is_over:
+                self._record.leave()
+                self._note(describe_left(found, engine.program, prepare.launch_id()))
         dismiss_guards()
 
     def _replace(self, guards: Guards) -> None:
@@ -360,6 +381,11 @@ class Guard:
                 self._record.guard(guard)
         if self._record.path is not None:
             guards.tell(("record", os.fspath(self._record.path)))
+        self._tell_engine(guards)
+
+    def _tell_engine(self, guards: Guards) -> None:
+        if self._engine is not None:
+            guards.tell(("engine", self._engine.program, dict(self._engine.env)))
 
     def _say_without(self, reason: str) -> None:
         self._say_once(f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch")

@@ -24,6 +24,7 @@ The messages on the line (`GuardLine`), from the launcher:
                                        group in the launcher's session
     ("fork",)                          fork another guard below this one; its end of its line came along
     ("record", path)                   the launch's record, to be removed when nothing is left
+    ("engine", program, env)           what the launch has containers of, which are removed at the end (containers.py)
     ("done",)                          the launcher has ended everything itself
 
 and SIGUSR1: the launcher is about to die, and everything left must be killed at once;
@@ -56,6 +57,7 @@ from msgspec import Struct
 
 from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
+from acp_launch.process.containers import REMOVE_TIMEOUT, ContainerEngine, remove_containers
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, living
 from acp_launch.process.records import read
 from acp_launch.process.spawn import forget_environment, hide, rename, start_process
@@ -361,17 +363,18 @@ class Guardian:
         upper: Process | None = None,
         lower: Process | None = None,
         record: Path | None = None,
+        engine: ContainerEngine | None = None,
     ) -> None:
         """Prepare a guard. `defaults` are the signals to restore in its children.
 
-        The other guard is given, as `upper` or `lower`; `record` is the launch's, if that is known.
+        The other guard is given, as `upper` or `lower`; `record` and `engine` are the launch's, if they are known.
         """
         self._line = line
         self._launcher = launcher
         self._upper, self._lower = upper, lower
         self._started: set[int] = set()
         self._tells_all = False  # report every dead child, because the lower guard's children have come to us
-        self._record = record
+        self._record, self._engine = record, engine
         self._is_done = False
         self._is_hurried = False
         self._defaults = defaults
@@ -416,6 +419,8 @@ class Guardian:
                 self._fork()
             case ("record", path):
                 self._record = Path(path)
+            case ("engine", program, env):
+                self._engine = ContainerEngine(program, env)
             case ("done",):
                 self._reap()  # or the last ones would be left to the launcher
                 self._is_done = True
@@ -434,7 +439,9 @@ class Guardian:
         if not pid:
             keep_only({line.fileno(), self._launcher.pidfd})
             _settle(f"acp_launch-guard {os.getppid()}")
-            Guardian(line, self._launcher, defaults=self._defaults, upper=ours, record=self._record).run()
+            Guardian(
+                line, self._launcher, defaults=self._defaults, upper=ours, record=self._record, engine=self._engine
+            ).run()
         line.close()
         self._lower = prepare.table().read(pid)
         if self._launcher.cgroup is not None:
@@ -500,8 +507,11 @@ class Guardian:
     def _end(self) -> None:
         """End what the launcher has left. The lower guard does it, and the upper one ends the rest."""
         began, cgroup = time.monotonic(), self._launcher.cgroup
+        for value in self._line.receive():  # the launcher's last words
+            if value[0] in ("record", "engine"):
+                self._do(value)
         if self._lower is not None:
-            _let_finish(self._lower)
+            _let_finish(self._lower, within=KILL_TIMEOUT + 1 + (REMOVE_TIMEOUT if self._engine else 0))
         if cgroup is not None:
             cgroup.leave()
         if self._upper is not None:
@@ -511,6 +521,9 @@ class Guardian:
         remains = LaunchProcesses(known, self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
         polite = max(MIN_POLITE_SECONDS, POLITE_SECONDS - (time.monotonic() - began))
         _, survivors = end(remains, polite=0 if self._is_hurried else polite)
+        # After the client, which has asked the container's program to end, and before the record.
+        if self._engine is not None and not remove_containers(self._engine, self._launcher.launch).is_over:
+            return  # the record stays, for `reap`
         if survivors or (self._upper is not None and living([self._upper])):
             return  # the record stays, for `reap` or for the upper guard
         if cgroup is not None:
@@ -519,9 +532,9 @@ class Guardian:
             _remove(self._record)
 
 
-def _let_finish(lower: Process) -> None:
+def _let_finish(lower: Process, *, within: float) -> None:
     send(lower, signal.SIGCONT)
-    block_until_gone([lower], within=KILL_TIMEOUT + 1)
+    block_until_gone([lower], within=within)
     send(lower, signal.SIGKILL)
     block_until_gone([lower], within=1)
 

@@ -1,9 +1,10 @@
 """
 Processes left behind by launches that died together with their guards, and the processes of a launch as a tree.
 
-`clear` finds dead launches by their records and ends their processes. A process in a record is touched only while
-its time of start is the recorded one; any other process only if its environment carries the launch's id, or it descends
-from one of those. Several may clean up at once: the one that locks a record does it, the others leave it alone.
+`clear` finds dead launches by their records, ends their processes and removes their containers. A process in a record
+is touched only while its time of start is the recorded one; any other process only if its environment carries the
+launch's id, or it descends from one of those. Several may clean up at once: the one that locks a record does it, the
+others leave it alone.
 
 A guard that is stopped protects nothing and ends nothing, so its launch counts as dead: the guard is continued, and
 what it has not ended soon is ended here, itself included.
@@ -14,7 +15,7 @@ what it has not ended soon is ended here, itself included.
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,9 +23,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.errors import LaunchError
+from acp_launch.plan.executable import inherited
+from acp_launch.plan.written import keep_path, refuse_written
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.code import changed_code
+from acp_launch.process.containers import ContainerEngine, LaunchContainers, list_containers, remove_containers
 from acp_launch.process.guard_process import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Connection, Known, RecordedLaunch, files, read
@@ -50,12 +55,15 @@ class LeftProcess(Struct, frozen=True):
 
 
 class ClearedLaunch(Struct, frozen=True):
-    """The processes left of one launch, and the survivors."""
+    """The processes left of one launch, and the survivors; and the containers of its `engine`."""
 
     profile: str
     verb: str
     processes: tuple[LeftProcess, ...]
     survivors: tuple[LeftProcess, ...]
+    id: str = ""
+    engine: str = ""
+    containers: LaunchContainers = LaunchContainers()
 
 
 def launch_state(launch: RecordedLaunch) -> LaunchState:
@@ -77,10 +85,12 @@ def launch_processes(launch: RecordedLaunch) -> LaunchProcesses:
 def clear(state: Path) -> list[ClearedLaunch]:
     """End what dead launches left behind, at most two seconds for each, and remove their records.
 
-    Five seconds if a guard was stopped. Launches that left nothing are not in the result. Costs one listing of a
-    directory if there is no record.
+    Five seconds if a guard was stopped, and as long for an engine of containers. Launches that left nothing are not in
+    the result. Costs one listing of a directory if there is no record.
     """
-    return [ended for path in files(state) if path.name != prepare.launch_id() and (ended := _clear(path))]
+    failing: dict[str, str] = {}  # engines, asked no more, and why
+    others = (path for path in files(state) if path.name != prepare.launch_id())
+    return [ended for path in others if (ended := _clear(path, failing))]
 
 
 def names(launch: RecordedLaunch, processes: list[Process]) -> tuple[LeftProcess, ...]:
@@ -89,31 +99,50 @@ def names(launch: RecordedLaunch, processes: list[Process]) -> tuple[LeftProcess
     return tuple(LeftProcess(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
 
 
-def _clear(path: Path) -> ClearedLaunch | None:
+def _clear(path: Path, failing: dict[str, str]) -> ClearedLaunch | None:
     launch = read(path)
     kind = launch_state(launch) if launch else None
-    if kind == "over":
-        _remove(path)
-    if launch is None or kind != "dead":
+    if launch is None or kind not in ("dead", "over"):
         return None
     with _locked(path) as is_ours:
-        return _end(launch) if is_ours else None
+        if not is_ours:
+            return None
+        ended, survivors = _end_processes(launch) if kind == "dead" else ((), ())
+        containers = LaunchContainers(why=failing.get(launch.engine, ""))
+        if not containers.why:
+            containers = _ask_engine(launch, remove_containers)
+        if containers.why:
+            failing[launch.engine] = containers.why
+        if not survivors and containers.is_over:
+            _remove(path)
+    if not ended and containers == LaunchContainers():
+        return None
+    return ClearedLaunch(launch.profile, launch.verb, ended, survivors, launch.id, launch.engine, containers)
 
 
-def _end(launch: RecordedLaunch) -> ClearedLaunch | None:
+def _end_processes(launch: RecordedLaunch) -> tuple[tuple[LeftProcess, ...], tuple[LeftProcess, ...]]:
+    """End the processes of a launch. Returns them, and the survivors."""
     left = launch_processes(launch)
     before = left.alive()
     named = {each.pid: each for each in names(launch, before)}
     _wake_guards(launch.guards)
     found, survivors = end(left)
-    if not survivors:
-        _remove(launch.path)
-        if left.cgroup:
-            left.cgroup.remove()
+    if not survivors and left.cgroup:
+        left.cgroup.remove()
     ended = list({(seen.pid, seen.started): seen for seen in (*before, *found)}.values())
-    if not ended:
-        return None
-    return ClearedLaunch(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
+    return _lefts(ended, named), _lefts(survivors, named)
+
+
+def _ask_engine(launch: RecordedLaunch, ask: Callable[[ContainerEngine, str], LaunchContainers]) -> LaunchContainers:
+    """Ask the engine of a dead launch, if it had one, with the variables of this process."""
+    program = Path(launch.engine)
+    if not program.is_absolute():
+        return LaunchContainers()
+    try:
+        refuse_written(program)
+        return ask(ContainerEngine(launch.engine, keep_path(inherited(os.environ, "all"))), launch.id)
+    except LaunchError as error:  # an agent may have written it
+        return LaunchContainers(why=str(error))
 
 
 def _wake_guards(guards: Iterable[Known]) -> None:
@@ -194,16 +223,18 @@ class TreeProcess(Struct, frozen=True, kw_only=True):
     restarts: int
     children: "tuple[TreeProcess, ...]"
     is_confined: bool = False
+    is_contained: bool = False  # the client of an engine
     has_old_code: bool = False  # what it was started from has changed since
 
 
 class LaunchTree(Struct, frozen=True, kw_only=True):
-    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` survive it."""
+    """The tree of a launch. `root` is the launcher, or None if it is dead: `members` and `containers` survive it."""
 
     launch: RecordedLaunch
     state: LaunchState
     root: TreeProcess | None
     members: tuple[TreeProcess, ...]
+    containers: LaunchContainers = LaunchContainers()
 
     @property
     def ended(self) -> tuple[Known, ...]:
@@ -219,7 +250,7 @@ class LaunchTree(Struct, frozen=True, kw_only=True):
 
 
 def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
-    """Return the tree of a launch, or None if it has no process on this machine any more."""
+    """Return the tree of a launch, or None if it has no process on this machine any more, and no container."""
     kind, snapshot = launch_state(launch), _Snapshot(launch)
     root: TreeProcess | None = None
     members: tuple[TreeProcess, ...] = ()
@@ -229,9 +260,10 @@ def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
         alive = launch_processes(launch).alive()
         pids = {seen.pid for seen in alive}
         members = snapshot.members(seen.pid for seen in alive if seen.parent not in pids)
-    if root is None and not members:
+    containers = _ask_engine(launch, list_containers) if kind in ("dead", "over") else LaunchContainers()
+    if root is None and not members and containers.is_over:
         return None
-    return LaunchTree(launch=launch, state=kind, root=root, members=members)
+    return LaunchTree(launch=launch, state=kind, root=root, members=members, containers=containers)
 
 
 class _Snapshot:
@@ -241,6 +273,7 @@ class _Snapshot:
         guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
         self._known = {known.pid: known for known in (*launch.children, *guards) if _living(known)}
         self._boxed = {boxed.identity for boxed in launch.boxed}
+        self._clients = {client.identity for client in launch.clients}
         self._code = launch.code
         self._table = PsutilTable()
         self._shown: set[int] = set()
@@ -268,6 +301,7 @@ class _Snapshot:
                     restarts=known.restarts if known else 0,
                     children=self.members(self._table.children(pid)),
                     is_confined=known is not None and known.identity in self._boxed,
+                    is_contained=known is not None and known.identity in self._clients,
                     has_old_code=known is not None and bool(changed_code(self._code.get(known.identity, ()))),
                 )
         except psutil.Error:

@@ -10,6 +10,8 @@ end is ignored. Fields are separated by tabs:
     cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
     boxed PID STARTED                   a child that is confined
+    engine PROGRAM                      what the launch has containers of, which carry its id (`process.containers`)
+    client PID STARTED                  a child whose program runs in a container
     code PID STARTED MTIME SIZE INODE PATH    a file that a child was started from, as it was then (`process.code`)
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
@@ -53,7 +55,9 @@ class LaunchRecord:
         self._note = note
         self._descriptor = -1
         self._room = OUTPUT_ROOM_BYTES
+        self._is_left = False
         self.path: Path | None = None
+        self.clients: list[Spawned] = []  # all of the engine
 
     def begin(self, verb: str, profile: str) -> None:
         path = self._directory / prepare.launch_id()
@@ -76,10 +80,16 @@ class LaunchRecord:
     def cgroup(self, path: Path) -> None:
         self._add("cgroup", path)
 
+    def engine(self, program: str) -> None:
+        self._add("engine", program)
+
     def began(self, spawned: Spawned) -> None:
         self._add("child", spawned.pid, spawned.started, spawned.restarts, spawned.name)
         if spawned.is_boxed:
             self._add("boxed", spawned.pid, spawned.started)
+        if spawned.is_client:
+            self._add("client", spawned.pid, spawned.started)
+            self.clients.append(spawned)
         for each in spawned.code:
             self._add("code", spawned.pid, spawned.started, each.mtime, each.size, each.inode, each.path)
 
@@ -94,10 +104,14 @@ class LaunchRecord:
         if self._room > 0:
             self._room -= self._add("remote", f"{time.time():.3f}", restarts, state, name)
 
+    def leave(self) -> None:
+        """Have `remove` leave the file to the next start, because containers may be left."""
+        self._is_left = True
+
     def remove(self) -> None:
         """Remove the record, because the launch is over and nothing is left of it."""
         try:
-            if self.path is not None:
+            if self.path is not None and not self._is_left:
                 self.path.unlink(missing_ok=True)
         except OSError:
             return  # the directory is no longer writable: the next start looks again
@@ -164,8 +178,8 @@ class Connection(Struct, frozen=True):
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are all, killed ones too.
 
-    `boxed` are confined. `code` is what each child was started from, by its identity.
-    `ended` are the latest processes of children that have none at the moment.
+    `boxed` are confined, `clients` are in containers of `engine`. `code` is what each child was started from, by its
+    identity. `ended` are the latest processes of children that have none at the moment.
     """
 
     path: Path
@@ -179,6 +193,8 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
     boxed: tuple[Known, ...] = ()
+    clients: tuple[Known, ...] = ()
+    engine: str = ""
     code: Mapping[tuple[int, float], tuple[CodeFile, ...]] = {}
     ended: tuple[Known, ...] = ()
     connections: tuple[Connection, ...] = ()
@@ -231,6 +247,8 @@ def read(path: Path) -> RecordedLaunch | None:
         children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
         boxed=tuple(_knowns(lines, "boxed")),
+        clients=tuple(_knowns(lines, "client")),
+        engine=_text(lines, "engine"),
         code=_code(lines),
         cgroup=_text(lines, "cgroup"),
         cwd=_text(lines, "cwd"),

@@ -105,6 +105,7 @@ class Spawned(Struct, eq=False):
     mark: str = ""  # in its environment and most of its descendants'; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
+    is_client: bool = False  # of a container engine, whose container may outlive it
     code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
@@ -249,13 +250,15 @@ def spawn(
     restarts: int = 0,
     is_output_only: bool = False,
     is_boxed: bool = False,
+    is_client: bool = False,
     code: "Sequence[CodeFile]" = (),
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
     `name` is its name in `ps` (`agent`, `github#2`), `restarts` the number of processes before this one. With
     `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
-    `is_boxed`: the program is bubblewrap. `code` is what it is started from, for `ps`.
+    `is_boxed`: the program is bubblewrap; `is_client`: that of a container engine, which `Guard.use_engine` was told.
+    `code` is what it is started from, for `ps`.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
@@ -264,7 +267,16 @@ def spawn(
         theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
         named = name or Path(argv[0]).name
         spawned = _begin(
-            argv, env, cwd, theirs, leads=True, name=named, restarts=restarts, is_boxed=is_boxed, code=code
+            argv,
+            env,
+            cwd,
+            theirs,
+            leads=True,
+            name=named,
+            restarts=restarts,
+            is_boxed=is_boxed,
+            is_client=is_client,
+            code=code,
         )
         for descriptor in set(theirs):
             os.close(descriptor)
@@ -304,6 +316,7 @@ def _begin(
     name: str,
     restarts: int = 0,
     is_boxed: bool = False,
+    is_client: bool = False,
     code: "Sequence[CodeFile]" = (),
 ) -> Spawned:
     """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
@@ -317,8 +330,8 @@ def _begin(
         seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
         prepare.give_back_limit(pid)
         spawned = register(pid, seen.started if seen else 0, is_fostered=False)
-    spawned.name, spawned.mark, spawned.restarts, spawned.is_boxed = name, mark, restarts, is_boxed
-    spawned.code = code
+    spawned.name, spawned.mark, spawned.restarts = name, mark, restarts
+    spawned.is_boxed, spawned.is_client, spawned.code = is_boxed, is_client, code
     for observer in observers:
         observer.began(spawned)
     return spawned

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,12 @@ class Running:
 
 @contextmanager
 def launched(
-    state: Path, alive: Liveness, *argvs: list[str], wrapper: Sequence[str] = (), cgroup: bool = False
+    state: Path,
+    alive: Liveness,
+    *argvs: list[str],
+    wrapper: Sequence[str] = (),
+    cgroup: bool = False,
+    env: Mapping[str, str] = {},
 ) -> Iterator[Running]:
     """Leaving kills it; its guards, and with them its children, are waited for, and buried here: orphans come to us.
 
@@ -94,7 +99,7 @@ def launched(
         text=True,
         bufsize=1,
         start_new_session=True,  # the guards are in its session, and in ours no orphan would be taken for one
-        env={**os.environ, **alive.env, **({} if cgroup else {"NO_CGROUP": "1"})},
+        env={**os.environ, **alive.env, **({} if cgroup else {"NO_CGROUP": "1"}), **env},
     ) as process:
         running = Running(process)
         try:
