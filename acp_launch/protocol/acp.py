@@ -219,11 +219,23 @@ def read_session_id(result: Raw) -> str:
     return session_id
 
 
+_UPDATE_METHOD = b'"session/update"'
+UPDATE_METHOD_BYTES = 100  # of a line, among which agents name the method
+
+
 class SessionUpdate(msgspec.Struct, gc=False):
     """The parameters of `session/update`; the update itself stays bytes."""
 
     sessionId: str  # noqa: N815 - wire name
     update: Raw
+
+
+class _UpdateLine(msgspec.Struct, gc=False):
+    """A line with a `session/update`, which is a notification if it has no `id`."""
+
+    method: Literal["session/update"]
+    params: SessionUpdate
+    id: Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class UpdateKind(msgspec.Struct, gc=False):
@@ -244,9 +256,25 @@ class Chunk(msgspec.Struct, gc=False):
     messageId: str | None = None  # noqa: N815
 
 
+update_line = msgspec.json.Decoder(_UpdateLine)
 session_update = msgspec.json.Decoder(SessionUpdate)
 update_kind = msgspec.json.Decoder(UpdateKind)
 chunk = msgspec.json.Decoder(Chunk)
+
+
+def read_update_line(line: bytes) -> tuple[str, str, Raw] | None:
+    """Do what `read_update` does for a whole line at once; None also if it is only written in an unusual way."""
+    if line.find(_UPDATE_METHOD, 0, UPDATE_METHOD_BYTES) < 0:
+        return None
+    try:
+        if not line.isascii():
+            line.decode()  # the decoder does not check Raw members
+        said = update_line.decode(line)
+        update = said.params.update
+        found = said.params.sessionId, update_kind.decode(update).sessionUpdate, update
+        return found if said.id is msgspec.UNSET else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def read_update(params: Raw) -> tuple[str, str, Raw] | None:

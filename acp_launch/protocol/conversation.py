@@ -32,7 +32,7 @@ EARLY_BYTES = 8 * 1024 * 1024
 How = Literal["new", "load", "resume", "fork"]
 
 
-class Updated(Struct, frozen=True):
+class Updated(Struct, frozen=True, gc=False):
     """
     One `session/update`; `update` is the bytes of its `update` member, untouched.
 
@@ -318,6 +318,8 @@ class Conversation:
 
     def receive(self, line: bytes) -> Sequence[Event]:
         """Return the events of one line, in the order in which they must be handled (C-10)."""
+        if (update := acp.read_update_line(line)) is not None:  # first, as a turn has very many
+            return self._receive_update(update, line)
         message = self._peer.receive(line)
         if isinstance(message, Notified):
             return self._receive_notification(message)
@@ -329,7 +331,10 @@ class Conversation:
 
     def _receive_notification(self, message: Notified) -> Sequence[Event]:
         if message.method == "session/update":
-            return self._receive_update(message)
+            if (update := acp.read_update(message.params)) is not None:
+                return self._receive_update(update, message.line)
+            if not self._passes:
+                return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
         if message.method == "$/cancel_request":
             wanted = jsonrpc.member(message.params, "requestId")
             if wanted is None or not self._peer.owes(wanted):
@@ -344,25 +349,15 @@ class Conversation:
             return (Completed(found),) if found else NOTHING
         return NOTHING  # C-9
 
-    def _receive_update(self, message: Notified) -> Sequence[Event]:
-        found = acp.read_update(message.params)
-        if self._passes:
-            return (self._passing_update(message, found),)
-        if found is None:
-            return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
-        session_id, kind, body = found
+    def _receive_update(self, update: tuple[str, str, Raw], line: bytes) -> Sequence[Event]:
+        session_id, kind, body = update
         session = self._sessions.get(session_id)
+        if self._passes:  # to the editor, also of a session that we do not know
+            return (Updated(session_id, kind, body, session is not None and session.replaying, False, line),)
         if session is None:
             return self._keep(Updated(session_id, kind, body.copy(), replay=False, outside=True))
         is_outside = session.prompt is None and not session.replaying and not session.is_working
         return (Updated(session_id, kind, body, session.replaying, is_outside),)
-
-    def _passing_update(self, message: Notified, found: tuple[str, str, Raw] | None) -> Event:
-        """Return an update for the editor, also of a session that we do not know."""
-        if found is None:
-            return Passing(None, message.method, message.params, message.line)
-        session = self._sessions.get(found[0])
-        return Updated(*found, session is not None and session.replaying, False, message.line)
 
     def _keep(self, update: Updated) -> Sequence[Event]:
         self._early_bytes += len(bytes(update.update))

@@ -247,11 +247,11 @@ class LineFramer:
             self._skip_line()
         tail = rest.pop()
         for line in rest:
+            if len(line) <= self._limit:  # nothing is held before it
+                yield line
+                continue
             self._hold(line)
-            if self._skipping is None:
-                yield self._whole()
-            else:
-                self._skip_line()
+            self._skip_line()
         self._hold(tail)
 
     def _hold(self, part: bytes) -> None:

@@ -246,6 +246,38 @@ def test_a_loaded_session_replays_until_its_first_prompt() -> None:
     assert [type(event) for event in opened] == [Opened, Answered]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":%b}}',
+        b'\xef\xbb\xbf{ "method": "session/update" , "params" : {"update":%b, "sessionId":"s1"} }\r',
+        b'{"params":{"sessionId":"s1","update":%b,"_meta":"' + b"x" * 200 + b'"},"method":"session/update"}',
+        b'{"method":"other","method":"session\\/update","params":{"sessionId":"s1","update":%b}}',
+    ],
+)
+def test_an_update_is_the_same_however_it_is_written(line: bytes) -> None:
+    talk, body = Talk(), b'{"sessionUpdate":"plan","entries":[]}'
+    talk.session()
+    (event,) = talk.client.receive(line % body)
+    assert isinstance(event, Updated)
+    assert (event.session_id, event.kind, bytes(event.update)) == ("s1", "plan", body)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"plan"}},"id":1}', Reply),
+        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"\xff"}}}', Junk),
+        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"plan"}}', Junk),
+    ],
+)
+def test_a_line_that_only_looks_like_an_update_is_none(line: bytes, kind: type[Event]) -> None:
+    talk = Talk()
+    talk.session()
+    (event,) = talk.client.receive(line)
+    assert isinstance(event, kind)
+
+
 def test_an_update_keeps_its_bytes() -> None:
     talk = Talk()
     talk.session()
