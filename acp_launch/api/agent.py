@@ -246,6 +246,8 @@ class _SessionEvents:
             meta = acp.mapping(acp.mapping(acp.decoded(event.result)).get("_meta"))
             event = msgspec.structs.replace(event, how=next(iter(meta.values()), event.how))
         event = self._turn.complete(event)
+        if isinstance(event, ResultEvent):
+            event = msgspec.structs.replace(event, text="".join(self._turn.message().taken()))
         self._tell(event if event.time else msgspec.structs.replace(event, time=_now()))
 
     def update(self, update: Updated) -> None:

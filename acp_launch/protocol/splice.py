@@ -352,9 +352,14 @@ def _pieces(view: memoryview) -> Iterator[memoryview]:
     yield view
 
 
+def is_plain(data: bytes) -> bool:
+    """Whether a look at the bytes shows that no character needs to become an escape."""
+    return data.isascii() and _DELETE not in data and _RETURN not in data
+
+
 def _visible(data: bytes | memoryview) -> bytes | memoryview:
     copied = data.tobytes() if isinstance(data, memoryview) else data
-    if copied.isascii() and _DELETE not in copied and _RETURN not in copied:
+    if is_plain(copied):
         return data
     text = copied.decode(errors="replace")
     return data if text.isprintable() and "\ufffd" not in text else visible(text).encode()

@@ -9,6 +9,7 @@ import asyncio
 import os
 import select
 import stat
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -16,48 +17,13 @@ from acp_launch.errors import LaunchError
 
 SIGPIPE = 13
 JOINED = 1 << 20  # bytes
+PART = 1 << 16  # characters of a long text that are handled at once
 
 
 class OutputClosed(LaunchError):  # noqa: N818 - not our failure
     """Raised when the reader of our stdout is gone; the exit code is the one that a shell shows for SIGPIPE."""
 
     exit_code = 128 + SIGPIPE
-
-
-class JoinedText:
-    """Text that comes in chunks. Short ones are joined, since 100,000 objects take more memory than their text; a long
-    one stays as it is."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytearray | str] = []
-
-    def add(self, text: str) -> None:
-        if len(text) > JOINED and text.isascii():  # other text takes up to four bytes a character
-            self.parts.append(text)
-            return
-        latest = self.parts[-1] if self.parts else ""
-        if isinstance(latest, str):
-            self.parts.append(latest := bytearray())
-        latest += text.encode("utf-8", "surrogatepass")
-
-
-class _Long(Struct, frozen=True):
-    """Text too long to be held as bytes too; the text before `at` is written."""
-
-    text: str
-    at: int
-
-    def __len__(self) -> int:
-        return len(self.text) - self.at
-
-    def cut(self) -> "tuple[bytes, bytes | _Long]":
-        """Return its next piece, and the rest."""
-        end = self.at + JOINED
-        return self.text[self.at : end].encode(), _rest(self.text, end)
-
-
-def _rest(text: str, at: int) -> bytes | _Long:
-    return _Long(text, at) if len(text) - at > JOINED else text[at:].encode()
 
 
 class Halves:
@@ -76,13 +42,50 @@ class Halves:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+class JoinedText:
+    """Text that comes in chunks. Short ones are joined, since 100,000 objects take more memory than their text; a long
+    one stays as it is."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytearray | str] = []
+        self._open: bytearray | None = None  # the latest part, while short text follows in it
+
+    def add(self, text: str) -> None:
+        if len(text) > JOINED and text.isascii():  # other text takes up to four bytes a character
+            self.parts.append(text)
+            self._open = None
+            return
+        if self._open is None or len(self._open) > PART:
+            self.parts.append(opened := bytearray())
+            self._open = opened
+        self._open += text.encode("utf-8", "surrogatepass")
+
+    def taken(self) -> Iterator[str]:
+        """Take the text out piece by piece, in whole characters, so that it is not held twice."""
+        halves, parts, self.parts = Halves(), self.parts[::-1], []
+        while parts:
+            part = parts.pop()
+            text = part if isinstance(part, str) else part.decode("utf-8", "surrogatepass")
+            for at in range(0, len(text), PART):
+                yield halves.whole(text[at : at + PART])
+
+
+class _Later(Struct, frozen=True):
+    """Pieces of a long text, each of which is made when it is written."""
+
+    pieces: Iterator[bytes | memoryview]
+
+    def __len__(self) -> int:
+        return JOINED + 1
+
+
 class Outlet:
     """A descriptor, by default stdout. `write` collects pieces, `drain` writes them."""
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
-        self._pending: list[bytes | memoryview | _Long] = []
+        self._pending: list[bytes | memoryview | _Later] = []
         self._one_at_a_time = asyncio.Lock()
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._piece = 1 << 20 if regular else select.PIPE_BUF
@@ -95,7 +98,14 @@ class Outlet:
 
     def write_text(self, text: str) -> None:
         """Collect text; a long one is encoded piece by piece as it is written, so that it is not held twice."""
-        self._pending.append(_rest(text, 0))
+        if len(text) <= JOINED:
+            self._pending.append(text.encode())
+        else:
+            self.write_later(text[at : at + JOINED].encode() for at in range(0, len(text), JOINED))
+
+    def write_later(self, pieces: Iterator[bytes | memoryview]) -> None:
+        """Collect a text of which each piece is made when it is written."""
+        self._pending.append(_Later(pieces))
 
     async def drain(self) -> None:
         """Write everything that was collected, at the speed of the reader.
@@ -105,7 +115,7 @@ class Outlet:
             LaunchError: the disk is full, or another failure of the file behind stdout.
         """
         async with self._one_at_a_time:  # the pump and the end of a turn both drain: lines must not mix
-            if sum(map(len, self._pending)) <= JOINED:  # copying large pieces would not pay; none of these is a _Long
+            if sum(map(len, self._pending)) <= JOINED:  # copying large pieces would not pay; none of these is a _Later
                 self._pending = [b"".join(self._pending)]  # type: ignore[arg-type]
             while self._pending:
                 await self._send(self._next())
@@ -124,11 +134,12 @@ class Outlet:
 
     def _next(self) -> memoryview:
         first = self._pending.pop(0)
-        if not isinstance(first, _Long):
+        if not isinstance(first, _Later):
             return memoryview(first)
-        piece, rest = first.cut()
-        self._pending.insert(0, rest)
-        return memoryview(piece)
+        piece = next(first.pieces, None)
+        if piece is not None:
+            self._pending.insert(0, first)
+        return memoryview(piece or b"")
 
     async def _send(self, data: memoryview) -> None:
         try:

@@ -412,6 +412,25 @@ def test_long_and_short_pieces_are_one_message_in_their_order(
     assert out.decode() == "".join(pieces) + "\n"
 
 
+@pytest.mark.parametrize("long", ["x\x7f" * (1 << 20), 'é"' * (1 << 20)])
+def test_a_result_holds_a_long_message_whole(tmp_path: Path, long: str) -> None:
+    """It is written piece by piece; the halves of a character may come in two chunks."""
+
+    def story(outlet: Outlet) -> Ndjson:
+        events = Ndjson(outlet)
+        for each in ("first ", long, "cut \ud83d", "\ude00 and ", "a half \ud83d", long):
+            events.update(chunk(each))
+        events.show(end())
+        events.update(chunk("next"))
+        events.show(end())
+        return events
+
+    *_, first, _, second = written(tmp_path, story).splitlines()
+    assert json.loads(first)["text"] == f"first {long}cut \U0001f600 and a half \ufffd{long}"
+    assert b"\x7f" not in first
+    assert json.loads(second)["text"] == "next"
+
+
 def test_two_who_drain_at_once_do_not_mix(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 
