@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from acp_launch.app.spec import RunSpec
 from acp_launch.errors import StateError
 from acp_launch.process import prepare
-from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.table import block_until_gone
 from acp_launch.process.tree import send
 from acp_launch.served.registry import find
 from acp_launch.waits import stretch

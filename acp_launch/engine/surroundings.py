@@ -18,7 +18,7 @@ from acp_launch.errors import (
 )
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, attach
-from acp_launch.process.pidfd import living
+from acp_launch.process.table import living
 from acp_launch.process.program import stop
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget

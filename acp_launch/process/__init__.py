@@ -7,10 +7,9 @@ that stops a child), then `supervisor`.
 
     spawn        starts every process, and reaps it
     prepare      what this process must be before its first child: subreaper, descriptor limit; the mark of its children
-    table        the processes of this machine, as values
+    table        the processes of this machine, as values; descriptors for them, and waiting without an event loop
     tree         everything that descends from one spawned process; signals, and the final kill
-    pidfd        descriptors for processes, and waiting without an event loop
-    watch        the same in the event loop
+    watch        waiting for them in the event loop
     child        a running child: its streams, its exit, and how it is stopped
     program      what a supervisor starts: a program of this machine, or a remote server; package runners
     supervisor   one MCP server over many processes, driven by `lifecycle`

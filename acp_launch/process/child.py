@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from acp_launch.process import watch
 from acp_launch.process.lifecycle import Ended
-from acp_launch.process.pidfd import living
 from acp_launch.process.spawn import Spawned
+from acp_launch.process.table import living
 from acp_launch.process.tree import (
     Exit,
     StopOutcome,

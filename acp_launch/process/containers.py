@@ -16,9 +16,8 @@ from itertools import chain
 from msgspec import Struct
 
 from acp_launch.process import prepare
-from acp_launch.process.pidfd import block_until_gone, living
 from acp_launch.process.spawn import STATUS_LOST, start_process
-from acp_launch.process.table import boot_id
+from acp_launch.process.table import block_until_gone, boot_id, living
 from acp_launch.waits import seconds, stretch
 
 LABEL = "acp-launch"  # the beginning of our labels

@@ -18,9 +18,9 @@ from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import prepare
 from acp_launch.process.child import GRACE_SECONDS, reaped
-from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.spawn import spawn_in_our_session
+from acp_launch.process.table import block_until_gone
 from acp_launch.process.tree import Exit, Tree, from_wait_status, rounds, terminate
 from acp_launch.process.watch import on_exit, until_gone
 from acp_launch.waits import first_of

@@ -23,7 +23,7 @@ from acp_launch import shutdown
 from acp_launch.errors import StateError
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
-from acp_launch.process.pidfd import NO_PIDFD, open_pid
+from acp_launch.process.table import NO_PIDFD, open_pid
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
 

@@ -23,10 +23,9 @@ from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
 from acp_launch.process.containers import ContainerEngine, describe_left, may_be_left, remove_containers
 from acp_launch.process.guard_process import ENDING, GuardLine, Launcher, become, wait
-from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.table import Process
+from acp_launch.process.table import NO_PIDFD, Process, block_until_gone, open_pid
 from acp_launch.process.tree import descendants, end_all_now, send
 from acp_launch.waits import stretch
 

@@ -58,10 +58,9 @@ from msgspec import Struct
 from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.containers import REMOVE_TIMEOUT, ContainerEngine, remove_containers
-from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, living
 from acp_launch.process.records import read
 from acp_launch.process.spawn import forget_environment, hide, rename, start_process
-from acp_launch.process.table import Process
+from acp_launch.process.table import NO_PIDFD, Process, block_until_gone, living
 from acp_launch.process.tree import rounds, send
 from acp_launch.waits import stretch
 

@@ -31,9 +31,8 @@ from acp_launch.process import cgroup, prepare
 from acp_launch.process.code import changed_code
 from acp_launch.process.containers import ContainerEngine, LaunchContainers, list_containers, remove_containers
 from acp_launch.process.guard_process import LaunchProcesses, end
-from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Connection, Known, RecordedLaunch, files, read
-from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
+from acp_launch.process.table import Process, PsutilTable, block_until_gone, boot_id, pid_namespace
 from acp_launch.process.tree import send
 from acp_launch.waits import stretch
 

@@ -12,16 +12,15 @@ import itertools
 import os
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
 from acp_launch.errors import Exhausted
-from acp_launch.process.table import Process, ProcTable, PsutilTable, Table
-
-IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
+from acp_launch.process.table import IS_LINUX as IS_LINUX
+from acp_launch.process.table import Process
+from acp_launch.process.table import table as table
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _OURS, _CHILD = 15, 8  # descriptors of a launch, and of each child: pipes, its log, a pidfd, the agent's seat
@@ -30,14 +29,6 @@ _DESCRIPTORS = 10_240  # macOS accepts no more (OPEN_MAX); a hard limit may be a
 
 _baseline: frozenset[Process] | None = None
 _soft_limit_before: int | None = None
-
-
-def table() -> Table:
-    """Return a fresh look at the processes of this machine."""
-    if IS_LINUX:
-        return ProcTable()
-
-    return PsutilTable()
 
 
 def prepare() -> None:

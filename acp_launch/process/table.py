@@ -1,17 +1,28 @@
 """
-The processes of this machine: a value for each, and the tables they are read from.
+The processes of this machine: a value for each, the tables they are read from, and descriptors that each mean one of
+them; waiting on these is without an event loop.
 
 Linux is read from /proc, without a library: it is read while a launch starts, and again and again while one ends. What
-is shown to a user (`ps`, the names of leftovers) comes from psutil on every platform.
+is shown to a user (`ps`, the names of leftovers) comes from psutil on every platform. Without pidfds (not Linux,
+kernels before 5.3, no descriptor left) processes are polled every 10 ms.
 """
 
 import os
+import select
 import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from errno import EMFILE, ENFILE, ENOSYS, EPERM
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+
+IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
+POLL_SECONDS = 0.01
+NO_PIDFD = -1
 
 
 class Process(Struct, frozen=True, eq=False):
@@ -177,6 +188,80 @@ class PsutilTable:
             for seen in psutil.process_iter(["ppid"]):
                 self._by_parent.setdefault(seen.info["ppid"], []).append(seen.pid)
         return self._by_parent
+
+
+def table() -> Table:
+    """Return a fresh look at the processes of this machine."""
+    return ProcTable() if IS_LINUX else PsutilTable()
+
+
+# Descriptors that each mean one process, and waiting on many of them.
+
+
+def open_pid(pid: int) -> int | None:
+    """Return a pidfd for the process that has this pid now; None if there is no such process."""
+    if not hasattr(os, "pidfd_open"):
+        return NO_PIDFD
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        if error.errno in (ENOSYS, EPERM, EMFILE, ENFILE):  # EPERM: older container sandboxes
+            return NO_PIDFD
+        raise
+
+
+def open_process(process: Process) -> int | None:
+    """Return a pidfd for exactly this process; None if it is gone, even if its pid is taken again."""
+    descriptor = open_pid(process.pid)
+    if descriptor is None or descriptor == NO_PIDFD:
+        return descriptor
+    if table().read(process.pid) == process:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def open_all(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Process]]]:
+    """Yield a pidfd for each living process, and the processes for which there is none."""
+    descriptors: list[int] = []
+    unwatchable: list[Process] = []
+    try:
+        for process in processes:
+            descriptor = open_process(process)
+            if descriptor == NO_PIDFD:
+                unwatchable.append(process)
+            elif descriptor is not None:
+                descriptors.append(descriptor)
+        yield descriptors, unwatchable
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def living(processes: Iterable[Process]) -> bool:
+    """Whether any of them is still alive."""
+    listing = table()
+    now = [(listing.read(process.pid), process) for process in processes]
+    return any(seen is not None and seen == process and not seen.is_dead for seen, process in now)
+
+
+def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
+    """Wait until all of them have died, at most `within` seconds."""
+    deadline = time.monotonic() + within
+    with open_all(processes) as (descriptors, unwatchable):
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        left = len(descriptors)
+        while left and (remaining := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(remaining * 1000):
+                poll.unregister(descriptor)
+                left -= 1
+        while living(unwatchable) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
 
 
 # The identity of this machine's current boot: a pid and a time of start mean nothing after the next one.

@@ -28,10 +28,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from acp_launch.process import pidfd, prepare, spawn
-from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process import prepare, spawn
 from acp_launch.process.spawn import STATUS_LOST, Spawned, is_unreaped, live
-from acp_launch.process.table import Process, Table
+from acp_launch.process.table import NO_PIDFD, Process, Table, block_until_gone, open_process
 from acp_launch.waits import stretch
 
 _seen_below: set[Process] = set()  # processes seen below a spawned one that still live as far as we know
@@ -239,10 +238,10 @@ def _send_by_pid(process: Process, number: signal.Signals) -> bool:
 
 def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
     """Signal through a pidfd. It pins the process before we compare, so that the signal cannot reach another one."""
-    descriptor = pidfd.open_process(process)
+    descriptor = open_process(process)
     if descriptor is None:
         return False
-    if descriptor == pidfd.NO_PIDFD:
+    if descriptor == NO_PIDFD:
         return _send_by_pid(process, number)
     try:
         signal.pidfd_send_signal(descriptor, number)

@@ -9,9 +9,8 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 
-from acp_launch.process.pidfd import NO_PIDFD, POLL_SECONDS, living, open_all, open_pid
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.table import Process
+from acp_launch.process.table import NO_PIDFD, POLL_SECONDS, Process, living, open_all, open_pid
 
 
 def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:

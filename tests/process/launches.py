@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.process import prepare
-from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.table import block_until_gone
 from acp_launch.process.tree import adopted
 from tests.patience import PATIENCE
 

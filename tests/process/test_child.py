@@ -11,7 +11,7 @@ import pytest
 
 from acp_launch import rpc
 from acp_launch.process import child as pipes
-from acp_launch.process import pidfd
+from acp_launch.process import table
 from acp_launch.process.child import Child, attach
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Exit
@@ -280,7 +280,7 @@ async def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
 async def test_without_pidfds_the_exit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS."""
     monkeypatch.delattr(os, "pidfd_open")
-    assert pidfd.open_pid(os.getpid()) == pidfd.NO_PIDFD
+    assert table.open_pid(os.getpid()) == table.NO_PIDFD
     async with attached(program("crasher", "exit", "3")) as child:
         await child.write(b"\n")
         assert await child.wait() == Exit(3, None)

@@ -21,10 +21,9 @@ from acp_launch.process.capture import capture
 from acp_launch.process.child import attach
 from acp_launch.process.guard_client import Guard, dismiss_guards, start_guards
 from acp_launch.process.leftovers import clear
-from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import stop
 from acp_launch.process.records import LaunchRecord, files, read_all
-from acp_launch.process.table import Process
+from acp_launch.process.table import Process, block_until_gone
 from acp_launch.process.tree import Exit, Tree, descendants, end_all_now, end_now
 from tests.looped import looped
 from tests.patience import PATIENCE
@@ -409,7 +408,7 @@ SUCCESSION = """
 import os, socket
 from acp_launch.process import prepare
 from acp_launch.process.guard_process import Guardian, GuardLine, Launcher
-from acp_launch.process.pidfd import NO_PIDFD
+from acp_launch.process.table import NO_PIDFD
 
 lower, orphan = (os.fork() or os._exit(code) for code in (0, 9))
 for pid in (lower, orphan):

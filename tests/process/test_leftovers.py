@@ -235,6 +235,7 @@ def test_without_proc_known_processes_and_their_descendants_are_found(
 ) -> None:
     """As on macOS, where psutil tells starts in seconds since 1970."""
     monkeypatch.setattr(prepare, "IS_LINUX", False)
+    monkeypatch.setattr(table, "IS_LINUX", False)
     monkeypatch.delattr(os, "pidfd_open")
     child = subprocess.Popen(program("forker", "setsid"), stdin=subprocess.PIPE, env=alive.env, start_new_session=True)
     other = old_process(alive)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.process import detached, prepare
+from acp_launch.process import detached, prepare, table
 from acp_launch.process.tree import adopted, descendants
 from tests.patience import PATIENCE
 
@@ -116,6 +116,7 @@ def test_a_shell_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 def test_where_there_is_no_subreaper_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS: an orphan goes to launchd by itself. Here it comes to us, since we do have one."""
     monkeypatch.setattr(prepare, "IS_LINUX", False)
+    monkeypatch.setattr(table, "IS_LINUX", False)
     with listening() as (listener, env):
         assert detached.start(program("browser"), env) == ""
         Visited(listener).end()

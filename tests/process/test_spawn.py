@@ -16,8 +16,8 @@ import pytest
 
 from acp_launch.errors import AgentError
 from acp_launch.process import prepare
-from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
+from acp_launch.process.table import block_until_gone
 from acp_launch.process.tree import end_now
 from tests.confined import needs_box
 from tests.patience import PATIENCE

@@ -108,6 +108,7 @@ def portable() -> Iterator[None]:
     """As on macOS: psutil, groups, a thread in waitpid, no pidfd, no adoption."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(prepare, "IS_LINUX", False)
+        patched.setattr(platform_linux, "IS_LINUX", False)
         patched.delattr(os, "pidfd_open")
         yield
     reap_adopted()  # here they came to us all the same
