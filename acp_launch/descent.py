@@ -106,6 +106,12 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that form a loop
 
 
+def find_links(directories: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the directories whose real path differs, each with that."""
+    named = ((directory, os.path.realpath(directory)) for directory in dict.fromkeys(directories))
+    return tuple((spelled, truly) for spelled, truly in named if spelled != truly)
+
+
 def pin(path: Path, below: Path | None = None, *, follow: bool = False) -> tuple[Path, tuple[str, ...]]:
     """Return a directory that exists, and the names below it that lead to the file.
 

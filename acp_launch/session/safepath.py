@@ -20,7 +20,6 @@ from msgspec import Struct
 from acp_launch.descent import FILE, NO_LINK, descend
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.events import Refusal, invalid
-from acp_launch.session.permission.globs import Links
 from acp_launch.settings.load import grounds, lies_in
 
 
@@ -150,9 +149,3 @@ def _proc() -> int | None:
         return os.stat("/proc/self").st_dev  # noqa: PTH116
     except OSError:
         return None
-
-
-def links(directories: Iterable[str]) -> Links:
-    """Return the directories whose real path differs."""
-    named = ((directory, os.path.realpath(directory)) for directory in dict.fromkeys(directories))
-    return tuple((spelled, truly) for spelled, truly in named if spelled != truly)

@@ -27,11 +27,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from acp_launch.descent import find_links
 from acp_launch.plan.model import LaunchPlan, Origin, RulePlan
 from acp_launch.profile.model import Approval
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
-from acp_launch.session import safepath
 from acp_launch.session.events import Holds
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
 from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, input_digest, subject
@@ -211,7 +211,7 @@ def policy(
     plan: LaunchPlan, *, approve: Approve | None = None, remembered: tuple[Remembered, ...] = (), home: str = ""
 ) -> Policy:
     further = (str(plan.project), *map(str, plan.additional_directories))
-    linked = safepath.links((str(plan.cwd), *further, *([home] if home else [])))
+    linked = find_links((str(plan.cwd), *further, *([home] if home else [])))
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_launch.descent import find_links
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RulePlan
 from acp_launch.profile.model import Approval, Match, Timeouts
 from acp_launch.session.events import FileEvent, Refusal
@@ -14,7 +15,6 @@ from acp_launch.session.files import Files
 from acp_launch.session.permission.globs import real, spellings
 from acp_launch.session.permission.policy import Policy, judge, policy, remember
 from acp_launch.session.permission.subject import subject
-from acp_launch.session.safepath import links
 
 
 def rule(answer: Approval, **match: Any) -> RulePlan:
@@ -168,6 +168,6 @@ def test_the_longest_spelling_counts_and_only_whole_names() -> None:
 
 
 def test_only_directories_that_are_links_are_noted(place: Path) -> None:
-    assert links([str(place / "p"), str(place / "plink"), str(place / "plink")]) == (
+    assert find_links([str(place / "p"), str(place / "plink"), str(place / "plink")]) == (
         (str(place / "plink"), str(place / "p")),
     )
