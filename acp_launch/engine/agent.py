@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from acp_launch.engine.run import Launch
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
+from acp_launch.process.table import living
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated
 from acp_launch.session.client import AcpSession
@@ -162,8 +163,12 @@ class ManagedAgent(Generic[S]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests; others are to be queued."""
-        return self._is_ready and not self.launch.is_agent_dead
+        """Whether it takes requests; others are to be queued.
+
+        The connection of a dead process ends half a second later, when its last words have come.
+        """
+        process = self.launch.agent_process
+        return self._is_ready and (process is None or living([process]))
 
     def queue(self, request: QueuedRequest) -> None:
         self._queued.append(request)

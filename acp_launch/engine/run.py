@@ -52,6 +52,7 @@ from acp_launch.session.opening import AppliedOption, SessionParams, Setting, co
 if TYPE_CHECKING:
     from acp_launch.engine.servers import LaunchServers
     from acp_launch.plan.model import LaunchPlan, ProcessPlan
+    from acp_launch.process.table import Process
     from acp_launch.profile.agents import Replay
     from acp_launch.session.permission.gate import Gate
     from acp_launch.session.store import Record
@@ -121,6 +122,7 @@ class Launch:
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
         self.asked: Callable[[bool], None] = lambda is_asked: None  # hears when a front is asked, and when no more
+        self.agent_process: Process | None = None  # of its own agent, the latest
         self.log_in = outside_budget(context.log_in, interrupts.budget) if context.elicit else context.log_in
 
     @property
@@ -176,11 +178,6 @@ class Launch:
             UsageError: there is no other.
         """
         raise UsageError("only this terminal is attached to the session")
-
-    @property
-    def is_agent_dead(self) -> bool:
-        """Whether its process is dead; its connection ends half a second later, when its last words have come."""
-        return False
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request for a session with what its agent wants besides."""

@@ -18,7 +18,6 @@ from acp_launch.errors import (
 )
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, attach
-from acp_launch.process.table import living
 from acp_launch.process.program import stop
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget
@@ -44,19 +43,14 @@ class AgentLaunch(Launch):
         """`spawned` is the first agent; without it the first is started when it is wanted."""
         super().__init__(context, observer, interrupts, servers)
         self._spawned = spawned
-        self._running: Spawned | None = None  # the latest agent
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         spawned, self._spawned = self._spawned, None
         if spawned is None:
             assert self.context.respawn is not None, "its agent may be restarted"
             spawned = self.context.respawn()
-        self._running = spawned
+        self.agent_process = spawned.process
         return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
-
-    @property
-    def is_agent_dead(self) -> bool:
-        return self._running is not None and not living([self._running.process])
 
 
 @asynccontextmanager

@@ -55,7 +55,7 @@ class FakeLaunch(Launch):
         self._fail = fail
         self._started = 0
 
-    is_agent_dead = False
+    agent_process = None
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         self._started += 1
