@@ -293,7 +293,7 @@ REASONS = {
     "the process answers, or forks its guards, before it imports more": (
         "__main__ api/calls api/child app/exits app/serverhost app/up batch/item cli/main cli/run cli/up waits"
     ),
-    "only once the agent is started": "app/host_start app/operation app/run app/screen app/serve app/spec app/start",
+    "only once the agent is started": "app/host_start app/operation app/screen app/serve app/spec app/start",
     "only in a host, or where a host is asked": (
         "app/attach app/front app/overview app/sessions cli/machine cli/serve served/connect served/registry"
     ),

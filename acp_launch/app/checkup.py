@@ -25,9 +25,8 @@ from acp_launch.app.credentials import CredentialFactory, ServerLogin, list_lack
 from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import list_rows, loaded_profile, resolved_from
 from acp_launch.app.probe import StartedServer, meet_server
-from acp_launch.app.run import session_of
 from acp_launch.app.spec import at_home, load_settings, settings_of
-from acp_launch.app.start import server_logs, with_seat
+from acp_launch.app.start import server_logs, session_of, with_seat
 from acp_launch.app.stores import open_store, outcomes, protect_secrets, say_waiting
 from acp_launch.bridge import offer
 from acp_launch.bridge.toolpolicy import ToolPolicy

@@ -8,7 +8,7 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,10 +29,13 @@ from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.tree import end_now
 from acp_launch.process.workdir import workdirs
 from acp_launch.profile.discover import here
+from acp_launch.session import store
+from acp_launch.session.hold import fresh_name, hold
 from acp_launch.settings.model import Settings
 from acp_launch.shutdown import critical_section
 
 if TYPE_CHECKING:
+    from acp_launch.app.spec import RunSpec
     from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.store import Record, Registry
@@ -263,6 +266,49 @@ def launch_agent(
         if tracing is not None:
             tracing.started(spawned.pid)
         yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing, verb)
+
+
+@contextmanager
+def launch_session(
+    spec: "RunSpec", settings: Settings, ready: "PreparedPlan"
+) -> Iterator[tuple[Launched, ChosenSession, ExitStack]]:
+    """Choose the session of a run, and start the agent; leaving ends all of it. The stack holds the session.
+
+    `prepare_launch` comes before it.
+
+    Raises:
+        LaunchError: see the tree in `errors`.
+    """
+    plan = replace(ready.plan, timeouts=replace(ready.plan.timeouts, **spec.limits))
+    with ExitStack() as stack:
+        held = stack.enter_context(ExitStack())
+        chosen = session_of(plan, settings, stack, held, latest=spec.latest, is_new=spec.is_new)
+        yield stack.enter_context(launch_agent(settings, ready._replace(plan=plan), spec.trace)), chosen, held
+
+
+def session_of(
+    plan: LaunchPlan,
+    settings: Settings,
+    stack: ExitStack,
+    held: ExitStack,
+    *,
+    latest: bool = False,
+    is_new: bool = False,
+) -> ChosenSession:
+    """Choose the session, and hold it.
+
+    `stack` keeps the store open, and `held` holds the session. The store is opened for a new session too, so that its
+    faults are reported before anything starts.
+
+    Raises:
+        SessionError: cannot open the store, another process is in the session, or it is of another directory.
+    """
+    registry = stack.enter_context(store.open_registry(settings.state))
+    name = store.latest_name(registry, plan) if latest else plan.session or fresh_name()
+    held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+    if is_new or not (latest or plan.session):
+        return ChosenSession(registry, name, None)
+    return ChosenSession(registry, name, store.continued(registry, plan, name, latest=latest))
 
 
 def login_program(called: str, server: str, *, trust: bool) -> "LocalProgram":

@@ -66,7 +66,7 @@ from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.settings.model import Settings
+    from acp_launch.profile.load import Loaded
 
 NOT_PASSED = 9
 INTERRUPTED = 128 + signal.SIGINT
@@ -323,39 +323,40 @@ class _Attempt:
 
 
 def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:
-    """Run the prompt, and return the exit code."""
-    from acp_launch.app.planning import prepare_launch
+    """Run the prompt, and return the exit code. What `batch item` has to know goes to the pipe."""
+    from acp_launch.app.planning import loaded_profile, prepare_launch, prepare_plan, resolve_trusted
+    from acp_launch.app.start import launch_session
 
     screen = Screen("json")
     with screen.report_failures():
         settings = load_settings()
         prepare_launch()
-        from acp_launch.app.run import run_launch
+        tell_forms(pipe)
+        loaded = loaded_profile(spec.profile, settings)
+        _require_frozen(loaded, digest)
+        resolved = resolve_trusted(loaded, settings, cwd=spec.cwd, session=spec.session, typed=spec.cwd, trust=True)
+        planned = prepare_plan(resolved, settings, waiting=screen.show_wait)
+        _tell_place(planned, loaded, root, pipe)
+        with launch_session(spec, settings, planned) as (started, chosen, _):
+            from acp_launch.app.context import run_turn  # while the agent starts
 
-        ready = _plan(digest, root, pipe, spec, settings, screen)
-        return run_launch(spec, settings, screen, ready, lambda: prompt)
+            return run_turn(spec, started, chosen, prompt, screen)
 
 
-def _plan(digest: str, root: Path, pipe: int, spec: RunSpec, settings: "Settings", screen: Screen) -> "PreparedPlan":
-    """Plan the run, unless the profile is another one than was frozen, with this digest: that one was trusted.
-
-    `root` is the directory of the batch. What `batch item` has to know goes to the pipe.
-    """
-    tell_forms(pipe)
-    from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
-
-    loaded = loaded_profile(spec.profile, settings)
+def _require_frozen(loaded: "Loaded", digest: str) -> None:
+    """Refuse another profile than the one that was frozen, with this digest: that one was trusted."""
     if (now := digest_content(loaded)) != digest:
         what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
-    resolved = resolve_trusted(loaded, settings, cwd=spec.cwd, session=spec.session, typed=spec.cwd, trust=True)
-    planned = prepare_plan(resolved, settings, waiting=screen.show_wait)
+
+
+def _tell_place(planned: "PreparedPlan", loaded: "Loaded", root: Path, pipe: int) -> None:
+    """Tell `batch item` the place of a confined agent, which must not write in `root`, the directory of the batch."""
     if (place := planned.plan.place) is not None:
         if writable := find_writable(place, root):
             what = f"the agent is confined, but could write {writable}, which belongs to the batch"
             raise MachineError([about(str(loaded.found.file), what, "prepare a batch elsewhere: --out DIR")])
         tell_place(pipe, place)
-    return planned
 
 
 class _RunProcess:

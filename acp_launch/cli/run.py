@@ -299,13 +299,22 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     from acp_launch.app.planning import prepare_launch
 
     prepare_launch()
-    from acp_launch.app.run import run_launch
+    from acp_launch.app.start import launch_session
 
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.app.choose import complete
 
         spec = complete(spec, settings)
-    return run_launch(spec, settings, screen, _plan(request, spec, settings, screen), read_prompt)
+    planned = _plan(request, spec, settings, screen)
+    text = "" if read_prompt is None else read_prompt()
+    with launch_session(spec, settings, planned) as (started, chosen, held):
+        if read_prompt is not None:  # the rest is imported while the agent starts
+            from acp_launch.app.context import run_turn
+
+            return run_turn(spec, started, chosen, text, screen)
+        from acp_launch.app.interactive_run import run_interactive
+
+        return run_interactive(spec, started, chosen, held)
 
 
 def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Screen) -> "PreparedPlan":
