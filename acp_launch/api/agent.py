@@ -25,8 +25,9 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers, read_negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.served.client import ANSWERS, ENDED, Attached, attach_meta
+from acp_launch.served.connect import SocketTransport
 from acp_launch.served.connect import connect as connect_to_host
-from acp_launch.served.wire import ASK, SERVERS, AttachOptions, SocketTransport
+from acp_launch.served.wire import ASK, SERVERS, AttachOptions
 from acp_launch.session import events
 from acp_launch.session.attachments import attach as attached_file
 from acp_launch.session.client import GRACE_SECONDS, AcpSession, Turn

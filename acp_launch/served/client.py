@@ -24,8 +24,8 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.protocol.conversation import Extension
+from acp_launch.served.connect import SocketTransport, stall_reason
 from acp_launch.served.connect import connect as connect_to_host
-from acp_launch.served.connect import stall_reason
 from acp_launch.served.registry import HostNote
 from acp_launch.served.wire import (
     ASK,
@@ -40,7 +40,6 @@ from acp_launch.served.wire import (
     TAKE,
     AttachOptions,
     FrontNews,
-    SocketTransport,
     read_own_error,
 )
 from acp_launch.session.client import AcpSession, Turn

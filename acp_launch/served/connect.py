@@ -1,17 +1,17 @@
 """
-The socket of a host: the host listens, a front connects.
+The socket of a host: the host listens, a front connects; both have a `SocketTransport` on it.
 
 It lies in a directory that no other user may enter, and the kernel says who connects. A front of another version of
 acp-launch than the host's does not connect, because what the two say to each other may have changed.
 """
 
+import asyncio
 import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +20,7 @@ from acp_launch.errors import StateError
 from acp_launch.private import is_running
 from acp_launch.problem import ours
 from acp_launch.protocol import jsonrpc
+from acp_launch.rpc import TransportClosed
 from acp_launch.served.registry import HostNote, hosts, server_host_state
 from acp_launch.served.wire import (
     CANCEL,
@@ -34,11 +35,9 @@ from acp_launch.served.wire import (
 )
 from acp_launch.waits import stretch
 
-if TYPE_CHECKING:
-    pass
-
 GREETING_TIMEOUT = stretch(3.0)  # for the host to greet a front, and to answer one request
 POLL_SECONDS = 0.05  # until its socket is there
+CHUNK_BYTES = 256 * 1024  # of a read
 
 
 def connect(note: HostNote) -> socket.socket:
@@ -47,10 +46,9 @@ def connect(note: HostNote) -> socket.socket:
     Raises:
         StateError: it is of another version, does not answer, or its socket is gone.
     """
-    down = _way_down(note)
     if note.version != __version__:
         what = f"the host of {note.called} is of version {note.version}, this acp-launch is {__version__}"
-        raise StateError(what, fix=f"{down}, and up again")
+        raise StateError(what, fix=f"{_way_down(note)}, and up again")
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(GREETING_TIMEOUT)
     try:
@@ -59,18 +57,19 @@ def connect(note: HostNote) -> socket.socket:
             raise ConnectionResetError
     except TimeoutError:
         line.close()
-        fix = f"it may be stopped: kill -CONT {note.pid}; or end it: {down}"
+        fix = f"it may be stopped: kill -CONT {note.pid}; or end it: {_way_down(note)}"
         raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer", fix=fix) from None
     except (FileNotFoundError, NotADirectoryError):
         line.close()
         what = f"cannot reach the host of {note.called} (pid {note.pid}), which goes on: {note.socket} was removed"
         above = Path(note.socket).parents[1]
-        fix = f"make {above} again, as a login does with a runtime directory; to end the host and its work: {down}"
-        raise StateError(what, fix=fix) from None
+        again = f"make {above} again, as a login does with a runtime directory"
+        raise StateError(what, fix=f"{again}; to end the host and its work: {_way_down(note)}") from None
     except OSError as error:
         line.close()
         why = error.strerror or "it closed the connection"
-        raise StateError(f"cannot reach the host of {note.called} (pid {note.pid}): {why}", fix=down) from None
+        what = f"cannot reach the host of {note.called} (pid {note.pid}): {why}"
+        raise StateError(what, fix=_way_down(note)) from None
     return line
 
 
@@ -164,3 +163,36 @@ def call(note: HostNote, method: str, params: Mapping[str, object], *, within: f
 def cancel_turn(note: HostNote, name: str) -> bool:
     """Let a host cancel the turn of a session; return whether one was running."""
     return bool(msgspec.json.decode(call(note, CANCEL, {"name": name})))
+
+
+class SocketTransport:
+    """A connected unix socket as a `Transport`; it belongs to its caller."""
+
+    def __init__(self, line: socket.socket, ended: str) -> None:
+        """`ended` says how the other side ended, after "the agent"."""
+        line.setblocking(False)
+        self._line, self._ended = line, ended
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+
+    async def read(self) -> bytes:
+        try:
+            return await self._loop.sock_recv(self._line, CHUNK_BYTES)
+        except OSError:  # it was reset
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        async with self._writing:
+            try:
+                await self._loop.sock_sendall(self._line, data)
+            except OSError as error:
+                raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
+
+    async def close(self) -> None:
+        try:
+            self._line.shutdown(socket.SHUT_WR)
+        except OSError:  # the other side is gone
+            return
+
+    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        return self._ended, ()

@@ -27,7 +27,8 @@ from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notific
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
-from acp_launch.served.wire import MISSED, READY, AttachOptions, SocketTransport, as_fault, event_line
+from acp_launch.served.connect import SocketTransport
+from acp_launch.served.wire import MISSED, READY, AttachOptions, as_fault, event_line
 from acp_launch.session.events import NoteEvent
 
 MAX_EVENTS = 50_000  # of a session that are kept for fronts

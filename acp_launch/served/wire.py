@@ -20,8 +20,6 @@ methods that begin with `_acp-launch/`:
 `_meta.acp-launch` of session/new, load and resume is an `AttachOptions`.
 """
 
-import asyncio
-import socket
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -34,12 +32,10 @@ from acp_launch.errors import LaunchError
 from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
-from acp_launch.rpc import TransportClosed
 from acp_launch.session.events import AnyEvent, NamedError, encode, name_error, restore_error
 from acp_launch.waits import format_time
 
 READY = b"+\n"
-CHUNK_BYTES = 256 * 1024  # of a read
 META = "acp-launch"  # the member of `_meta`
 
 EVENT, NEWS, ASK = f"{OURS}event", f"{OURS}news", f"{OURS}ask"
@@ -192,36 +188,3 @@ def member(params: Mapping[str, Any]) -> object:
     """Return our member of `_meta`."""
     meta = params.get("_meta")
     return meta.get(META) if isinstance(meta, dict) else None
-
-
-class SocketTransport:
-    """A connected unix socket as a `Transport`; it belongs to its caller."""
-
-    def __init__(self, line: socket.socket, ended: str) -> None:
-        """`ended` says how the other side ended, after "the agent"."""
-        line.setblocking(False)
-        self._line, self._ended = line, ended
-        self._loop = asyncio.get_running_loop()
-        self._writing = asyncio.Lock()
-
-    async def read(self) -> bytes:
-        try:
-            return await self._loop.sock_recv(self._line, CHUNK_BYTES)
-        except OSError:  # it was reset
-            return b""
-
-    async def write(self, data: bytes) -> None:
-        async with self._writing:
-            try:
-                await self._loop.sock_sendall(self._line, data)
-            except OSError as error:
-                raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
-
-    async def close(self) -> None:
-        try:
-            self._line.shutdown(socket.SHUT_WR)
-        except OSError:  # the other side is gone
-            return
-
-    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        return self._ended, ()
