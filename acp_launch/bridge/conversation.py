@@ -444,24 +444,20 @@ class Restorer:
     def __init__(self, state: ConversationState) -> None:
         self._state = state
         self._ids = make_ids()
-        self._open: dict[bytes, Answered] = {}
+        self.open: dict[bytes, Answered] = {}  # those without an answer, by their ids
         self._told: set[str] = set()
 
     def answered(self, message: Envelope, line: bytes) -> bool:
         """Take an answer to our request; return whether it was one."""
         assert message.id is not UNSET
-        take = self._open.pop(bytes(message.id), None)
+        take = self.open.pop(bytes(message.id), None)
         if take is not None:
             take(message, line)
         return take is not None
 
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._open)
-
     def forget(self) -> None:
         """Drop all open requests, because the process has ended."""
-        self._open.clear()
+        self.open.clear()
 
     def ping(self) -> None:
         self.ask(PING, None, self._pong)
@@ -483,13 +479,13 @@ class Restorer:
     def ask(self, method: str, params: object, take: Answered) -> bytes:
         """Send our request, whose answer `take` gets; return its id."""
         id = next(self._ids)
-        self._open[id] = take
+        self.open[id] = take
         self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))
         return id
 
     def drop(self, id: bytes) -> None:
         """Do not wait for an answer any more."""
-        self._open.pop(id, None)
+        self.open.pop(id, None)
 
     def notify_all_changed(self) -> None:
         """Tell the agent that all it has seen may have changed."""

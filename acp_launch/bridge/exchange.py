@@ -96,12 +96,14 @@ class AgentSide:
         Otherwise returns None, and has done nothing: the line must be handled in full.
         """
         state = self._state
-        if not state.is_open or state.needs_inspection or not state.knows_tools:
+        if state.phase != "open" or state.needs_inspection or not state.knows_tools:
+            return None
+        if state.introduction.handshake in state.ledger.open:
             return None
         message = jsonrpc.decode(line)
         if message is None or message.method is UNSET or message.id is UNSET or message.method in LOOKED_AT:
             return None
-        state.ledger.ask(OpenRequest(message.id.copy(), message.method, NOTHING, state.ports.now()))
+        state.ledger.open[key(message.id)] = OpenRequest(message.id.copy(), message.method, NOTHING, state.ports.now())
         return message
 
     def _broke(self, line: bytes, error: Exception) -> None:
@@ -253,7 +255,7 @@ class ServerSide:
         state = self._state
         if state.phase != "open" or state.needs_inspection or not state.knows_tools:
             return None
-        if self._restorer.is_waiting:
+        if self._restorer.open:
             return None
         message = message or jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
@@ -263,7 +265,7 @@ class ServerSide:
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
             return None
         del state.ledger.open[number]
-        state.health.heard(state.ports.now())
+        state.health.heard = state.ports.now()
         state.ports.alive()
         return message
 
@@ -288,7 +290,7 @@ class ServerSide:
         message = jsonrpc.decode(line)
         if message is None or (message.method is UNSET and message.id is UNSET):
             return self._unreadable(line)
-        self._state.health.heard(self._state.ports.now())
+        self._state.health.heard = self._state.ports.now()
         self._state.ports.alive()
         if message.method is UNSET:
             return self._answers(message, line)
@@ -520,13 +522,13 @@ class Exchange:
 
     def heard(self) -> None:
         """Note a sign of life that was not for the agent."""
-        self.state.health.heard(self.state.ports.now())
+        self.state.health.heard = self.state.ports.now()
         self.state.ports.alive()
 
     def restart_clocks(self) -> None:
         """Do not count the server's silence up to now, because it was not read, or waited for the agent."""
         state, now = self.state, self.state.ports.now()
-        state.health.heard(now)
+        state.health.heard = now
         for asked in state.ledger.open.values():
             asked.silent_since = now
 
@@ -559,7 +561,7 @@ class Exchange:
         if any(question.for_user for question in self.state.questions.open.values()):
             self.restart_clocks()
         elif self.state.questions.open:
-            self.state.health.heard(now)
+            self.state.health.heard = now
 
     def _expire_discovery(self, now: float) -> None:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""

@@ -324,6 +324,7 @@ class Health:
 
     def __init__(self) -> None:
         self.knows_ping = False  # it has answered a ping, possibly with an error
+        self.heard: float | None = None  # when it last said something, if it has since the last look
         self._heard = 0.0
         self._asked: float | None = None
         self._misses = 0
@@ -331,20 +332,23 @@ class Health:
 
     def begin(self, now: float) -> None:
         """Start anew for a new process of the server."""
-        self._heard, self._asked, self._misses, self._patience = now, None, 0, None
+        self._heard, self._asked, self._misses, self._patience, self.heard = now, None, 0, None, None
 
-    def heard(self, now: float) -> None:
-        self._heard = now
-        self._asked, self._misses, self._patience = None, 0, None
+    def _look(self) -> None:
+        """Begin to count anew if it has said something."""
+        if self.heard is not None:
+            self.begin(self.heard)
 
     def suspect(self, now: float, limit: float) -> bool:
         """Suspect the server because a call took longer than `limit`; return whether to ping now."""
+        self._look()
         if self._patience is not None or not self.knows_ping:
             return False
         self._asked, self._patience = now, max(limit, MIN_PING_TIMEOUT)
         return True
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
+        self._look()
         if self._patience is not None:
             return "wedged" if now - (self._asked or now) > self._patience else "fine"
         if busy:
