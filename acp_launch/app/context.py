@@ -21,13 +21,12 @@ from acp_launch.console.stderr import AgentStderr
 from acp_launch.engine.context import LaunchContext, offers
 from acp_launch.engine.run import RestartAgent
 from acp_launch.engine.surroundings import run_prompt
-from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.foreground import available, foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.session.events import Choice, show_note
 from acp_launch.session.login import LoginContext
-from acp_launch.session.permission.audit import Audit, keep, rules_of, shelf_of
+from acp_launch.session.permission.audit import PermissionRecord, rules_of
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
     from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
-    from acp_launch.session.events import Ask, Decision, Holds, Person, Way
+    from acp_launch.session.events import Ask, Person
     from acp_launch.session.login import InFront
-    from acp_launch.session.permission.policy import Approve, Remembered
+    from acp_launch.session.permission.policy import Approve
 
 
 @contextmanager
@@ -201,45 +200,6 @@ def _in_front(person: "Person | None") -> "InFront":
             return await foreground(program)
 
     return run
-
-
-class PermissionRecord:
-    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
-
-    def __init__(self, plan: LaunchPlan, settings: Settings, note: Callable[[str], None]) -> None:
-        """`note` receives a message when an answer or a record cannot be saved."""
-        self._cwd, self._note = str(plan.cwd), note
-        self._shelf = shelf_of(plan, settings)
-        self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
-
-    def keep(self, answer: "Remembered | None", *, holds: "Holds", session: str) -> "Remembered | None":
-        if answer is None:
-            self._note("this answer applies only once: the call does not say enough to be recognized again")
-            return None
-        here = replace(answer, session=session)
-        if holds != "always":
-            return here
-        try:
-            keep(self._shelf, answer)
-        except LaunchError as error:
-            self._note(f"the answer applies only to this session and could not be saved: {error.message}")
-            return here
-        return answer
-
-    def record(self, how: "Way", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
-        self._audit.record(
-            how,
-            call,
-            options,
-            allowed=decision.allowed,
-            by=decision.by,
-            option_id=decision.option_id,
-            session=session,
-            cwd=self._cwd,
-        )
-
-    def close(self) -> None:
-        self._audit.close()
 
 
 def run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:

@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from acp_launch.descent import remove
 from acp_launch.errors import StateError
@@ -38,7 +39,7 @@ from acp_launch.private import Unfit, hash_content, locked, make_private, read_b
 from acp_launch.problem import ours
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.events import Way
+from acp_launch.session.events import Decision, Holds, Way
 from acp_launch.session.permission.policy import Policy, Remembered, chosen_name, policy
 from acp_launch.session.permission.subject import subject
 from acp_launch.waits import format_time, stretch
@@ -462,3 +463,42 @@ def shelf_of(plan: "LaunchPlan", settings: "Settings") -> AnswerStore:
 def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> Policy:
     """Return the rules about tool calls of a plan, with the answers that were kept until now."""
     return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
+
+
+class PermissionRecord:
+    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
+
+    def __init__(self, plan: "LaunchPlan", settings: "Settings", note: Callable[[str], None]) -> None:
+        """`note` receives a message when an answer or a record cannot be saved."""
+        self._cwd, self._note = str(plan.cwd), note
+        self._shelf = shelf_of(plan, settings)
+        self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
+
+    def keep(self, answer: Remembered | None, *, holds: Holds, session: str) -> Remembered | None:
+        if answer is None:
+            self._note("this answer applies only once: the call does not say enough to be recognized again")
+            return None
+        here = replace_fields(answer, session=session)
+        if holds != "always":
+            return here
+        try:
+            keep(self._shelf, answer)
+        except StateError as error:
+            self._note(f"the answer applies only to this session and could not be saved: {error.message}")
+            return here
+        return answer
+
+    def record(self, how: Way, call: dict[str, Any], options: list[Any], decision: Decision, session: str) -> None:
+        self._audit.record(
+            how,
+            call,
+            options,
+            allowed=decision.allowed,
+            by=decision.by,
+            option_id=decision.option_id,
+            session=session,
+            cwd=self._cwd,
+        )
+
+    def close(self) -> None:
+        self._audit.close()
