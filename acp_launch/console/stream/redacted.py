@@ -183,7 +183,7 @@ class RedactedOutput:
     def show(self, event: AnyEvent) -> None:
         if not isinstance(event, BESIDE):
             self._seams.release()
-        self._output.show(redact(event, self._redactor))
+        self._output.show(event if self._redactor.tables is None else redact(event, self._redactor))
 
     def pause(self) -> None:
         self._seams.release()
