@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace as replace_fields
 
-from acp_launch.descent import open_file, parent, remove
+from acp_launch.descent import FILE, descend, parent, remove
 from acp_launch.private import Unfit, make_digest, make_private, read_bounded, replace
 
 FOLDER = "turns"  # in the state directory
@@ -25,6 +25,7 @@ MAX_PROMPT_CHARACTERS = 16 * 1024
 MAX_ANSWER_CHARACTERS = 64 * 1024
 MAX_TITLE_CHARACTERS = 200  # of a tool call
 MAX_TITLES = 200  # of a turn
+_ADDING = FILE | os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class SessionTurn(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,13 @@ class History:
 
     def __init__(self, state: Path) -> None:
         self._folder = state / FOLDER
+        self._directory = -1  # the descriptor of the folder, once a turn was added
+        self._paths: dict[Sequence[str], Path] = {}  # by the keys of sessions
+
+    def close(self) -> None:
+        if self._directory >= 0:
+            os.close(self._directory)
+            self._directory = -1
 
     def add(self, key: Sequence[str], turn: SessionTurn) -> None:
         """Add a turn. A full disk costs only this."""
@@ -52,19 +60,27 @@ class History:
             turn, prompt=prompt, answer=answer, tools=tools, stop_reason=_fit(turn.stop_reason, MAX_TITLE_CHARACTERS)
         )
         with suppress(OSError):
-            make_private(self._folder)
-            is_new = not path.exists()
-            descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, below=self._folder)
+            descriptor = self._open(path.name)
             try:
-                os.write(descriptor, msgspec.json.encode(cut) + b"\n")
+                written = os.write(descriptor, msgspec.json.encode(cut) + b"\n")
                 size = os.fstat(descriptor).st_size
             finally:
                 os.close(descriptor)
             if size > MAX_FILE_BYTES:
                 lines = path.read_bytes().splitlines(keepends=True)
                 replace(path, b"".join(lines[len(lines) // 2 :]), below=self._folder)
-            if is_new:
+            if size == written:  # it is new
                 self._remove_oldest()
+
+    def _open(self, name: str) -> int:
+        """Open a file for another line. The folder stays open; it is made anew if it was removed."""
+        if self._directory >= 0:
+            with suppress(FileNotFoundError):
+                return os.open(name, _ADDING, 0o600, dir_fd=self._directory)
+            self.close()
+        make_private(self._folder)
+        self._directory = descend(self._folder, ())
+        return os.open(name, _ADDING, 0o600, dir_fd=self._directory)
 
     def turns(self, key: Sequence[str]) -> list[SessionTurn]:
         """Return the turns of a session; a line that cannot be read, as after a crash, is left out."""
@@ -86,7 +102,9 @@ class History:
             remove(self._path(key), below=self._folder)
 
     def _path(self, key: Sequence[str]) -> Path:
-        return self._folder / f"{make_digest(*key)}.ndjson"
+        if key not in self._paths:
+            self._paths[key] = self._folder / f"{make_digest(*key)}.ndjson"
+        return self._paths[key]
 
     def _remove_oldest(self) -> None:
         """Remove a tenth more than there are too many, so that few runs look at each file."""

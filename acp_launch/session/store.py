@@ -314,11 +314,7 @@ class Registry:
         """Open or create the store at `path`, alone in its directory."""
         self._path = path
         self._connection = connect(path)
-
-    @property
-    def history(self) -> "History":
-        """What was said in the sessions of this store."""
-        return History(self._path.parents[1])
+        self.history = History(path.parents[1])  # what was said in its sessions
 
     def __enter__(self) -> "Registry":
         return self
@@ -327,6 +323,7 @@ class Registry:
         self.close()
 
     def close(self) -> None:
+        self.history.close()
         with self._explained():
             self._connection.close()
 

@@ -88,3 +88,15 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "turns").write_text("a file")
     History(tmp_path).add(KEY, turn(1))
     assert History(tmp_path).turns(KEY) == []
+
+
+def test_a_folder_that_is_removed_in_between_is_made_again(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    kept.add(KEY, turn(1))
+    (file,) = (tmp_path / "turns").iterdir()
+    file.unlink()
+    file.parent.rmdir()
+    kept.add(KEY, turn(2))
+    kept.add(KEY, turn(3))
+    kept.close()
+    assert kept.turns(KEY) == [turn(2), turn(3)]
