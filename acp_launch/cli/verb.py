@@ -267,7 +267,8 @@ def plain(verb: Verb, arguments: Sequence[str]) -> dict[str, Any] | None:
     known = parameters(verb)
     if not all(isinstance(each.note, Option | Argument) for each in known):
         return None
-    options = {name: each for each in known if isinstance(each.note, Option) for name in each.note.names.split()}
+    names = ((name, each) for each in known if isinstance(each.note, Option) for name in each.note.names.split())
+    options = {name: each for name, each in names if "/" not in name}  # typer reads an option with an opposite
     try:
         words, found = _read(arguments, options)
         for each in known:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
@@ -101,6 +101,7 @@ def patcher() -> pytest.MonkeyPatch:
 
 
 @given(line=LINES)
+@example(line=("doctor", ["--session/--no-session"]))
 def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.MonkeyPatch) -> None:
     name, arguments = line
     quick = None if HELP & set(arguments) else read_plainly(name, arguments)
