@@ -8,22 +8,11 @@ has some seconds to end. Nothing that was started outlives us, as orphans come t
 It must start fast: `json` and `signal` import `re` and `enum`, which would take longer than all the rest.
 """
 
+import _signal  # type: ignore[import-not-found]
 import os
 import select
 import time
 from _json import make_scanner
-from _signal import (  # type: ignore[import-not-found]
-    SIG_DFL,
-    SIGCHLD,
-    SIGHUP,
-    SIGINT,
-    SIGKILL,
-    SIGPIPE,
-    SIGTERM,
-    SIGXFSZ,
-    set_wakeup_fd,
-    signal,
-)
 
 try:
     from ctypes import CDLL
@@ -39,7 +28,7 @@ LOGIN_SECONDS = 5.0  # for the login shell to tell its PATH
 TERM_SECONDS = 1.0  # after TERM
 KILL_SECONDS = 5.0  # for all rounds of KILL: one in a system call that hangs would take for ever
 ROUND_SECONDS = 0.1  # at most, as the death of a child is told at once
-ENDS = (SIGTERM, SIGHUP, SIGINT)
+ENDS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT)
 GONE = select.POLLERR | select.POLLHUP
 ENDED = GONE | select.POLLRDHUP | select.POLLNVAL
 MARK = b"acp-launch PATH="
@@ -91,10 +80,10 @@ def _spawn(program: bytes, argv: "list[bytes]", env: "dict[bytes, bytes]", strea
     pid = os.fork()
     if not pid:
         try:
-            set_wakeup_fd(-1)
+            _signal.set_wakeup_fd(-1)
             os.setsid()
-            for number in (SIGPIPE, SIGXFSZ):  # which Python ignores
-                signal(number, SIG_DFL)
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # which Python ignores
+                _signal.signal(number, _signal.SIG_DFL)
             for target, source in enumerate(streams):
                 os.dup2(source, target)
             os.execve(program, argv, env)
@@ -124,9 +113,9 @@ class Half:
         self.wake, writer = os.pipe()
         for descriptor in (self.wake, writer):
             os.set_blocking(descriptor, False)
-        set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (*ENDS, SIGCHLD):
-            signal(number, lambda number, frame: None)  # `_wait` reads them from `wake`
+        _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (*ENDS, _signal.SIGCHLD):
+            _signal.signal(number, lambda number, frame: None)  # `_wait` reads them from `wake`
 
     def run(self) -> int:
         """Run the agent to its end; return the exit status."""
@@ -142,7 +131,7 @@ class Half:
         finally:
             self._end_all()
             self._remove_seat()
-        return 128 + SIGTERM if self.status is None else self.status
+        return 128 + _signal.SIGTERM if self.status is None else self.status
 
     def _say(self, text: str) -> None:
         poll = select.poll()
@@ -237,7 +226,7 @@ class Half:
             is_open = bool(chunk) if reader in ready else bool(ready)
         path, end, _ = said.partition(MARK)[2].partition(b"\n")
         if not end:
-            os.killpg(pid, SIGKILL)
+            os.killpg(pid, _signal.SIGKILL)
         if not (end or self.is_to_end):
             self._say("no PATH came from the login shell")
         os.close(reader)
@@ -321,7 +310,7 @@ class Half:
                 return
             for pid in below if now > kills_from else below - asked:
                 try:
-                    os.kill(pid, SIGKILL if now > kills_from else SIGTERM)
+                    os.kill(pid, _signal.SIGKILL if now > kills_from else _signal.SIGTERM)
                 except OSError:  # it has ended, or is another user's
                     continue
             asked |= below
@@ -329,7 +318,7 @@ class Half:
 
 
 def main() -> int:
-    signal(SIGINT, SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     try:
         text = _read_exactly(int(_read_exactly(9))).decode()
         half = Half(make_scanner(_Json)(text, 0)[0])  # type: ignore[arg-type]
