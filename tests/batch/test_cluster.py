@@ -154,7 +154,7 @@ class Dask:
 
     def told(self, name: str, pattern: str) -> str:
         """Wait until a log says something; return it."""
-        found = until(lambda: re.search(pattern, (self.home / f"{name}.log").read_text()))
+        found = until(lambda: re.search(pattern, (self.home / f"{name}.log").read_text(), re.DOTALL))
         return str(found.group(found.re.groups))
 
 
@@ -195,13 +195,19 @@ def own(tmp_path: Path) -> Iterator[Dask]:
         yield user
 
 
-@pytest.fixture
-def hostile(tmp_path: Path) -> Iterator[Dask]:
-    """A scheduler of which a worker is hostile."""
-    home = tmp_path / "dask"
-    home.mkdir()
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dask]:
+    """One without workers."""
     with ExitStack() as stack:
-        yield Dask(home, stack)
+        yield Dask(tmp_path_factory.mktemp("dask"), stack)
+
+
+@pytest.fixture
+def hostile(scheduler: Dask) -> Iterator[Dask]:
+    """A scheduler of which a worker is hostile, which ends with the test."""
+    yield scheduler
+    end(scheduler.workers[-1])
+    scheduler.told("scheduler", f"(?:Remove worker addr.*){{{len(scheduler.workers)}}}")
 
 
 @pytest.fixture
@@ -570,12 +576,12 @@ async def test_keys_for_tls_that_dask_cannot_use_are_told(batch: BatchDirectory,
 
 @dask
 @looped
-async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, batch: BatchDirectory) -> None:
-    pages = own.told("scheduler", r"dashboard at: +(http://\S+)/status")
-    with keys(own):
-        async with DaskEngine(batch, own.address, 2) as engine:
+async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(user: Dask, batch: BatchDirectory) -> None:
+    pages = user.told("scheduler", r"dashboard at: +(http://\S+)/status")
+    with keys(user):
+        async with DaskEngine(batch, user.address, 4) as engine:
             tasks = start(engine, batch, 8)
-            await came(lambda: len(lines_of(batch)) == 2)
+            await came(lambda: len(lines_of(batch)) == 4)
             shown = [
                 await asyncio.to_thread(fetch, f"{pages}/{page}")
                 for page in ("info/main/workers.html", "json/counts.json", "json/identity.json", "metrics")
@@ -584,7 +590,7 @@ async def test_no_log_and_no_page_of_dask_has_a_secret_or_a_prompt(own: Dask, ba
             await asyncio.gather(*tasks)
             story = json.dumps(await engine._client.get_events(), default=str)
     assert PROMPT in (batch.directory_of("t0.p") / "1.log").read_text()
-    logs = [file.read_text() for file in own.home.glob("*.log")]
+    logs = [file.read_text() for file in user.home.glob("*.log")]
     assert any("workers" in page.lower() for page in shown)
     for text in [*logs, *shown, story]:
         assert SECRET not in text
