@@ -38,11 +38,8 @@ def test_an_agent_behind_a_shim_passes_as_a_client(
     assert_passes(era, scenario, version, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    # The mock servers of the others answer a handshake with a version that has none.
-    ["tools_call", "sep-2322-client-request-state", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"],
-)
+# The mock servers of the others answer a handshake with a version that has none.
+@pytest.mark.parametrize("scenario", ["tools_call", "sep-2322-client-request-state"])
 def test_an_agent_of_the_handshake_era_passes_with_a_server_that_knows_no_handshake(
     scenario: str, tmp_path: Path
 ) -> None:

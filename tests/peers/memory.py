@@ -2,7 +2,7 @@
 What both peers share, standard library only: their sessions on disk, and a record of what the client wrote.
 
 `ACP_TEST_HISTORY` names the directory of the sessions. When `ACP_TEST_TRANSCRIPT` names a file, every message is
-appended to it with its direction, so that a test can judge what the client sent.
+appended to it, or to the one beside it for those that the peer sends, as `tests.oracle.check_transcript` wants it.
 """
 
 import json
@@ -59,5 +59,5 @@ class Memory:
 def record(event: Any) -> None:
     """A stream observer of either SDK."""
     if path := os.environ.get("ACP_TEST_TRANSCRIPT"):
-        with Path(path).open("a") as file:
-            file.write(json.dumps([event.direction.value, event.message]) + "\n")
+        with Path(path + ("" if event.direction.value == "incoming" else ".sent")).open("a") as file:
+            file.write(json.dumps(event.message) + "\n")

@@ -1,15 +1,17 @@
 """Agents written on the published SDK, 0.12 and the 1.0 pre-release, driven by the real `acp-launch run`."""
 
 import os
-import subprocess
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
-from tests.peers.bench import Bench, make_bench, marked
+from tests.cli.conftest import launch
+from tests.cli.launcher import ROOT, Ended, Launcher
 
+__all__ = ["launch"]  # a fixture
 # Both SDKs are one distribution, so the pre-release lives in an environment of its own. Read now: tests get no ACP_*.
 RC_PYTHON = os.environ.get("ACP_LAUNCH_TEST_RC_PYTHON", "")
 HOW = (
@@ -17,149 +19,106 @@ HOW = (
     "pip install 'agent-client-protocol>=1.0.0rc3,<2'"
 )
 needs_rc = pytest.mark.skipif(not RC_PYTHON, reason=HOW)
+BOTH = pytest.mark.parametrize("sdk", ["0.12.1", pytest.param("1.", marks=needs_rc)])
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Bench:
-    return make_bench(tmp_path / "project", python=sys.executable, module="tests.peers.sdk_0_12", sdk="0.12.1")
+def peer(launch: Launcher, sdk: str) -> Launcher:
+    """A project whose profile `p` starts the peer on the SDK whose version begins so."""
+    python, module = (sys.executable, "sdk_0_12") if sdk.startswith("0") else (RC_PYTHON, "sdk_1_0")
+    env = {"PYTHONPATH": str(ROOT), "ACP_TEST_HISTORY": str(history(launch))}
+    launch.write({"agent": {"command": python, "args": ["-m", f"tests.peers.{module}"], "env": env}})
+    return launch
 
 
-@pytest.fixture
-def rc(tmp_path: Path) -> Bench:
-    return make_bench(tmp_path / "project", python=RC_PYTHON, module="tests.peers.sdk_1_0", sdk="1.")
+def history(launch: Launcher) -> Path:
+    """One file a session of the peer."""
+    return launch.project / "history"
 
 
-@pytest.fixture(params=["old", pytest.param("rc", marks=needs_rc)])
-def bench(request: pytest.FixtureRequest) -> Bench:
-    found = request.getfixturevalue(request.param)
-    assert isinstance(found, Bench)
-    return found
+def updates(ended: Ended, kind: str, type: str = "update") -> list[dict[str, Any]]:
+    found = [event["update"] for event in ended.events if event["type"] == type]
+    return [update for update in found if update["sessionUpdate"] == kind]
 
 
-def test_a_process_that_a_run_left_would_be_found() -> None:
-    """Every test here relies on it."""
-    command = [sys.executable, "-c", "print('up', flush=True); input()"]
-    env = {**os.environ, "ACP_TEST_MARK": "left"}
-    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "up\n"
-        assert marked("left") == [" ".join(command)]
-        process.communicate("\n", timeout=PATIENCE)
-    assert marked("left") == []
+def texts(ended: Ended, kind: str, type: str = "update") -> list[str]:
+    return [update["content"]["text"] for update in updates(ended, kind, type)]
 
 
-def test_a_turn_brings_every_thought_and_chunk_in_order(bench: Bench) -> None:
-    ended = bench.run("--output", "json", "hello there")
-    assert ended.code == 0, ended.stderr
+@BOTH
+def test_a_turn_brings_every_thought_and_chunk_in_order(peer: Launcher, sdk: str) -> None:
+    ended = peer("run", "p", "--output", "json", "hello there")
+    assert ended.code == 0, ended.err
     agent = ended.event("initialized")["result"]["agentInfo"]
     assert agent["name"] == "peer"
-    assert agent["version"].startswith(bench.sdk)
+    assert agent["version"].startswith(sdk)
     assert [event["type"] for event in ended.events] == ["initialized", "session", *["update"] * 3, "result"]
     assert ended.event("session")["how"] == "new"
-    assert ended.texts("agent_thought_chunk") == ["They said hello there"]
-    assert ended.texts("agent_message_chunk") == ["You said: ", "hello there"]
+    assert texts(ended, "agent_thought_chunk") == ["They said hello there"]
+    assert texts(ended, "agent_message_chunk") == ["You said: ", "hello there"]
     assert ended.event("result")["stopReason"] == "end_turn"
-
-
-def test_text_output_is_the_agents_words_alone(bench: Bench) -> None:
-    ended = bench.run("hello there")
-    assert (ended.code, ended.stdout) == (0, "You said: hello there\n")
 
 
 @pytest.mark.promise("answer")
 @pytest.mark.sample(1)
-def test_an_allowed_tool_call_does_its_work(bench: Bench) -> None:
-    ended = bench.run("--output", "json", "--approve", "all", "write note.txt")
-    assert ended.code == 0, ended.stderr
+@BOTH
+def test_an_allowed_tool_call_does_its_work(peer: Launcher) -> None:
+    ended = peer("run", "p", "--output", "json", "--approve", "all", "write note.txt")
+    assert ended.code == 0, ended.err
     permission = ended.event("permission")
     assert (permission["allowed"], permission["optionId"], permission["by"]) == (True, "yes", "--approve all")
-    (started,) = ended.updates("tool_call")
+    (started,) = updates(ended, "tool_call")
     assert (started["title"], started["kind"], started["status"]) == ("Write note.txt", "edit", "pending")
-    assert [update["status"] for update in ended.updates("tool_call_update")] == ["completed"]
-    assert ended.texts("agent_message_chunk") == ["wrote note.txt"]
-    assert (bench.project / "note.txt").read_text() == "written by the peer\n"
+    assert [update["status"] for update in updates(ended, "tool_call_update")] == ["completed"]
+    assert texts(ended, "agent_message_chunk") == ["wrote note.txt"]
+    assert (peer.project / "note.txt").read_text() == "written by the peer\n"
 
 
-def test_a_denied_tool_call_does_nothing_and_the_turn_goes_on(bench: Bench) -> None:
-    ended = bench.run("--output", "json", "--approve", "none", "write note.txt")
-    assert ended.code == 0, ended.stderr
+@BOTH
+def test_a_denied_tool_call_does_nothing_and_the_turn_goes_on(peer: Launcher) -> None:
+    ended = peer("run", "p", "--output", "json", "--approve", "none", "write note.txt")
+    assert ended.code == 0, ended.err
     permission = ended.event("permission")
     assert (permission["allowed"], permission["optionId"], permission["by"]) == (False, "no", "--approve none")
-    assert [update["status"] for update in ended.updates("tool_call_update")] == ["failed"]
-    assert ended.texts("agent_message_chunk") == ["did not write note.txt"]
-    assert not (bench.project / "note.txt").exists()
+    assert [update["status"] for update in updates(ended, "tool_call_update")] == ["failed"]
+    assert texts(ended, "agent_message_chunk") == ["did not write note.txt"]
+    assert not (peer.project / "note.txt").exists()
 
 
-def test_with_no_one_to_ask_the_tool_call_is_denied_and_the_exit_code_says_so(bench: Bench) -> None:
-    ended = bench.run("write note.txt")
-    assert (ended.code, ended.stdout) == (10, "did not write note.txt\n")
-    assert "no terminal to ask on" in ended.stderr
-    assert not (bench.project / "note.txt").exists()
+@BOTH
+def test_ctrl_c_cancels_the_turn(peer: Launcher) -> None:
+    with peer.start("run", "p", "--output", "json", "wait") as running:
+        while "waiting" not in running.shows(""):
+            pass
+        running.kill(signal.SIGINT)
+        ended = running.end()
+    assert (ended.code, ended.methods[-1]) == (130, "session/cancel")
 
 
-def test_ctrl_c_cancels_the_turn(bench: Bench) -> None:
-    ended = bench.interrupt("waiting", "wait")
-    assert ended.code == 130, ended.stderr
-    assert ended.texts("agent_message_chunk") == ["waiting"]
-    assert ended.event("result")["stopReason"] == "cancelled"
-
-
-def test_a_named_session_is_loaded_again_with_its_history_hidden(bench: Bench) -> None:
-    first = bench.run("--session", "notes", "the first thing")
-    second = bench.run("--session", "notes", "recall")
-    assert (first.code, first.stdout) == (0, "You said: the first thing\n")
-    assert (second.code, second.stdout) == (0, "the first thing\n"), second.stderr
-    assert "You said" not in second.stderr
-    third = bench.run("--session", "notes", "--output", "json", "recall")
-    assert third.code == 0, third.stderr
-    assert third.said(type="replay") == [
-        ("user", "the first thing"),
-        ("agent", "You said: the first thing"),
-        ("user", "recall"),
-        ("agent", "the first thing"),
-    ]
+@BOTH
+def test_a_named_session_is_loaded_again_with_its_history_hidden_and_listed(peer: Launcher) -> None:
+    first = peer("run", "p", "--session", "notes", "--output", "json", "the first thing")
+    second = peer("run", "p", "--session", "notes", "recall")
+    assert (second.code, second.out) == (0, b"the first thing\n"), second.err
+    assert "You said" not in second.err
+    third = peer("run", "p", "--session", "notes", "--output", "json", "recall")
+    assert third.code == 0, third.err
+    assert texts(third, "user_message_chunk", "replay") == ["the first thing", "recall"]
+    assert texts(third, "agent_message_chunk", "replay") == ["You said: the first thing", "the first thing"]
     session = third.event("session")
     assert (session["name"], session["how"], session["replayed"]) == ("notes", "load", 4)
-    assert third.said(type="update") == [("agent", "the first thing\nrecall")]
+    assert texts(third, "agent_message_chunk") == ["the first thing\nrecall"]
+    listed = peer("session", "list", "--agent", "p")
+    assert listed.code == 0, listed.err
+    assert first.event("session")["sessionId"] in listed.out.decode()
 
 
-def test_a_session_under_another_name_knows_nothing_of_the_first(bench: Bench) -> None:
-    assert bench.run("--session", "one", "the first thing").code == 0
-    ended = bench.run("--session", "two", "--output", "json", "recall")
-    assert ended.event("session")["how"] == "new"
-    assert ended.texts("agent_message_chunk") == [""]
-
-
-def test_a_session_the_agent_has_forgotten_is_an_error(bench: Bench) -> None:
-    assert bench.run("--session", "notes", "the first thing").code == 0
-    for file in (bench.project / "history").iterdir():
-        file.unlink()
-    ended = bench.run("--session", "notes", "recall")
-    assert (ended.code, ended.stdout) == (3, "")
-    assert 'the agent has forgotten the session "notes"' in ended.stderr
-    assert "--new" in ended.stderr
-
-
-def test_the_agent_lists_its_sessions(bench: Bench) -> None:
-    session = bench.run("--session", "notes", "--output", "json", "the first thing").event("session")
-    ended = bench.launch("session", "list", "--agent", "peer")
-    assert ended.code == 0, ended.stderr
-    assert session["sessionId"] in ended.stdout
-
-
-@needs_rc
-def test_removing_a_session_deletes_it_at_an_agent_that_can(rc: Bench) -> None:
-    """`session/delete` came with 1.0 of the SDK."""
-    assert rc.run("--session", "notes", "the first thing").code == 0
-    assert len(list((rc.project / "history").iterdir())) == 1
-    ended = rc.launch("session", "rm", "notes")
-    assert ended.code == 0, ended.stderr
-    assert list((rc.project / "history").iterdir()) == []
-
-
-def test_removing_a_session_at_an_agent_that_cannot_delete_forgets_it_here(old: Bench) -> None:
-    assert old.run("--session", "notes", "the first thing").code == 0
-    ended = old.launch("session", "rm", "notes")
-    assert ended.code == 0, ended.stderr
-    assert len(list((old.project / "history").iterdir())) == 1
-    assert old.run("--session", "notes", "--output", "json", "recall").event("session")["how"] == "new"
+@BOTH
+def test_a_removed_session_is_deleted_at_an_agent_that_can(peer: Launcher, sdk: str) -> None:
+    """`session/delete` came with 1.0 of the SDK; of an older agent's session the name is forgotten."""
+    assert peer("run", "p", "--session", "notes", "the first thing").code == 0
+    ended = peer("session", "rm", "notes")
+    assert ended.code == 0, ended.err
+    assert len([*history(peer).iterdir()]) == (1 if sdk.startswith("0") else 0)
+    again = peer("run", "p", "--session", "notes", "--output", "json", "recall")
+    assert again.event("session")["how"] == "new"
