@@ -101,7 +101,7 @@ def test_a_session_of_which_events_were_lost_is_shown_by_what_is_kept_or_by_its_
     launch.scripted(TALKER.format(count=MAX_EVENTS + 10, loads=loads))
     with brought_up(launch, "run", "p", "hi", "--detach", "-s", "big") as host:
         answer = b"x" * (MAX_EVENTS + 10) + b" the whole answer\n"
-        assert launch.apart("session", "wait", "big", "-o", "quiet").out == answer
+        assert launch.forked("session", "wait", "big", "-o", "quiet").out == answer
         agents = len(host.alive())
         with at(launch, "attach") as terminal:
             terminal.until("as the agent has it" if loads else "the whole answer")
@@ -113,7 +113,7 @@ def test_a_session_of_which_events_were_lost_is_shown_by_what_is_kept_or_by_its_
             assert terminal.ends() == 0
         assert host.methods.count("initialize") == host.methods.count("session/load") + 1 == loads + 1
         for _ in range(2):
-            waited = launch.apart("session", "wait", "big", "-o", "quiet")
+            waited = launch.forked("session", "wait", "big", "-o", "quiet")
             assert (waited.code, waited.out) == (0, answer), waited.err
 
 
@@ -124,12 +124,12 @@ def test_an_answer_is_kept_for_those_who_wait_while_its_session_is_opened_again_
         for name, code, out in ((closed["name"], 0, b"42\n"), ("fresh", 3, b"")):
             with at(demo, "run", "p", "-s", name) as terminal:
                 terminal.until("ready ·")
-                waited = demo.apart("session", "wait", name, "-o", "quiet")
+                waited = demo.forked("session", "wait", name, "-o", "quiet")
                 assert (waited.code, waited.out) == (code, out), waited.err
                 terminal.types(":quit" + ENTER)
                 assert terminal.ends() == 0
         assert waited.err.endswith("fix: to see its history: acp-launch attach fresh\n")
-    gone = demo.apart("session", "wait", "fresh")
+    gone = demo.forked("session", "wait", "fresh")
     assert (gone.code, "acp-launch attach fresh shows a session that is open" in gone.err) == (3, True), gone.err
 
 
@@ -171,7 +171,7 @@ def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_els
         first.until("ready ·")
         first.types("note kept" + ENTER)
         first.until("[y]")
-        alone = demo.apart()
+        alone = demo.forked()
         assert "hosts     p is up; work waits for you: acp-launch attach work\n" in alone.out.decode()
         with at(demo, "attach") as second:
             second.until("asked on another terminal ·")
@@ -195,17 +195,17 @@ def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
             first.until("ready ·")
             first.types(":quit" + ENTER)
             assert first.ends() == 0
-        again = demo.apart("run", "p", "history", "-s", "work", "-o", "quiet", ACP_TEST_MARK="")
+        again = demo.forked("run", "p", "history", "-s", "work", "-o", "quiet", ACP_TEST_MARK="")
         assert (again.code, again.heard) == (0, [])
         assert b"20" in again.out
-        assert demo.apart("down", "p", ACP_TEST_MARK="").code == 0
+        assert demo.forked("down", "p", ACP_TEST_MARK="").code == 0
         assert alive(demo.env[MARK]) == []
     finally:
         kill_all(demo.env[MARK])
 
 
 def test_attach_says_what_there_is(demo: Launcher) -> None:
-    none = demo.apart("attach")
+    none = demo.forked("attach")
     assert (none.code, none.err) == (
         2,
         "acp-launch: attach needs a terminal\n    fix: without one: acp-launch run PROFILE PROMPT\n",

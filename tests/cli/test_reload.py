@@ -42,7 +42,7 @@ def said(answer: Json) -> str:
 
 
 def reloaded(launch: Launcher) -> Ended:
-    return launch.apart("reload", "p")
+    return launch.forked("reload", "p")
 
 
 @pytest.mark.promise("reload")
@@ -59,7 +59,7 @@ def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Laun
         new = server(env={"TOKEN": "${secret:token}"})
         now = {"same": server(), "changed": server(env={"WORD": "now"}), "other": other, "new": new}
         written(launch, {**now, "shared": server(share=True, env={"WORD": "now"})})
-        refused = launch.apart("run", "p", "pids", "-d")
+        refused = launch.forked("run", "p", "pids", "-d")
         assert (refused.code, "fix: acp-launch reload p" in refused.err) == (3, True), refused.err
         done = reloaded(launch)
         assert done.code == 0, done.err
@@ -105,7 +105,7 @@ def test_the_host_looks_secrets_up_itself_and_says_which_it_cannot(launch: Launc
     written(launch, {"one": server()})
     with up(launch) as host:
         written(launch, {"one": server(), "two": server(env={"TOKEN": "${secret:token}"})})
-        done = launch.apart("reload", "p", ACP_LAUNCH_SECRET_TOKEN="one")
+        done = launch.forked("reload", "p", ACP_LAUNCH_SECRET_TOKEN="one")
         assert done.code == (0 if is_known else 3), done.err
         if not is_known:
             assert "the host of p cannot use what the profile says now; nothing has changed" in done.err
@@ -161,7 +161,7 @@ def test_servers_with_old_code_are_shown_and_restarted(launch: Launcher) -> None
         (family,) = json.loads(launch("ps", "--json").out)["launches"]
         assert {each["name"] for each in family["processes"] if each.get("old_code")} == {"polite"}
         assert [line.split()[0] for line in launch("ps").out.decode().splitlines() if "old code" in line] == ["polite"]
-        assert "old code" in launch.apart("up", "p").err
+        assert "old code" in launch.forked("up", "p").err
         done = reloaded(launch)
         assert (done.code, "mcp server polite has old code" in done.err, "same" in done.err) == (0, True, False)
         assert said(called(host, "polite", "pid")) != old

@@ -54,7 +54,7 @@ def test_a_session_goes_on_in_the_same_agent_and_is_found_without_the_host(launc
         second = host.run("two", "-s", "work")
         assert (second.code, second.out) == (0, b"live 2\n")
         assert host.methods == ["initialize", "session/new", "session/prompt", "session/prompt"]
-        refused = launch.apart("run", "--agent", "true", "x", "-s", "work")
+        refused = launch.forked("run", "--agent", "true", "x", "-s", "work")
         assert refused.code != 0
     third = launch("run", "p", "three", "-s", "work")
     assert (third.code, third.methods) == (0, ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"])
@@ -98,7 +98,7 @@ def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) ->
     file = launch.profile("replayer", "1")
     with up(launch):
         file.write_text(file.read_text().replace('"1"', '"2"'))
-        done = launch.apart("run", "p", "hi")
+        done = launch.forked("run", "p", "hi")
         assert done.methods == ["initialize", "session/new", "session/prompt"]
         assert "p has changed since it was started, so its host is not used" in done.err
         assert "+ agent.args[" in done.err
@@ -106,13 +106,13 @@ def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) ->
 
 def test_a_second_up_tells_the_state_and_a_down_without_a_host_says_so(launch: Launcher) -> None:
     launch.profile("replayer", "1")
-    none = launch.apart("down", "p")
+    none = launch.forked("down", "p")
     assert (none.code, "p is not up" in none.err) == (3, True)
     with up(launch) as host:
-        second = launch.apart("up", "p", "--keep", "1h")
+        second = launch.forked("up", "p", "--keep", "1h")
         again = "acp-launch: --keep begins with the host: acp-launch up p --replace\n"
         assert (second.code, second.err) == (0, f"acp-launch: p is up (pid {host.pid})\n  agent: test-agent\n{again}")
-        foreground = launch.apart("up", "p", "--foreground")
+        foreground = launch.forked("up", "p", "--foreground")
         assert (foreground.code, f"p is up (pid {host.pid})" in foreground.err) == (2, True)
 
 
@@ -121,14 +121,14 @@ def test_a_second_up_of_a_changed_profile_says_what_has_changed(launch: Launcher
     file = launch.profile("replayer", "1")
     with up(launch) as host:
         file.write_text(file.read_text().replace('"1"', '"2"'))
-        second = launch.apart("up", "p")
+        second = launch.forked("up", "p")
         said = f"acp-launch: p is up (pid {host.pid}), and has changed since\n"
         fix = "    fix: to start it again: acp-launch up p --replace"
         assert (second.code, second.err.startswith(said)) == (2, True)
         assert "- agent.args[" in second.err
         assert second.err.endswith(f"{fix}\n")
         launch.profile("replayer", "1", mcp_servers=server)
-        second = launch.apart("up", "p")
+        second = launch.forked("up", "p")
         assert (second.code, "+ mcp_servers.server.command" in second.err) == (2, True), second.err
         assert second.err.endswith(f"{fix}; to restart just its servers: acp-launch reload p\n")
 
@@ -137,7 +137,7 @@ def test_a_second_up_from_another_directory_says_where_the_host_works(launch: La
     launch.profile("replayer")
     (launch.project / "below").mkdir()
     with up(launch) as host:
-        second = Launcher(launch.project / "below", launch.env).apart("up", "p")
+        second = Launcher(launch.project / "below", launch.env).forked("up", "p")
         assert (second.code, f"p is up (pid {host.pid}), and works in {launch.project}\n" in second.err) == (2, True)
 
 
@@ -219,10 +219,10 @@ def test_of_several_hosts_one_is_to_be_named(launch: Launcher) -> None:
     with up(launch) as host:
         assert marked(launch, host.mark, host.transcript, "up", "q").returncode == 0
         for verb, fix in (("down", "name one, or --all"), ("reload", "name one")):
-            done = launch.apart(verb)
+            done = launch.forked(verb)
             assert (done.code, "several profiles are up: p, q" in done.err) == (2, True)
             assert done.err.endswith(f"fix: {fix}\n")
-        assert launch.apart("down", "q").code == 0
+        assert launch.forked("down", "q").code == 0
         assert host.run("hi").out == b"You said: hi\n"
 
 
@@ -231,7 +231,7 @@ def test_a_host_may_stay_on_its_terminal(launch: Launcher) -> None:
     launch.profile("polite")
     with launch.start("up", "p", "--foreground") as running:
         running.complains("p is up after")
-        assert launch.apart("run", "p", "hi").out == b"You said: hi\n"
+        assert launch.forked("run", "p", "hi").out == b"You said: hi\n"
         running.kill(signal.SIGTERM)
         assert running.end().code == 143
 
@@ -247,7 +247,7 @@ def test_secrets_do_not_travel_to_fronts(launch: Launcher) -> None:
             done = host.run("hi", "-s", "work", "-o", output)
             assert (done.code, b"the token is ***" in done.out) == (0, True), done.err
             assert secret not in done.out.decode() + done.err
-        waited = launch.apart("session", "wait", "work", "-o", "json")
+        waited = launch.forked("session", "wait", "work", "-o", "json")
         assert (waited.code, secret in waited.out.decode()) == (0, False)
         assert secret not in json.dumps(host.note) + repr(host.status)
 

@@ -44,11 +44,11 @@ def test_each_file_of_the_profile_counts(launch: Launcher) -> None:
         assert plan_of(host)
         assert host.run("hi").err == ""
         overlay.write_text("description: mine\n")
-        assert CHANGED in launch.apart("run", "p", "hi").err
+        assert CHANGED in launch.forked("run", "p", "hi").err
         overlay.unlink()
         assert host.run("hi").err == ""
         base.write_text(base.read_text().replace('"-S"', '"-S", "-B"'))
-        assert CHANGED in launch.apart("run", "p", "hi").err
+        assert CHANGED in launch.forked("run", "p", "hi").err
 
 
 def test_a_base_that_is_nearer_than_the_one_that_was_read_counts(launch: Launcher) -> None:
@@ -60,7 +60,7 @@ def test_a_base_that_is_nearer_than_the_one_that_was_read_counts(launch: Launche
         assert plan_of(host)
         assert host.run("hi").err == ""
         launch.profile("polite", "other", name="base")
-        assert CHANGED in launch.apart("run", "p", "hi").err
+        assert CHANGED in launch.forked("run", "p", "hi").err
 
 
 def test_a_nearer_profile_of_the_name_is_another_one(launch: Launcher) -> None:
@@ -72,7 +72,7 @@ def test_a_nearer_profile_of_the_name_is_another_one(launch: Launcher) -> None:
         near = below / ".acp-launch" / "p.yaml"
         near.write_text(file.read_text())
         assert host.run("hi").code == 0
-        assert launch.apart("run", str(near), "hi").methods == ["initialize", "session/new", "session/prompt"]
+        assert launch.forked("run", str(near), "hi").methods == ["initialize", "session/new", "session/prompt"]
 
 
 def test_a_directory_from_the_environment_is_looked_up_by_each_run(launch: Launcher) -> None:
@@ -82,8 +82,8 @@ def test_a_directory_from_the_environment_is_looked_up_by_each_run(launch: Launc
     here = str(launch.project)
     with up(Launcher(launch.project, launch.env | {"WHERE": here})) as host:
         assert plan_of(host) is None
-        assert launch.apart("run", "p", "hi", WHERE=here).heard == []
-        assert "works in" in launch.apart("run", "p", "hi", WHERE=str(other)).err
+        assert launch.forked("run", "p", "hi", WHERE=here).heard == []
+        assert "works in" in launch.forked("run", "p", "hi", WHERE=str(other)).err
 
 
 def test_a_directory_in_the_profile_is_that_of_each_run(launch: Launcher) -> None:
@@ -94,17 +94,17 @@ def test_a_directory_in_the_profile_is_that_of_each_run(launch: Launcher) -> Non
         assert plan_of(host)
         assert host.run("hi").err == ""
         assert host.run("hi", "--cwd", "inner").err == ""
-        elsewhere = launch.apart("run", "p", "hi", "--cwd", ".")
+        elsewhere = launch.forked("run", "p", "hi", "--cwd", ".")
         assert f"the host of p works in {inner}, so it is not used" in elsewhere.err
         inner.rmdir()
-        gone = launch.apart("run", "p", "hi")
+        gone = launch.forked("run", "p", "hi")
         assert (gone.code, gone.heard) == (3, [])
         assert "does not exist" in gone.err
 
 
 def test_what_an_option_of_the_profile_lacks_is_said_at_its_line(launch: Launcher) -> None:
     launch.profile("polite", session={"mode": "none", "config": {"model": "none"}})
-    alone = launch.apart("run", "p", "hi")
+    alone = launch.forked("run", "p", "hi")
     with up(launch) as host:
         assert plan_of(host)
         done = host.run("hi")
@@ -118,7 +118,7 @@ def test_a_session_of_the_profile_is_that_of_its_fronts(launch: Launcher) -> Non
         host.run("hi")
         host.run("hi", "-s", "other")
         assert [each.name for each in host.status.sessions] == ["work", "other"]
-        wrong = launch.apart("run", "p", "hi", "-s", "a\tb")
+        wrong = launch.forked("run", "p", "hi", "-s", "a\tb")
         assert wrong.code == 2
 
 
@@ -127,8 +127,8 @@ def test_after_a_reload_its_files_are_compared_with_those_of_now(launch: Launche
     file = launch.profile("polite", mcp_servers={"one": server})
     with up(launch) as host:
         file.write_text(file.read_text().replace('"true"', '"false"'))
-        assert launch.apart("trust", "p", "--yes").code == 0
-        assert launch.apart("reload", "p").code == 0
+        assert launch.forked("trust", "p", "--yes").code == 0
+        assert launch.forked("reload", "p").code == 0
         assert "has changed" not in host.run("hi").err
         assert plan_of(host)
 

@@ -141,7 +141,7 @@ def test_what_is_killed_while_it_comes_up_ends_up(launch: Launcher, victim: str)
         done = running.end()
     if victim == "agent":
         assert "the agent was killed by SIGKILL" in done.err
-    assert launch.apart("down", "--all").code == 0
+    assert launch.forked("down", "--all").code == 0
 
 
 def test_up_that_is_killed_leaves_no_host(launch: Launcher) -> None:
@@ -174,7 +174,7 @@ def test_of_two_that_come_up_at_once_one_does(launch: Launcher) -> None:
     try:
         said = [each.communicate(timeout=PATIENCE)[1].decode() for each in both]
         assert sorted(each.returncode for each in both) == [0, 2], said
-        assert launch.apart("down", "p").code == 0
+        assert launch.forked("down", "p").code == 0
         assert alive("both") == []
     finally:
         kill_all("both")
@@ -200,7 +200,7 @@ def test_a_host_whose_socket_cannot_be_made_again_goes_on_until_it_can(launch: L
         place = Path(host.note["socket"]).parent
         shutil.rmtree(place)
         place.write_text("")
-        done = launch.apart("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="0.1")
+        done = launch.forked("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="0.1")
         assert done.code == 3
         assert (
             f"cannot reach the host of p (pid {host.pid}), which goes on: {place / 'seat'} was removed\n"
@@ -247,7 +247,7 @@ def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
         os.kill(host.pid, signal.SIGSTOP)
-        done = launch.apart("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="1")
+        done = launch.forked("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="1")
         assert done.code == 3
         assert (
             f"the host of p (pid {host.pid}) does not answer\n    fix: it may be stopped: kill -CONT {host.pid}"

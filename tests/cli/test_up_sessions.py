@@ -72,7 +72,7 @@ def test_a_detached_turn_keeps_its_session_until_it_was_waited_for(launch: Launc
     with brought_up(launch, "run", "p", "hi", "--detach") as host:
         (name,) = names(host)
         for _ in range(2):
-            waited = launch.apart("session", "wait", name, "-o", "quiet")
+            waited = launch.forked("session", "wait", name, "-o", "quiet")
             assert (waited.code, waited.out) == (0, b"live 1\n"), waited.err
             until(lambda: not names(host), lambda: names(host))
         assert host.methods[-1] == "session/close"
@@ -102,7 +102,7 @@ def test_a_prompt_without_a_user_is_not_sent_before_the_required_servers_answer(
         assert (done.code, done.out) == (8, b""), done.err
         assert "the prompt waits for m (0.3 s), as timeouts.start says" in done.err
         assert host.run("hi", "--detach", "-s", "work").code == 0
-        waited = launch.apart("session", "wait", "work")
+        waited = launch.forked("session", "wait", "work")
         assert waited.code == 8, waited.err
         assert "session/prompt" not in host.methods
 

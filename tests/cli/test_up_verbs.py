@@ -71,29 +71,29 @@ def test_a_detached_turn_is_waited_for_from_elsewhere_and_after_its_end(launch: 
             let_go(gate)
             live = waiting.end()
         assert (live.code, [event["type"] for event in live.events]) == (0, ["update", "result"])
-        again = launch.apart("session", "wait", "work")
+        again = launch.forked("session", "wait", "work")
         assert (again.code, again.out) == (0, b"one two\n")
 
 
 def test_a_wait_ends_as_the_turn_ends(launch: Launcher, gate: Path) -> None:
     with up(launch) as host:
         assert host.run("refuse", "--detach", "-s", "a").code == 0
-        late = launch.apart("session", "wait", "a", "--timeout", "100ms")
+        late = launch.forked("session", "wait", "a", "--timeout", "100ms")
         assert (late.code, "the turn was not over within" in late.err) == (124, True)
         let_go(gate)
-        assert launch.apart("session", "wait", "a", "-o", "quiet").code == 9
+        assert launch.forked("session", "wait", "a", "-o", "quiet").code == 9
         assert host.run("die", "-d", "-s", "b").code == 0
         with launch.start("session", "wait", "b") as waiting:
             waiting.complains("resumed")
             let_go(gate)
             dead = waiting.end()
         assert (dead.code, "the agent exited with status 3" in dead.err) == (4, True), dead.err
-        after = launch.apart("session", "wait", "b", "-o", "json")
+        after = launch.forked("session", "wait", "b", "-o", "json")
         assert (after.code, [event["type"] for event in after.events][-2:]) == (4, ["update", "error"])
         assert "the agent exited with status 3" in after.event("error")["message"]
-        ended = launch.apart("session", "wait", "a", "-o", "quiet")
+        ended = launch.forked("session", "wait", "a", "-o", "quiet")
         assert (ended.code, ended.out) == (9, b"one two\n"), "it ended with the agent, after its turn"
-    gone = launch.apart("session", "wait", "b")
+    gone = launch.forked("session", "wait", "b")
     assert (gone.code, 'no host has the session "b"' in gone.err) == (3, True)
 
 
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_sent_in_a_turn_waits_for_its_end_and_is_shown(launch: 
             assert (session.state, session.queued) == ("works", 1)
             let_go(gate)
             assert running.end().code == 0
-        assert launch.apart("session", "wait", "work").code == 0
+        assert launch.forked("session", "wait", "work").code == 0
         assert host.methods.count("session/prompt") == 2
 
 
@@ -118,10 +118,10 @@ def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
         ("p", "hi", "--keep=soon"): '--keep: expected a duration, found "soon"',
     }
     for words, why in wrong.items():
-        refused = launch.apart("run", *words)
+        refused = launch.forked("run", *words)
         assert (refused.code, why in refused.err) == (2, True), refused.err
     launch.write({"agent": {"command": "/not/there"}})
-    absent = launch.apart("run", "p", "hi", "--detach", "-o", "json")
+    absent = launch.forked("run", "p", "hi", "--detach", "-o", "json")
     assert (absent.code, [event["type"] for event in absent.events]) == (3, ["error"])
 
 
@@ -138,7 +138,7 @@ def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is
     with up(launch) as host:
         assert host.run("hi", "-d", "-s", "work").code == 0
         assert Path(f"{told}.part").read_text() == "p work\n"
-        waited = launch.apart("session", "wait", "work")
+        waited = launch.forked("session", "wait", "work")
         assert (waited.code, waited.out) == (10, b"outcomes: reject_once-3\n")
         assert "denied: Change a file (permissions.unattended: wait 300ms, and no terminal attached)" in waited.err
     log = launch("permission", "log", "p", "--json").out
@@ -160,7 +160,7 @@ def test_without_a_terminal_reads_may_be_allowed_and_all_may_be_denied(
     launch.profile("asker", f"kind={kind}", permissions={"unattended": unattended})
     with up(launch) as host:
         assert host.run("hi", "-d", "-s", kind).code == 0
-        ended = launch.apart("session", "wait", kind)
+        ended = launch.forked("session", "wait", kind)
         assert (ended.code, answer in ended.out) == (code, True), ended
     log = launch("permission", "log", "p", "--json").out.decode()
     assert f'"permissions.unattended: {unattended}"' in log
@@ -180,11 +180,11 @@ def test_ps_and_the_list_of_sessions_show_what_the_sessions_of_a_host_do(launch:
             assert {each["name"]: each["state"] for each in found["sessions"]} == states
             assert {each["name"]: each["fronts"] for each in found["sessions"]} == {"calm": 0, "busy": 1}
             assert "busy (asks, 1 attached)" in launch("ps").out.decode()
-            listed = json.loads(launch.apart("session", "list", "--json").out)["sessions"]
+            listed = json.loads(launch.forked("session", "list", "--json").out)["sessions"]
             assert {each["name"]: each["state"] for each in listed} == states
-            table = launch.apart("session", "list").out.decode().splitlines()
+            table = launch.forked("session", "list").out.decode().splitlines()
             assert [line.split()[-1] for line in table] == ["STATE", "asks", "idle"]
-    assert b"STATE" not in launch.apart("session", "list").out
+    assert b"STATE" not in launch.forked("session", "list").out
 
 
 def test_the_log_of_a_host_can_be_followed(launch: Launcher) -> None:
@@ -202,5 +202,5 @@ def test_a_host_that_a_run_has_left_takes_the_next_prompt_and_ends_a_turn_with_i
             shows(running, '"one"')
             running.kill(signal.SIGHUP)
             assert running.end().code == 129
-        assert launch.apart("session", "wait", "work").code == 9
+        assert launch.forked("session", "wait", "work").code == 9
         assert host.methods == ["initialize", "session/new", *["session/prompt"] * 2, "session/cancel"]
