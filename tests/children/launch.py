@@ -4,7 +4,8 @@ A launch in small, in a process of its own: `launch.py STATE ARGV...`, each ARGV
 Says as JSON on stdout what it is, and what is noted. A line on stdin: `look` lists descendants at once, and is
 answered, as is `spawn ARGV`, which starts another child, and `guards`, which names the living ones, the lower one
 first; `end` ends everything as a run does. With NO_CGROUP in the environment the launch has no control group, as on
-most machines. With ENGINE, a container engine's program, what is started runs in containers of it.
+most machines. With ENGINE, a container engine's program, what is started runs in containers of it; IMAGE has the
+words before the command.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ async def run(guard: Guard) -> None:
 def start(argv: str, number: int = 0) -> Spawned:
     words = json.loads(argv)
     if engine:
-        words = [engine, "run", "-i", "--rm", *label_arguments(), image, *words]
+        words = [engine, "run", "-i", "--rm", *label_arguments(), *image.split(), *words]
     return spawn(
         words, env=dict(os.environ), cwd=Path("/"), name=f"child{number}", restarts=number, is_client=bool(engine)
     )
