@@ -25,7 +25,8 @@ from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.capture import capture
-from acp_launch.process.leftovers import launch_processes, launch_state, names
+from acp_launch.process.containers import describe_left, shorten
+from acp_launch.process.leftovers import find_containers, launch_processes, launch_state, names
 from acp_launch.process.records import RecordedLaunch, read_all
 from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
@@ -256,9 +257,12 @@ def _limit_text(limit: int | None) -> str:
 
 
 def leftovers(state: Path) -> Iterator[Check]:
-    """Report the processes that each crashed launch left behind, or that there are none. Nothing is stopped here."""
+    """Report the processes and containers that each crashed launch left behind, or that there are none.
+
+    Nothing is stopped here.
+    """
     launches = read_all(state)
-    left = [check for launch in launches if launch_state(launch) == "dead" and (check := _check_launch(launch))]
+    left = [check for launch in launches if (check := _check_launch(launch))]
     running = sum(launch_state(launch) == "running" for launch in launches)
     yield from left
     if not left:
@@ -266,10 +270,16 @@ def leftovers(state: Path) -> Iterator[Check]:
 
 
 def _check_launch(launch: RecordedLaunch) -> Check | None:
-    alive = names(launch, launch_processes(launch).alive())
-    if not alive:
+    state = launch_state(launch)
+    alive = names(launch, launch_processes(launch).alive()) if state == "dead" else ()
+    containers = find_containers(launch, state)
+    if not alive and containers.is_over:
         return None
-    listed = ", ".join(f"{each.name} ({each.pid})" if each.name else str(each.pid) for each in alive)
-    text = f"a {launch.verb} of {launch.profile} left behind {listed}"
+    found = [f"{each.name} ({each.pid})" if each.name else str(each.pid) for each in alive]
+    found += [f"container {shorten([each])}" for each in containers.left]
+    told = f"a {launch.verb} of {launch.profile}"
+    texts = [f"{told} left behind {', '.join(found)}"] if found else []
+    if containers.why:
+        texts.append(f"after {told}: {describe_left(containers, launch.engine, launch.id)}")
     pids = [each.pid for each in alive]
-    return warning("leftovers", "", text, "acp-launch reap; the next start stops them too", pids=pids)
+    return warning("leftovers", "", "; ".join(texts), "acp-launch reap; the next start stops them too", pids=pids)

@@ -132,6 +132,11 @@ def _end_processes(launch: RecordedLaunch) -> tuple[tuple[LeftProcess, ...], tup
     return _lefts(ended, named), _lefts(survivors, named)
 
 
+def find_containers(launch: RecordedLaunch, state: LaunchState) -> LaunchContainers:
+    """Return the containers that a launch in this state has left behind."""
+    return _ask_engine(launch, list_containers) if state in ("dead", "over") else LaunchContainers()
+
+
 def _ask_engine(launch: RecordedLaunch, ask: Callable[[ContainerEngine, str], LaunchContainers]) -> LaunchContainers:
     """Ask the engine of a dead launch, if it had one, with the variables of this process."""
     program = Path(launch.engine)
@@ -259,7 +264,7 @@ def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
         alive = launch_processes(launch).alive()
         pids = {seen.pid for seen in alive}
         members = snapshot.members(seen.pid for seen in alive if seen.parent not in pids)
-    containers = _ask_engine(launch, list_containers) if kind in ("dead", "over") else LaunchContainers()
+    containers = find_containers(launch, kind)
     if root is None and not members and containers.is_over:
         return None
     return LaunchTree(launch=launch, state=kind, root=root, members=members, containers=containers)

@@ -1,6 +1,7 @@
 """Containers of a launch: whatever is killed, the engine has none of them, or the user is told which may be left."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.checks.machine import leftovers
 from acp_launch.process import containers, prepare
 from acp_launch.process.containers import (
     ContainerEngine,
@@ -208,7 +210,11 @@ def test_the_record_stays_while_the_engine_does_not_answer(
         assert tree.containers == failed
         assert [(each.engine, each.containers) for each in clear(tmp_path)] == [(str(engine.program), failed)]
         assert file.exists()
+        (check,) = leftovers(tmp_path)
+        assert check.text == f"after a run of p: {describe_left(failed, str(engine.program), MINE)}"
     engine.answers()
+    (check,) = leftovers(tmp_path)
+    assert re.fullmatch(r"a run of p left behind container [0-9a-f]{12}", check.text)
     (ended,) = clear(tmp_path)
     assert len(ended.containers.removed) == 1
     assert (files(tmp_path), launch_tree(launch)) == ([], None)
