@@ -14,6 +14,7 @@ text of a file.
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -54,10 +55,11 @@ def _not_a_file(file: Path) -> Problem:
 def shown(file: Path) -> str:
     """Name a file for messages: relative to the working directory if it lies below it."""
     try:
-        relative = os.path.relpath(file)
+        below = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - a list asks for each of its profiles
     except OSError:  # the working directory is gone
         return str(file)
-    return str(file) if relative.startswith("..") else relative
+    path = os.path.abspath(file)  # noqa: PTH100
+    return path[len(below) :] or "." if os.path.join(path, "").startswith(below) else str(file)  # noqa: PTH118
 
 
 HOLDER = ".acp-launch"
@@ -223,6 +225,7 @@ def project_of(start: Path) -> Path:
     return start
 
 
+@cache
 def built_in() -> Path:
     """Return the directory of the built-in profiles: in the installed package, or beside it in a checkout."""
     package = Path(acp_launch.__file__).parent

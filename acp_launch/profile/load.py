@@ -211,6 +211,7 @@ def _path_text(file: Path) -> str:
     return ascii(str(file))
 
 
+@functools.cache
 def _json_cache(directory: Path) -> JsonCache:
     return JsonCache(directory / "profiles", CODE)
 
