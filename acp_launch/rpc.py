@@ -159,7 +159,7 @@ def details(fault: Fault) -> list[str]:
 class Listener(Protocol):
     """Receives the events that a pump does not handle itself, in wire order; must not block."""
 
-    def take(self, event: Any) -> None:
+    def on_event(self, event: Any) -> None:
         """Take an event that is neither an answer, nor a reply, nor junk."""
 
     def note(self, text: str) -> None:
@@ -191,7 +191,7 @@ class Pump:
         self.is_open = False  # the handshake is done
         self.noise: list[str] = []  # the first lines that were not messages, before the handshake is done
         self.mishaps = Mishaps(listener.note)  # our own failures to handle a message
-        self._transport, self._listener, self._deliver = transport, listener, listener.take
+        self._transport, self._listener, self._deliver = transport, listener, listener.on_event
         self._receive, self._recover, self._split = receive, recover, split
         self._framer = LineFramer(limit=max_line)
         self._clock = asyncio.get_running_loop().time

@@ -23,7 +23,7 @@ class Told:
         self.notes: list[str] = []
         self.events: list[object] = []
 
-    def take(self, event: Any) -> None:
+    def on_event(self, event: Any) -> None:
         self.events.append(event)
 
     def note(self, text: str) -> None:

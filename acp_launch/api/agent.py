@@ -253,7 +253,7 @@ class _SessionEvents:
 
     def update(self, update: Updated) -> None:
         kind = choose_type(update)
-        self._turn.take(update, kind)
+        self._turn.on_update(update, kind)
         self._tell(kind(time=_now(), session_id=update.session_id, update=update.update.copy()))
 
     async def drain(self) -> None:

@@ -48,7 +48,7 @@ def read_events(lines: Iterable[bytes]) -> dict[str, Any]:
     """Read the events of a run; return the members of its record that they tell. `answer` is not shortened yet."""
     reader = _EventReader()
     for line in lines:
-        reader.take(events.decode(line))
+        reader.on_event(events.decode(line))
     return reader.list_members()
 
 
@@ -62,7 +62,7 @@ class _EventReader:
         self._restarts: dict[str, int] = {}
         self._used: dict[str, int] = {}  # tokens of the answers of a model, as qwen tells them in `_meta`
 
-    def take(self, event: events.AnyEvent | None) -> None:
+    def on_event(self, event: events.AnyEvent | None) -> None:
         match event:
             case events.UpdateEvent():
                 self._take_update(event)

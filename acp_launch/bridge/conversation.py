@@ -476,10 +476,10 @@ class Restorer:
         for params in left.values() if self._state.phase == "open" else ():
             self.ask(UNSUBSCRIBE, params, lambda message, line: None)
 
-    def ask(self, method: str, params: object, take: Answered) -> bytes:
-        """Send our request, whose answer `take` gets; return its id."""
+    def ask(self, method: str, params: object, on_answer: Answered) -> bytes:
+        """Send our request, whose answer `on_answer` gets; return its id."""
         id = next(self._ids)
-        self.open[id] = take
+        self.open[id] = on_answer
         self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))
         return id
 
@@ -499,17 +499,17 @@ class Restorer:
         self._state.health.knows_ping = True
 
     def _noted(self, method: str) -> Answered:
-        def take(message: Envelope, line: bytes) -> None:
+        def on_answer(message: Envelope, line: bytes) -> None:
             if message.error is not UNSET:
                 said = jsonrpc.fault(message.error).message
                 self._state.observer.note(f"{self._state.process} refused {method} after its restart: {said}")
 
-        return take
+        return on_answer
 
     def _list(self, method: str, known: Listing, listing: Listing, cursor: str | None) -> None:
         """Compare a list with the one the agent has seen, unless the agent has asked for it again."""
 
-        def take(message: Envelope, line: bytes) -> None:
+        def on_answer(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:
                 self._state.drop_cached(change_of(method))
                 return
@@ -520,7 +520,7 @@ class Restorer:
             elif not listing.same(known):
                 self._tell(change_of(method))
 
-        self.ask(method, None if cursor is None else {"cursor": cursor}, take)
+        self.ask(method, None if cursor is None else {"cursor": cursor}, on_answer)
 
     def _visible(self, method: str, message: Envelope, line: bytes) -> Raw:
         """Return a page as the agent would see it; an error counts as empty."""

@@ -63,7 +63,7 @@ class Conversation(Protocol):
     def deliver(self, line: bytes) -> None:
         """Write a message to the agent's connection."""
 
-    def take(self, line: bytes) -> None:
+    def from_agent(self, line: bytes) -> None:
         """Give a message of the agent to the exchange."""
 
     def move(self, elevation: "Elevation") -> None:
@@ -122,10 +122,10 @@ class Elevation:
     def from_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
             self._state.mishaps.add("the agent", error)
-            answer_broken(part, self.conversation.deliver, self.conversation.take)
+            answer_broken(part, self.conversation.deliver, self.conversation.from_agent)
 
         if (rest := each(line, self._agent_says, broke)) is not None:
-            self.conversation.take(rest)
+            self.conversation.from_agent(rest)
 
     def _agent_says(self, line: bytes) -> bytes | None:
         message = jsonrpc.decode(line)
@@ -145,7 +145,7 @@ class Elevation:
     def to_agent(self, line: bytes) -> None:
         def broke(part: bytes, error: Exception) -> None:
             self._state.mishaps.add(f"the MCP server {self.server}", error)
-            answer_broken(part, self.conversation.take, self.conversation.deliver)
+            answer_broken(part, self.conversation.from_agent, self.conversation.deliver)
 
         rest = each(line, self._server_says, broke)
         if rest is not None and (self.conversation.is_connected or not self.id):

@@ -182,7 +182,7 @@ class ProxyConversation(LinkUser):
     def is_connected(self) -> bool:
         return self._agent is not None
 
-    def take(self, line: bytes) -> None:
+    def from_agent(self, line: bytes) -> None:
         self.exchange.from_agent(line)
 
     def move(self, elevation: "Elevation") -> None:

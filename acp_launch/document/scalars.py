@@ -31,19 +31,19 @@ class Refused(ValueError):  # noqa: N818 - it reads as what it is
 
 
 class _Measure:
-    """What pydantic asks of a type: its `take` decides."""
+    """What pydantic asks of a type: its `from_plain` decides."""
 
     __slots__ = ()
 
     @classmethod
-    def take(cls, value: object) -> Self:
+    def from_plain(cls, value: object) -> Self:
         raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(cls.take)
+        return core_schema.no_info_plain_validator_function(cls.from_plain)
 
 
 class Duration(_Measure, float):
@@ -62,7 +62,7 @@ class Duration(_Measure, float):
         return cls(round(float(number) * _SECONDS[text[len(number) :]], 6))
 
     @classmethod
-    def take(cls, value: object) -> Self:
+    def from_plain(cls, value: object) -> Self:
         """Convert a value of a document.
 
         Raises:
@@ -100,7 +100,7 @@ class Size(_Measure, int):
     __slots__ = ()
 
     @classmethod
-    def take(cls, value: object) -> Self:
+    def from_plain(cls, value: object) -> Self:
         """Convert a number of bytes, or the text of a size.
 
         Raises:

@@ -3,8 +3,8 @@ A `Shape`: what a mapping of a document may hold, as a frozen struct. Pure.
 
 `build` makes the struct from plain values by msgspec, or declines with ValueError. pydantic derives its schema from
 the same annotations; it is imported only to say everything that is wrong with values that `build` declined. A type of
-ours has a `take`, which makes it of a plain value or raises ValueError. An annotation for values that have a shorter
-notation has an `unfold`, which makes them long.
+ours has a `from_plain`, which makes it of a plain value or raises ValueError. An annotation for values that have a
+shorter notation has an `unfold`, which makes them long.
 """
 
 import typing
@@ -62,7 +62,7 @@ def build(shape: type[S], plain: Plain) -> S:
 
 
 def _convert(hint: Any, plain: Plain) -> Any:
-    return convert(_unfold(hint, plain), hint, dec_hook=lambda kind, value: kind.take(value))
+    return convert(_unfold(hint, plain), hint, dec_hook=lambda kind, value: kind.from_plain(value))
 
 
 def _unfold(hint: Any, plain: Plain) -> Plain:

@@ -221,7 +221,7 @@ class ManagedAgent(Generic[S]):
             case Opened():
                 self._open(message)
                 return
-        take = self._front.stray if client is None else client.take
+        take = self._front.stray if client is None else client.on_event
         take(message)
 
     def _client(self, session_id: str) -> AcpSession | None:

@@ -370,7 +370,7 @@ class SessionOutput(Notices):
         self.transcript.update(update, chunk[0], call)
         self.folded.update(update, chunk[0], call)
         self.tracker.hear(kind)
-        self.take(update, chunk)
+        self.on_update(update, chunk)
 
     def show(self, event: AnyEvent) -> None:
         match event:

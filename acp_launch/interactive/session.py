@@ -105,7 +105,7 @@ class KeyboardFocus:
         running = asyncio.ensure_future(work)
         given_up: list[GivenUp] = []
 
-        def take(event: Event) -> None:
+        def on_event(event: Event) -> None:
             match event:
                 case Cancelled() | Interrupted() | Left():
                     given_up.append(GivenUp(leaves=isinstance(event, Left)))
@@ -113,7 +113,7 @@ class KeyboardFocus:
                 case _:
                     self._otherwise(event)
 
-        with self.of(take):
+        with self.of(on_event):
             try:
                 return await running
             except asyncio.CancelledError:
@@ -166,7 +166,7 @@ class InteractiveTurn:
         self._interactive.front.queued(self.queue)
         return "\n".join(filter(None, parts))
 
-    async def take(self, current: ActiveSession, text: str) -> Leave | None:
+    async def run(self, current: ActiveSession, text: str) -> Leave | None:
         """Send a prompt and wait for the end of its turn. Return how the session is left, if it is.
 
         Raises:
@@ -220,14 +220,14 @@ class InteractiveTurn:
                 running = tasks.create_task(self._run(current, blocks))
                 beside: set[asyncio.Task[None]] = set()  # commands entered in a turn
 
-                def take(event: Event) -> None:
+                def on_event(event: Event) -> None:
                     if work := self._handle(event, running, current):
                         task = tasks.create_task(work)
                         beside.add(task)
                         task.add_done_callback(beside.discard)
 
                 self._running = running
-                with self._focus.of(take):
+                with self._focus.of(on_event):
                     await asyncio.wait({running})
                 for task in beside:
                     task.cancel()
@@ -532,7 +532,7 @@ class _InteractiveSession:
                 case Submitted(text) if commands.is_for_us(text, current):
                     outcome = await self._carried_out(commands.run(self._interactive, current, text))
                 case Submitted(text):
-                    outcome = await self._turning.take(current, commands.prompt_of(text))
+                    outcome = await self._turning.run(current, commands.prompt_of(text))
                 case Began(text):
                     outcome = await self._turning.join(current, text)
             if outcome is not None:

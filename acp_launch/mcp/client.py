@@ -194,7 +194,7 @@ class McpConnection:
 
     # Events of the pump.
 
-    def take(self, event: Progress | LogMessage) -> None:
+    def on_event(self, event: Progress | LogMessage) -> None:
         if isinstance(event, Progress):
             self._progressed = self._clock()
             self._listener.progress(event)

@@ -384,11 +384,11 @@ class Remote:
 
     def _take(self, stream: int, chunk: bytes) -> None:
         if chunk.count(b"data:") < 2:
-            self._connection.take(stream, chunk)
+            self._connection.receive_chunk(stream, chunk)
             return
         self._on_burst(True)
         try:
-            self._connection.take(stream, chunk)
+            self._connection.receive_chunk(stream, chunk)
         finally:
             self._on_burst(False)
 

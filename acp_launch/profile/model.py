@@ -366,7 +366,7 @@ class Servers(dict[str, McpServer]):
     """MCP servers by name. The `type` of each tells its shape, which msgspec does not take from a union."""
 
     @classmethod
-    def take(cls, written: Plain) -> Self:
+    def from_plain(cls, written: Plain) -> Self:
         """Build the servers; raise ValueError if they do not fit."""
         entries = convert(written, dict[str, Any])
         return cls({name: build(SERVERS[_kind(server)], server) for name, server in entries.items()})

@@ -45,7 +45,7 @@ class Scalar(Struct, frozen=True):
     fix: str
     unfold: Callable[[Any], Any] | None = None
 
-    def take(self, value: Any) -> Any:
+    def from_plain(self, value: Any) -> Any:
         """Return what the value stands for; raise Refused if it is not of the kind."""
         try:
             found = convert(float(value) if isinstance(value, float) else value, self.kind)
@@ -56,7 +56,7 @@ class Scalar(Struct, frozen=True):
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(self.take)
+        return core_schema.no_info_plain_validator_function(self.from_plain)
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return msgspec.json.schema(self.kind)
@@ -161,7 +161,7 @@ class Template(str):
     __slots__ = ()
 
     @classmethod
-    def take(cls, value: object) -> Self:
+    def from_plain(cls, value: object) -> Self:
         """Return a template; raise ValueError if it is not text, BadReference if a reference in it is wrong."""
         if not isinstance(value, str):
             raise ValueError(f"expected text, found {value!r}")
@@ -172,7 +172,7 @@ class Template(str):
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(cls.take, core_schema.str_schema(strict=True))
+        return core_schema.no_info_after_validator_function(cls.from_plain, core_schema.str_schema(strict=True))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:

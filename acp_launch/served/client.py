@@ -251,7 +251,7 @@ class HostedLaunch(Launch):
 
         def listen(client: AcpSession) -> None:
             attached.client = client
-            connection.listen(client.take)
+            connection.listen(client.on_event)
 
         return replace(
             request,

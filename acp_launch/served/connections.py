@@ -345,7 +345,7 @@ class ClientConnection:
     def _receive(self, line: bytes) -> tuple[object, ...]:
         return (self._peer.receive(line),)
 
-    def take(self, message: Called | Notified) -> None:
+    def on_event(self, message: Called | Notified) -> None:
         assert self._tasks is not None
         if isinstance(message, Called):
             self._tasks.create_task(self._serve(message))

@@ -122,7 +122,7 @@ class AcpSession:
         self.number = -1  # of the request that opens it
         self._connection = connection
         self.observer = observer or connection.observer
-        self._listen = listen or (lambda client: connection.listen(client.take))
+        self._listen = listen or (lambda client: connection.listen(client.on_event))
         self._gate = gate
         self._services = services or {}
         self.completed, self.settled, self._asking = completed, changed, asking
@@ -166,7 +166,7 @@ class AcpSession:
         """
         self.session_id, self.number = session_id, number
 
-    def take(self, message: AgentMessage) -> None:
+    def on_event(self, message: AgentMessage) -> None:
         if isinstance(message, Updated):  # first, as a turn has very many
             self.updated(message)
             return

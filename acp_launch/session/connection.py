@@ -292,7 +292,7 @@ class Connection:
 
     # Called by the pump.
 
-    def take(self, event: AgentMessage | Passing | Extension) -> None:
+    def on_event(self, event: AgentMessage | Passing | Extension) -> None:
         if isinstance(event, Updated):  # first, as a turn has very many
             if self._listener is not None:
                 self._listener(event)

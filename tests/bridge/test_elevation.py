@@ -90,7 +90,7 @@ class Opened(Talker):
         assert self.is_connected
         self.agent_heard.append(line)
 
-    def take(self, line: bytes) -> None:
+    def from_agent(self, line: bytes) -> None:
         self.exchange.from_agent(line)
 
     def move(self, elevation: Elevation) -> None:

@@ -69,7 +69,7 @@ class FakeSession(AgentSession):
     def __init__(self, agent: "ManagedAgent[FakeSession]", number: int = -1) -> None:
         super().__init__(agent)
         self.heard: list[object] = []
-        self.client: Any = SimpleNamespace(number=number, take=self.heard.append, judges=True)
+        self.client: Any = SimpleNamespace(number=number, on_event=self.heard.append, judges=True)
 
     def begin(self, opened: Opened) -> None:
         self.heard.append(opened)

@@ -88,7 +88,7 @@ class Wire:
     def reply(self, stream: int, status: int, headers: Mapping[str, str] = JSON, body: bytes = b"") -> None:
         self.connection.begin_answer(stream, status, headers)
         if body:
-            self.connection.take(stream, body)
+            self.connection.receive_chunk(stream, body)
         self.connection.end_answer(stream)
 
     def result(self, stream: int, id: object, **more: str) -> None:
@@ -160,7 +160,7 @@ def test_an_answer_comes_back_under_the_id_of_its_request_and_once(id: object) -
     stream = wire.say("tools/call", id)
     wire.connection.begin_answer(stream, 200, STREAM)
     event = b"data: " + json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}, ensure_ascii=False).encode() + b"\n\n"
-    wire.connection.take(stream, event + event)
+    wire.connection.receive_chunk(stream, event + event)
     wire.connection.end_answer(stream)
     assert [each["id"] for each in wire.delivered] == [id]
 
@@ -192,7 +192,7 @@ def test_the_schemas_of_tools_pass_unchanged_and_nothing_that_they_refer_to_is_f
 def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_without_news() -> None:
     """M-27."""
     wire, stream = streaming()
-    wire.connection.take(stream, b"id: 7\nretry: 250\ndata:\n\n")
+    wire.connection.receive_chunk(stream, b"id: 7\nretry: 250\ndata:\n\n")
     wire.connection.end_answer(stream)
     for _ in range(4):
         assert wire.timers[stream] == 0.25
@@ -207,7 +207,7 @@ def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_w
 
 def test_a_resumed_stream_that_the_server_cannot_be_reached_for_fails_its_request_and_the_connection() -> None:
     wire, stream = streaming()
-    wire.connection.take(stream, b"id: 7\ndata:\n\n")
+    wire.connection.receive_chunk(stream, b"id: 7\ndata:\n\n")
     wire.connection.fail(stream, BROKEN)
     pauses = []
     while stream in wire.timers:
@@ -225,7 +225,7 @@ def test_when_the_session_is_gone_no_other_stream_is_asked_for_without_one() -> 
     first, second = (wire.say("tools/call", number) for number in (1, 2))
     for stream in (first, second):
         wire.connection.begin_answer(stream, 200, STREAM)
-        wire.connection.take(stream, b"id: 7\ndata:\n\n")
+        wire.connection.receive_chunk(stream, b"id: 7\ndata:\n\n")
         wire.connection.fail(stream, BROKEN)
     wire.wake_up(first)
     wire.reply(first, 404, {})
@@ -416,7 +416,7 @@ def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
     wire = opened(limits=Limits(idle=5.0))
     stream = wire.say("tools/call", 1)
     wire.connection.begin_answer(stream, 200, JSON)
-    wire.connection.take(stream, b'{"jsonrpc":')
+    wire.connection.receive_chunk(stream, b'{"jsonrpc":')
     wire.wait_until(5.0)
     assert stream in wire.closed
     assert "stopped in the middle of its answer: nothing came for 5 s" in wire.delivered[0]["error"]["message"]
@@ -424,7 +424,7 @@ def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
 
 def test_a_stream_that_stays_open_after_its_answer_is_closed_by_us() -> None:
     wire, stream = streaming()
-    wire.connection.take(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    wire.connection.receive_chunk(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     wire.wait_until(4.9)
     assert stream not in wire.closed
     wire.wait_until(5.0)
@@ -564,7 +564,7 @@ def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_l
     for number in range(3):
         wire.connection.begin_answer(stream, 200, STREAM)
         said = b'id: %d\nretry: 0\ndata: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' % number
-        wire.connection.take(stream, said)
+        wire.connection.receive_chunk(stream, said)
         wire.connection.end_answer(stream)
         assert wire.timers[stream] >= 0.25
         wire.wake_up(stream)
@@ -597,7 +597,7 @@ def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
 
 def test_a_stream_whose_rest_is_elsewhere_fails_its_request_with_an_unknown_outcome() -> None:
     wire, stream = streaming()
-    wire.connection.take(stream, b"id: 7\ndata:\n\n")
+    wire.connection.receive_chunk(stream, b"id: 7\ndata:\n\n")
     wire.connection.end_answer(stream)
     wire.wake_up(stream)
     wire.connection.begin_answer(stream, 307, {"location": "https://elsewhere.example.com/"})
@@ -611,7 +611,7 @@ def test_a_server_that_names_its_endpoint_again_and_again_is_noted_once() -> Non
     stream = wire.last.stream
     wire.connection.begin_answer(stream, 200, STREAM)
     for number in range(100):
-        wire.connection.take(stream, b"event: endpoint\ndata: /messages/%d\n\n" % number)
+        wire.connection.receive_chunk(stream, b"event: endpoint\ndata: /messages/%d\n\n" % number)
     assert wire.eras == ["sse"]
     wire.say("tools/list", 1)
     assert wire.last.url == "https://docs.example.com/messages/99"
@@ -642,5 +642,5 @@ def test_the_end_of_a_connection_quotes_neither_our_headers_in_any_form_nor_what
 def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
     wire = Wire(type="sse", headers={"Authorization": "Bearer Tok-1234567890"})
     wire.connection.begin_answer(wire.last.stream, 200, STREAM)
-    wire.connection.take(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
+    wire.connection.receive_chunk(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
     assert wire.ends[0].how == "wants its messages to be sent elsewhere, to https://***.example.com"

@@ -70,7 +70,7 @@ def test_a_stream_that_cannot_be_resumed_without_a_token_fails_its_requests() ->
     wire = started()
     call = wire.say("tools/call", 1)
     wire.connection.begin_answer(call, 200, STREAM)
-    wire.connection.take(call, b"id: 1\ndata:\n\n")
+    wire.connection.receive_chunk(call, b"id: 1\ndata:\n\n")
     wire.connection.end_answer(call)
     wire.wake_up(call)
     wire.connection.fail(call, DENIED)

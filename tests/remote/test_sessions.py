@@ -178,7 +178,7 @@ async def test_what_is_sent_while_a_message_is_given_on_waits_for_the_step_that_
         async with connected(remote(server.url)) as peer:
             await peer.shake_hands()
             watch(peer.remote._connection, "send")
-            watch(peer.remote._connection, "take")
+            watch(peer.remote._connection, "receive_chunk")
 
             def answer(line: bytes, message: Envelope | None) -> None:
                 peer._hear(line, message)

@@ -292,13 +292,13 @@ def test_a_stream_that_grows_a_thousandfold_leaves_the_other_servers_their_turn(
         body = packed(b":" + b" " * 20_000_000 + b"\n\n" + event, "gzip", kind="text/event-stream")
         async with serving(lambda asked: body) as url, connected(remote(url)) as peer:
             connection = peer.remote._connection
-            take = connection.take
+            take = connection.receive_chunk
 
             def watched(number: int, chunk: bytes) -> None:
                 seen.append(turns)
                 take(number, chunk)
 
-            connection.take = watched  # type: ignore[method-assign]
+            connection.receive_chunk = watched  # type: ignore[method-assign]
             task = asyncio.create_task(others())
             await peer.call("initialize", HELLO)
             task.cancel()

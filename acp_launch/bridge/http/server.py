@@ -119,7 +119,7 @@ class LoopbackServer:
             self._noted.add(kind)
             self._note(f"the launch's HTTP endpoint for MCP: {what}")
 
-    def take(self, name: str, head: Head, body: bytes, reply: "HttpConnection") -> None:
+    def on_request(self, name: str, head: Head, body: bytes, reply: "HttpConnection") -> None:
         """Take a request for the server `name`, whose head was admitted."""
         if head.method == "POST":
             try:
@@ -470,7 +470,7 @@ class HttpConnection(asyncio.Protocol):
         self._head, self._body = None, []
         self._wait(None)
         self._is_answering = True
-        self._server.take(self._name, head, body, self)
+        self._server.on_request(self._name, head, body, self)
 
     def _turn_away(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         """Answer with an error and close the connection, as the rest of the request is not read."""

@@ -285,7 +285,7 @@ class Live(Notices):
             self._print([indent(Text(line, "dim"))], "end")
             self._settle()
 
-    def take(self, update: Updated, chunk: Chunk) -> None:
+    def on_update(self, update: Updated, chunk: Chunk) -> None:
         kind = update.kind
         news = self._news.apply(kind, _body(update)) if kind in KINDS else []
         if update.replay and not self._history:

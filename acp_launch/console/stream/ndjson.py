@@ -50,7 +50,7 @@ class TurnRecord:
         self._is_over = True  # the next chunk begins a new message
         self._denied: tuple[str, str] | None = None  # the last denied call and what denied it, unless work went on
 
-    def take(self, update: Updated, kind: type[Told]) -> None:
+    def on_update(self, update: Updated, kind: type[Told]) -> None:
         if kind is UpdateEvent and update.kind == "agent_message_chunk":
             text, message_id = acp.read_chunk(update.update)
             if self._is_over or (message_id and message_id != self._message_id):
@@ -130,7 +130,7 @@ class Ndjson:
             self._outlet.write(line)
         else:
             self._outlet.write(head, *visible_bytes(memoryview(said)), b"}\n")
-        self._turn.take(update, kind)
+        self._turn.on_update(update, kind)
 
     def pause(self) -> None:
         """Do nothing: a question is asked on stderr, so stdout may go on."""

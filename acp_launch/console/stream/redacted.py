@@ -56,12 +56,12 @@ class ChunkHold:
         self._held: list[tuple[Updated, str]] = []
 
     def passes(self, session_id: str, kind: str, text: str) -> bool:
-        """Tell whether a chunk may be shown without a look at its neighbours, as nearly all may; if not, `take` it."""
+        """Whether a chunk may be shown without a look at its neighbours, as nearly all may; else `on_update` has it."""
         stream, tables = (session_id, kind), self._redactor.tables
         is_alone = not self._held and stream == self._stream and stream not in self._out
         return is_alone and tables is not None and not tables.text.held(text)
 
-    def take(self, update: Updated) -> None:
+    def on_update(self, update: Updated) -> None:
         """Take the next update, which is shown now or later; only while there are secrets."""
         if update.kind in WORDS:
             text, _ = acp.read_chunk(update.update)
@@ -178,7 +178,7 @@ class RedactedOutput:
         if self._redactor.tables is None:
             self._output.update(update)
         else:
-            self._seams.take(update)
+            self._seams.on_update(update)
 
     def show(self, event: AnyEvent) -> None:
         if not isinstance(event, BESIDE):

@@ -248,9 +248,9 @@ class Notices:
 
     def update(self, update: Updated) -> None:
         """Decode a chunk, once for all that look at it."""
-        self.take(update, acp.read_chunk(update.update) if update.kind in WORDS else NO_CHUNK)
+        self.on_update(update, acp.read_chunk(update.update) if update.kind in WORDS else NO_CHUNK)
 
-    def take(self, update: Updated, chunk: Chunk) -> None:
+    def on_update(self, update: Updated, chunk: Chunk) -> None:
         """Do nothing; subclasses show updates."""
 
     def show(self, event: AnyEvent) -> None:
@@ -347,7 +347,7 @@ class Messages(Notices):
         self._over = True  # the next chunk begins a new message
         self._outside = ""  # text sent outside a turn that is not printed yet
 
-    def take(self, update: Updated, chunk: Chunk) -> None:
+    def on_update(self, update: Updated, chunk: Chunk) -> None:
         if update.replay:
             return
         if update.kind == "agent_message_chunk":

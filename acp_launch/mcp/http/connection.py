@@ -441,7 +441,7 @@ class RemoteConnection:
         elif status in (401, 403):
             stream.answer.challenge = read_challenges(headers.get("www-authenticate", ""))
 
-    def take(self, number: int, chunk: bytes) -> None:
+    def receive_chunk(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""
         stream = self._streams.get(number)
         if stream is None:
