@@ -275,7 +275,8 @@ class Vault:
             return known, f"{fault.reason}; {'showing what acp-launch has set' if known else fault.fix}", True
         before = self.index.names()
         if actual is None:  # the keyring library lists nothing: these are the names that acp-launch has set
-            return before, "", False
+            is_read_only = chosen_kind(self.settings.secrets).is_read_only
+            return before, f"the {self.store.label} does not list its secrets" if is_read_only else "", False
         actual = {name: when for name, when in actual.items() if not is_login(name)}
         gone = sorted(before.keys() - actual.keys())
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""

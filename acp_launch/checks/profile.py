@@ -217,7 +217,7 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
             text = "it answers without a dialog"
         else:
             names = within(made, made.names, limit=limit, waiting=waiting)
-            text = "it asks for its passphrase when needed" if names is None else count(len(names), "secret")
+            text = row.unlisted if names is None else count(len(names), "secret")
     except StoreFault as fault:
         told = fault.reason if label in fault.reason else f"{label}: {fault.reason}"
         check = warning("secrets", "", told, fault.fix or CHOOSE, store=kind, state=fault.state)

@@ -49,6 +49,7 @@ class StoreKind(Struct, frozen=True, kw_only=True):
     example: str = ""
     is_called: str = ""
     is_read_only: bool = False  # it alone knows what it holds, and nothing is stored or offered to be stored
+    unlisted: str = "it is asked for each secret"  # what `doctor` says if it cannot list its names now
     is_desktop: bool = False  # it may show a dialog of the desktop, and may be absent from a machine
     argv: Callable[[SecretSettings], Sequence[str]] | None = None  # of the program that it runs for each secret
 
@@ -63,6 +64,7 @@ def _kind(name: StoreName) -> StoreKind:
                 index_name=lambda chosen, label: label,
                 example="{store: file}",
                 is_called="an encrypted file, opened by a passphrase or a key file",
+                unlisted="it asks for its passphrase when needed",
             )
         case "command":
             return StoreKind(

@@ -305,6 +305,11 @@ def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
     assert done.err == "acp-launch: no secrets yet; to store one: acp-launch secret set NAME\n"
 
 
+def test_an_empty_list_of_a_store_that_lists_nothing_says_so(launch: Launcher) -> None:
+    done = stored_by(launch, "sh", "-c", "printf %s {name}")("secret", "list")
+    assert (done.code, done.err) == (0, "acp-launch: the command (sh) does not list its secrets\n")
+
+
 def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed: Launcher) -> None:
     kept(sealed)
     file = sealed.config / "secrets.sealed"
