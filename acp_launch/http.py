@@ -152,7 +152,7 @@ def _context() -> ssl.SSLContext:
 
 @lru_cache(maxsize=4)
 def _trust(file: str | None, directory: str | None) -> ssl.SSLContext:
-    """Load the certificates that these variables name, or those of the system: it takes long enough to do it once."""
+    """Load the certificates that these variables name, or the system's: it takes long enough to do it once."""
     if file or directory:
         return ssl.create_default_context(cafile=file or None, capath=directory or None)
     if platform.system() == "Darwin":

@@ -209,7 +209,7 @@ class Pump:
     async def running(self) -> AsyncIterator[asyncio.TaskGroup]:
         """Pump while the block runs; errors are raised as themselves, not in a group.
 
-        The yielded group is for tasks that run beside the pump and end with the block.
+        The yielded group is for tasks that run next to the pump and end with the block.
         """
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -16,7 +16,7 @@ EVENT, UP, FAILED = "event", "up", "failed"
 class Up(Struct, frozen=True, kw_only=True):
     """The host is up. `initialized` is the agent's answer to `initialize`; `timeouts` are in seconds.
 
-    `session` is the profile's, if it names one; `directories` are those of its sessions; `settings` are the mode and
+    `session` is the profile's, if it names one; `directories` are its sessions'; `settings` are the mode and
     options of each: option, value and where that is written.
     """
 

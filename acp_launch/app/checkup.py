@@ -251,7 +251,7 @@ class Checkup(Struct, kw_only=True):
 class LiveChecks(Struct, frozen=True, kw_only=True):
     """The checks of agent and servers. `answer` receives each result as soon as it is known.
 
-    `parts` are all of the profile; `credentials` are those of servers that need a login, by their names; `continued` is
+    `parts` are all of the profile; `credentials` are of servers that need a login, by their names; `continued` is
     the session that a run would resume; `trace` is the file of `--trace`.
     """
 

@@ -153,7 +153,7 @@ def _key(server: RemotePlan) -> tuple[str, str]:
 def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[MissingLogin]:
     """Yield the servers to which the user is not logged in; `called` is the profile's name in commands.
 
-    `found` are the outcomes of the look-up, with those of the logins.
+    `found` are the outcomes of the look-up, logins included.
     """
     for login in logins:
         if login.headers_command or not login.is_needed:

@@ -105,7 +105,7 @@ def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "
 
 
 async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
-    """Run an interactive session in a host; its servers are the host's, not those of `plan`."""
+    """Run an interactive session in a host; its servers are the host's, not the plan's."""
     from acp_launch.app.interactive_run import SessionTerminal
 
     name, record = _session_of(request, plan, settings)

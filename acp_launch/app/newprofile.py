@@ -1,8 +1,8 @@
 """
 A new profile: its name, its place and its agent, and the files that are written with it.
 
-A profile of a project is on many machines, and the schema has no address on the web. So the profile names a file beside
-it, which is not committed: a pointer to the schema in this user's state directory. `--schema` puts the schema itself
+A profile of a project is on many machines, and the schema has no address on the web. So the profile names a file next
+to it, which is not committed: a pointer to the schema in this user's state directory. `--schema` puts the schema itself
 there, to be committed. The user's own profiles name the schema in the state directory.
 """
 
@@ -95,7 +95,7 @@ class ProfileFiles:
 
         self._directory = directory
         self._is_shared = is_shared
-        self._beside = ""  # the text of the file beside the profile
+        self._beside = ""  # the text of the file next to the profile
         installed, there = _install_schema(state, schema()), _schema_in(directory / SCHEMA)
         # A copy that is there is kept up to date.
         self._is_copy = copies or (there is not None and there != {} and "$ref" not in there)
@@ -109,7 +109,7 @@ class ProfileFiles:
             self.schema = installed.as_uri() if installed else ""
 
     def write(self, file: Path, text: str) -> None:
-        """Write the profile and the files beside it; on failure remove what was written.
+        """Write the profile and the files next to it; on failure remove what was written.
 
         Raises:
             UsageError: a file cannot be written; nothing is left behind.

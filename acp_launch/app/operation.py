@@ -49,7 +49,7 @@ class StartedProgram(NamedTuple):
 
     @property
     def remote(self) -> RemoteFacts | None:
-        """What is known of the connection to a remote server; None for a local one."""
+        """The state of the connection to a remote server; None for a local one."""
         if isinstance(self.program, LocalProgram):
             return None
         return cast("Remote", self.running).facts(self.transport.era)

@@ -78,7 +78,7 @@ class ServedLaunch:
                 self.loaded, self.settings, cwd=request.cwd, trust=request.trust, locked=request.locked
             )
         self.ready = prepare_plan(resolved, self.settings)
-        alone = replace(self.ready.plan, servers=())  # they are those of the sessions
+        alone = replace(self.ready.plan, servers=())  # each session has its own
         started = stack.enter_context(
             launch_agent(self.settings, self.ready._replace(plan=alone), request.trace, "serve")
         )

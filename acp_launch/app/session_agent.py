@@ -1,4 +1,4 @@
-"""What is asked of the agent, or the host, of a session in the store."""
+"""Requests to the agent, or the host, of a session in the store."""
 
 import asyncio
 from pathlib import Path

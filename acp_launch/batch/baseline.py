@@ -76,7 +76,7 @@ class Baseline:
     # Before the agent begins.
 
     def begin(self, objects: Path | None, template: Path, *, held: int | None = None) -> None:
-        """Make it for files that are there, or not yet; without `objects` those of the commit are copied.
+        """Make it for files that are there, or not yet; without `objects` the commit's are copied.
 
         `template` has the user's own rules.
         """
@@ -206,7 +206,7 @@ class Baseline:
             raise StateError(f"{self.at / '.git'} {why}", fix=fix) from None
 
     def write_patch(self, file: Path, below: Path | None = None) -> Patch:
-        """Write what differs: files that are new, gone, binary or other than before, those of submodules too.
+        """Write what differs: files that are new, gone, binary or other than before, in submodules too.
 
         It does not matter what the agent committed, staged, or told git. Ignored files are left out unless the agent
         added them by force, and directories of caches (CACHEDIR.TAG). Without changes the file is empty. `below` as in

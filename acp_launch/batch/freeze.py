@@ -437,7 +437,7 @@ def _choose_directory(batch: Batch, plans: Mapping[str, LaunchPlan], out: Path |
 def find_latest() -> Path:
     """Return the directory of this project's latest batch that was made for this user, and say which it is.
 
-    A repository may bring directories, and the state directory holds those of other projects.
+    A repository may bring directories, and the state directory holds other projects' batches.
 
     Raises:
         UsageError: there is none.

@@ -253,7 +253,7 @@ class Record(Verdict, frozen=True, kw_only=True):
     """`result.json` of an attempt, on one line: also a line of `results.jsonl`.
 
     Times are UTC as in events. `answer` is the first 64 KiB of it, `tools` counts tool calls, `patch_error` says
-    why there is no patch, `worktree` is a directory that was kept, `files` are those of the attempt's directory.
+    why there is no patch, `worktree` is a directory that was kept, `files` are in the attempt's directory.
     """
 
     batch: str

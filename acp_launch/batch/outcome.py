@@ -2,7 +2,7 @@
 The outcome of a run: what its events, its exit code and the earlier records of its item say.
 
 The shapes of limits are in `limits.json`, with the agent and version that each was seen at; the first one that fits
-counts. The words of an error count only beside data that says of which kind it is.
+counts. The words of an error count only with data that says of which kind it is.
 """
 
 import math
@@ -34,7 +34,7 @@ MILLISECONDS = 1e11  # a later time is not in seconds
 
 
 class _Said(Struct, frozen=True):
-    """What is read of each update; most of a long file are texts."""
+    """The parts of an update that are read; most of a long file are texts."""
 
     kind: str = msgspec.field(default="", name="sessionUpdate")
     meta: Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")

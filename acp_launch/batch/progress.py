@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 
 
 class Tally:
-    """What is known of a running batch; `items` is how many were chosen."""
+    """The state of a running batch; `items` is how many were chosen."""
 
     def __init__(self, directory: BatchDirectory, items: int, schedule: Schedule) -> None:
         self.directory, self.items, self.schedule = directory, items, schedule

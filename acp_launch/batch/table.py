@@ -21,7 +21,7 @@ from acp_launch.waits import seconds
 
 TAIL_BYTES = 16384  # of `events.ndjson` in which the last tool call is looked for
 LANES = 3  # lines about accounts
-FIXED = 3  # rows below those of running items: the counts, the bar, and the cursor's
+FIXED = 3  # rows below the running items: the counts, the bar, and the cursor's
 
 
 class Table(Lines):

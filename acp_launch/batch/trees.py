@@ -99,7 +99,7 @@ def remove_left(directory: BatchDirectory) -> None:
             show_error(error)
 
 
-# What is kept, for the user.
+# The kept directories, for the user.
 
 
 def tell_kept(directory: BatchDirectory) -> Iterator[str]:

@@ -145,7 +145,7 @@ class Tree:
         self._baseline.take_index()
 
     def _keep_rules(self, common: Path | None) -> Path:
-        """Return a template with the user's own rules, those of a checkout too: as they were before the first agent."""
+        """Return a template with the user's own rules, a checkout's too: as they were before the first agent."""
         template = self.at.with_name(f".{make_digest(str(common or ''))}.rules")
         if template.exists():
             return template

@@ -11,10 +11,10 @@ HTTP, may resume the session with the last id it has: the conversation moves to 
 The answer comes first, then what was missed, then what follows.
 
 A connection has one session at a time, and all its notifications belong to it; so after `session/end` it gets none.
-Requests have our numbers for the server, so that answers to those of a lost connection are known, and dropped. The
+Requests have our numbers for the server, so that answers for a lost connection are known, and dropped. The
 server's own requests that wait for an answer are sent again, under our ids.
 
-`Elevation` stands between the connection and the exchange of one conversation. `Elevations` are those of a launch.
+`Elevation` stands between the connection and the exchange of one conversation. `Elevations` are all of a launch.
 `Upstream` is the other half: our session with a server that has them, which a new connection to it goes on with.
 """
 
@@ -276,7 +276,7 @@ MAX_EVENT_ID_BYTES = 1024
 
 
 class Sessions(Struct):
-    """What is known of a server's sessions, by all its conversations. `mode` is the profile's `session_elevation`."""
+    """The facts about a server's sessions, for all conversations. `mode` is the profile's `session_elevation`."""
 
     mode: Literal["probe", "on"]
     is_missing: bool = False  # it has none

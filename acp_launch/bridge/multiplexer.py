@@ -86,7 +86,7 @@ class Ports(Protocol):
 
 
 class _Session(Struct):
-    """What is known of one session. `launch` is the id of its launch, if several launches have sessions."""
+    """The state of one session. `launch` is the id of its launch, if several launches have sessions."""
 
     launch: str = ""
     is_open: bool = False  # it has the server's answer to the handshake
@@ -345,7 +345,7 @@ class Multiplexer:
         return there
 
     def _least(self, session: _Session) -> int:
-        """Return the weight from which log messages are for a session; those of other launches must be asked for."""
+        """Return the weight from which log messages are for a session; of other launches' it must ask."""
         if session.launch and not session.level:
             return len(LEVELS)
         return LEVELS.index(session.level or (USUAL if self._level else LEVELS[0]))

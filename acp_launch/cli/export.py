@@ -177,7 +177,7 @@ def _warn_of_paths(found: Exported, context: ExportContext, file: Path) -> None:
 
 
 def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:
-    """Warn of servers that the agent would have twice, such as those of an earlier export."""
+    """Warn of servers that the agent would have twice, as after an earlier export."""
     present = entries(source.tool, source.root, str(loaded.found.project))
     own = () if found.servers else loaded.profile.mcp_servers
     twice = [one.name for one in present if one.kind == "server" and one.name in own and not one.disabled]

@@ -65,7 +65,7 @@ def help_(topic: Topic = (), as_json: Json = False) -> None:
         _show(_draw(page(name)))
 
 
-# The pages: inside the installed package, or beside it in a checkout.
+# The pages: inside the installed package, or next to it in a checkout.
 
 
 def _directory() -> Path:

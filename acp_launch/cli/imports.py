@@ -261,7 +261,7 @@ def _name(given: str | None, agent: KnownAgent, fault: Callable[[str], str]) -> 
 
 
 def _write(found: Found, draft: ProfileDraft, request: Init, settings: Settings) -> None:
-    """Write the profile and the files beside it, all or none.
+    """Write the profile and the files next to it, all or none.
 
     Raises:
         LaunchError: the profile would be wrong, or cannot be written.

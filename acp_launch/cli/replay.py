@@ -25,7 +25,7 @@ SILENCE_SECONDS = 30.0  # within a turn that asks nothing, only a user who repea
 SHOWN = 200  # characters of a value in a message
 MASK = "***"
 RECORD = "record it again: acp-launch run PROFILE PROMPT --trace FILE"
-# What is not compared, by method: members of params, and of the answer to a request of the agent.
+# Parts that are not compared, by method: members of params, and of the answer to a request of the agent.
 FREE = {"initialize": {"clientInfo"}, "$/cancel_request": {"requestId"}}
 FREE_OF_ANSWER = {"terminal/output": {"output", "truncated", "exitStatus"}}  # as far as the command is at that moment
 ACTING = {"fs/write_text_file", "terminal/create"}  # requests that would do something else with a masked secret

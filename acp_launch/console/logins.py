@@ -25,7 +25,7 @@ NOT_LOGGED_IN = "not logged in"
 
 
 class State(Struct, frozen=True):
-    """What is known of the login to a server. `url` is empty if it cannot be told.
+    """The state of the login to a server. `url` is empty if it cannot be told.
 
     `is_asked`: the profile or the server has asked for a login.
     `program` is the one that prints headers for it, as the user's settings say; then it needs no login.

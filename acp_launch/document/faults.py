@@ -42,7 +42,7 @@ _SHAPED = {
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong at `path`. `offset` counts characters into the text there; `at_key` points at the key."""
+    """A fault at `path`. `offset` counts characters into the text there; `at_key` points at the key."""
 
     path: KeyPath
     message: str

@@ -107,7 +107,7 @@ class OpenSession(Struct, frozen=True):
 
 
 class Launch:
-    """A launch with running servers, and its agent: its own (`surroundings.AgentLaunch`), or that of a host."""
+    """A launch with running servers, and its agent: its own (`surroundings.AgentLaunch`), or a host's."""
 
     outlives_terminal = False
 

@@ -1,7 +1,7 @@
 """
 The MCP servers of a launch.
 
-Bridged servers run beside the agent, which gets shims for them; the launch waits for required ones and reports their
+Bridged servers run next to the agent, which gets shims for them; the launch waits for required ones and reports their
 states. Remote servers that the agent connects to itself are only checked for accepting connections.
 """
 

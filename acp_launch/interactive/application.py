@@ -72,7 +72,7 @@ from acp_launch.session.events import BACK, Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 
-# The keys of an interactive session, besides those of every Emacs-like line editor.
+# The keys of an interactive session that not every Emacs-like line editor has.
 #
 # Enter              send; take a chosen completion; answer a question for a line
 # Alt-Enter, Ctrl-J  begin a new line
@@ -479,7 +479,7 @@ class Application:
         self._screen.refocus()
         self._app.invalidate()
         self._call()
-        self._rest()  # the time beside a question goes by seconds
+        self._rest()  # the time next to a question goes by seconds
         self._live()
 
     def _lose(self) -> None:

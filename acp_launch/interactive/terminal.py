@@ -93,7 +93,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Activity(Struct, frozen=True):
-    """What is being done, for how many seconds, and a remark about it. The text is redacted and harmless."""
+    """The present activity, for how many seconds, and a remark about it. The text is redacted and harmless."""
 
     what: str
     seconds: float | None = None

@@ -38,7 +38,7 @@ class Tool(Struct, frozen=True):
     `project` and `user` are its files: below a project, and below one of the directories of a `Host`. `types` are the
     transports that it takes, with the value of `type`, empty for none. `head` is in every entry that is written.
     `keys` are its names for what `read` knows by others; an export writes `cwd` and the like only if they are named
-    here. `unit` is that of its timeouts, in seconds. `folders` is how it writes `${project}` and `${home}`.
+    here. `unit` is its timeouts' unit, in seconds. `folders` is how it writes `${project}` and `${home}`.
     """
 
     name: str
@@ -318,7 +318,7 @@ class Host(Struct, frozen=True):
     platform: str
 
     def directories(self) -> dict[str, Path]:
-        """Name the directories that tools keep their files in; `~/.config` is that of command-line programs on macOS,
+        """Name the directories that tools keep their files in; `~/.config` is for command-line programs on macOS,
         too."""
         config = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
         return {
@@ -372,7 +372,7 @@ class Source(Struct, frozen=True):
 
 
 def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Source, ...]:
-    """Read the file at a path, or those of a tool, the nearest first. `start` is where the command was typed.
+    """Read the file at a path, or a tool's files, the nearest first. `start` is where the command was typed.
 
     Raises:
         UsageError: `what` is neither a tool nor a file, or the tool has no file here.

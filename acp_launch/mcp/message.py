@@ -1,5 +1,5 @@
 """
-The messages of MCP in both of its eras: what is read of them, leniently, and what is written. Pure.
+The messages of MCP in both of its eras, which are read leniently. Pure.
 
 A malformed optional member counts as omitted, and a bad item of a list is dropped alone. Only required members must be
 valid. The version in a server's answer to the handshake is the one both use from then on.
@@ -316,7 +316,7 @@ def no_discovery(id: Raw, server: str) -> bytes:
 
 
 class ProtocolInfo(Struct):
-    """What is known of a server's era.
+    """The facts about a server's era.
 
     `server` is set if it speaks only that era, as far as is known. `version` is the modern one that we offer it.
     """

@@ -106,7 +106,7 @@ STEP_UPS = 3  # logins in a row for scopes that the server demands, before we st
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """What is known of a login without opening the secret store. `client` is the configured client id, or empty.
+    """The facts about a login that need no secret store. `client` is the configured client id, or empty.
 
     `demanded` are scopes for want of which the server has refused requests. `is_lacking`: it has done so since this
     login, the last of `step_ups` logins in a row that asked for them all.

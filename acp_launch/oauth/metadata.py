@@ -46,7 +46,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationServer(Struct, frozen=True, kw_only=True):
-    """An authorization server. `methods` are those of clients at its token endpoint; None: it does not say.
+    """An authorization server. `methods` are how clients prove themselves at its token endpoint; None: it does not say.
 
     `sends_issuer`: with each answer of its authorization endpoint (RFC 9207). `takes_documents`: as client ids, the
     addresses of client id metadata documents.

@@ -437,7 +437,7 @@ _TERMINAL_VARIABLES = regex(
 
 def list_compared(env: Mapping[str, Value], inherit: Inherit) -> tuple[str, ...]:
     """Return the names of variables that make a server another one, if it is shared by launches: those that the profile
-    sets or names, and all others but those of a terminal, a login or a shell."""
+    sets or names, and all others but a terminal's, a login's or a shell's."""
     named = {} if isinstance(inherit, str) else inherited(dict.fromkeys(env, ""), inherit)
     return tuple(
         name

@@ -87,7 +87,7 @@ def _options(where: Place, *, has_terminal: bool = False) -> Iterator[str]:
 def arrange(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """Return the mounts in order, those above before those below.
 
-    Of several with one path the first counts. What is only there for a program is left out if another mount shows it.
+    Of several with one path the first counts. One only for a program is left out if another mount shows it.
     Each directory between one that can be written and a mount below it becomes a mount: otherwise renaming it would put
     other files in the place of those that cannot be written, or a link where the next launch looks for a directory.
     """

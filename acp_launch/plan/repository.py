@@ -75,7 +75,7 @@ def list_shared_objects(where: Place) -> tuple[Path, ...]:
 
 
 class Doubt(Struct, frozen=True):
-    """What is wrong with a place that does not show this path, and what the user can do."""
+    """The fault of a place that does not show this path, and what the user can do."""
 
     path: Path
     what: str

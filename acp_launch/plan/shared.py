@@ -24,7 +24,7 @@ class SharedServer(Struct, frozen=True, kw_only=True):
     """A server to be shared. Its repr shows only the name.
 
     `directory` is None for an empty one of the host. `compared` names the variables in `env` that make it another
-    server; the others are those of the launch that starts it. `options` are those of the process, and the default of
+    server; the others come from the launch that starts it. `options` are the process's, and the default of
     those that each launch has for itself. `roots` are the session's directories, None if they are not declared to the
     server. `secrets` are values that must never be printed. `idle` is in seconds.
     """

@@ -70,7 +70,7 @@ def _is_code(path: Path) -> bool:
 
 
 def _parts(script: Path) -> Iterator[Path]:
-    """Yield the files beside a script that it imports or starts, and those that they do."""
+    """Yield the files next to a script that it imports or starts, and the files that these do."""
     open_, seen = [script], {script}
     while open_ and len(seen) <= MAX_MODULES:
         for part in _list_named(open_.pop()):

@@ -123,7 +123,7 @@ class Life(Struct, frozen=True, kw_only=True):
 
     They begin when its package runner has downloaded it, for which it has `download` seconds.
 
-    Times are those of `now`.
+    Times are on the clock of `now`.
     """
 
     restart: Restart | RemoteRestart

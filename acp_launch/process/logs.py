@@ -1,7 +1,7 @@
 """
-Log files: one for each server of a launch, beside its agent's. Our lines say when each process began and ended.
+Log files: one for each server of a launch, and its agent's. Our lines say when each process began and ended.
 
-`LogFile` writes one, `ServerLogs` those of all servers, `LogReader` reads one while it is written. The name of a file
+`LogFile` writes one, `ServerLogs` all servers', `LogReader` reads one while it is written. The name of a file
 tells the launch, the profile and the server; launches beyond the newest `MAX_LAUNCHES` are removed.
 """
 

@@ -65,7 +65,7 @@ def shown(file: Path) -> str:
 HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")
 LOCK = "lock.yaml"  # of a project, and not a profile
-OVERLAY = ".local"  # ends the stem of a file that overlays the profile beside it
+OVERLAY = ".local"  # ends the stem of a file that overlays the profile next to it
 MAX_NAMED = 50  # profiles in a message
 PARENT = "_"  # begins the name of a file that is only a parent of other profiles
 Origin = Literal["path", "project", "user", "built-in"]
@@ -227,7 +227,7 @@ def project_of(start: Path) -> Path:
 
 @cache
 def built_in() -> Path:
-    """Return the directory of the built-in profiles: in the installed package, or beside it in a checkout."""
+    """Return the directory of the built-in profiles: in the installed package, or next to it in a checkout."""
     package = Path(acp_launch.__file__).parent
     installed = package / "profiles"
     return installed if installed.is_dir() else package.parent / "profiles"

@@ -52,7 +52,7 @@ class Extends(Struct, frozen=True):
 class ParsedLayer(Struct, frozen=True):
     """A layer and its parsed text. `document` is None if the text is empty, not a mapping, or from the cache.
 
-    `real` is the real path of its file, `parents` are those of the files that it goes over.
+    `real` is the real path of its file, `parents` are the real paths of the files that it goes over.
     """
 
     layer: Layer
@@ -64,7 +64,7 @@ class ParsedLayer(Struct, frozen=True):
 
 
 class LayerSet(Struct, frozen=True):
-    """The files of a profile in merge order. `problems` are those of finding the files; with one, files are missing.
+    """The files of a profile in merge order. `problems` come from finding the files; with one, files are missing.
 
     A file at one of the `absent_paths` would belong to the profile too.
     """
@@ -79,7 +79,7 @@ class LayerSet(Struct, frozen=True):
 
 
 def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Problem, ...]:
-    """Sort problems by line, those of the profile itself (and without a layer) before those of other layers.
+    """Sort problems by line: first the profile's own (and those without a layer), then other layers'.
 
     A problem that was found twice is told once.
     """
@@ -100,7 +100,7 @@ EXTENDS = "extends"
 def rule_sources(parts: Sequence[ParsedLayer]) -> set[str]:
     """Return the real paths of the files whose permission rules hold.
 
-    Those of a file do, unless each way to it from the profile leads through one that says `inherit: false`.
+    A file's rules do, unless each way to it from the profile leads through one that says `inherit: false`.
     """
     files = {part.real: part for part in parts}
     tops = [part for part in parts if part.layer.role == "overlay"] or [parts[-1]]

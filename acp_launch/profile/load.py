@@ -242,7 +242,7 @@ def _restore(found: Found, answer: Any) -> Inspection:
 
 # The files of a profile in merge order: its parents, itself, and the user's overlay. `gather` reads them.
 #
-# Parents come before their children, those of one list from left to right. A file that several profiles extend is
+# Parents come before their children, one list from left to right. A file that several profiles extend is
 # merged once, at its first place, so nothing that one parent changes is undone because another extends the same file.
 #
 # A name is resolved from the directory of the file that contains it, and never means that file itself; `discover`

@@ -1,7 +1,7 @@
 """
 The rules of a profile that types cannot express: names, addresses, credentials, and values without effect. Pure.
 
-Each rule looks at raw values and skips those of the wrong type, which `check` reports. So all rules run even when half
+Each rule looks at raw values and skips any of the wrong type, which `check` reports. So all rules run even when half
 of the profile is wrong.
 """
 

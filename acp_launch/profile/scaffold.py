@@ -10,7 +10,7 @@ from acp_launch.profile.agents import KnownAgent
 from acp_launch.profile.edit import put
 
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-SCHEMA = "schema.json"  # lies beside the profile
+SCHEMA = "schema.json"  # lies next to the profile
 OVERLAYS = ("*.local.yaml", "*.local.yml")
 _RUNNERS = {"npx", "uvx", "node", "bun", "bunx", "deno", "python", "python3", "${python}"}
 _EDITORS = {

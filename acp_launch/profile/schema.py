@@ -20,11 +20,11 @@ from acp_launch.profile import model, rules
 from acp_launch.profile.check import ENTRY, MAX_ENTRIES
 from acp_launch.profile.values import MAX_SESSION_NAME, SCOPE
 
-# Twins are made from the strict shapes: they require no key and allow `null` beside every value. All kinds of servers
+# Twins are made from the strict shapes: they require no key and allow `null` for every value. All kinds of servers
 # have one twin, because a layer may state only what differs for a server.
 _TWIN = "Layer"
 _SERVERS = ("StdioServer", "HttpServer", "SseServer")
-_REMOTE = ("RemoteRestart", "RemoteBackoff", "RemoteTimeouts")  # their keys are among those of the twins of others
+_REMOTE = ("RemoteRestart", "RemoteBackoff", "RemoteTimeouts")  # their keys are among the keys of other twins
 _REFERENCE = "#/$defs/"
 _KINDS = {"enum": ["stdio", "http", "sse"], "title": "type", "description": "Implied by `command`."}
 _LISTED = ("Rule", "Match")  # in lists only
@@ -49,7 +49,7 @@ def _loosen(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _removable(value: dict[str, Any]) -> dict[str, Any]:
-    """Allow `null` beside a value. Titles and descriptions stay outside, where editors look for them."""
+    """Allow `null` in place of a value. Titles and descriptions stay outside, where editors look for them."""
     outside: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
     inside = _twin({key: part for key, part in value.items() if key not in outside})
     if isinstance(entries := inside.get("additionalProperties"), dict):

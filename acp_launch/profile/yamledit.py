@@ -335,7 +335,7 @@ class YamlText:
         return f" {new}" if self.text[part.value.start - 1] == ":" else f": {new}"
 
     def _put_beside_key(self, old: Span, after: int, new: str) -> str:
-        """Write `new` beside its key instead of on lines below it; comments between the two stay."""
+        """Write `new` next to its key instead of on lines below it; comments between the two stay."""
         begin, end = self.lines.start(old.start), self.lines.end(old.end)
         kept, rest = self.text[after:begin], self.text[self.lines.next(end) :]
         if self.lines.next(end) == end:  # the text ends without a line break, and must stay so
@@ -353,7 +353,7 @@ class YamlText:
         begin, end = self.lines.start(part.start), self.lines.end(part.end)
         if not self.text[begin : part.start].strip():
             return self._with(begin, self.lines.next(end), "")
-        follower = node.parts[node.parts.index(part) + 1].start  # the part beside a dash is the first of several
+        follower = node.parts[node.parts.index(part) + 1].start  # the part next to a dash is the first of several
         is_next = self.lines.next(end) == self.lines.start(follower)
         return self._with(part.start, follower if is_next else end, "")
 

@@ -44,7 +44,7 @@ class MultiPattern(Generic[AnyStr]):
     of its first grams, and a table tells where the form would begin. So the time depends on the samples, however many
     forms there are. Short forms, and a few of any length, are searched for one by one.
 
-    A form that overlaps itself (`aaaa`) is followed to the last copy that overlaps, so that the time is that of reading
+    A form that overlaps itself (`aaaa`) is followed to the last copy that overlaps, so that the time is for reading
     the text. The tables are bounded: with many forms the samples are closer together.
     """
 

@@ -40,7 +40,7 @@ class Opening(Struct, frozen=True, kw_only=True):
 class StoreKind(Struct, frozen=True, kw_only=True):
     """What the program knows of a store before it is opened.
 
-    `index_name` distinguishes its secrets from those of other stores, by the settings and the label of the opened
+    `index_name` distinguishes its secrets from other stores', by the settings and the label of the opened
     store. `example` is how config.yaml chooses it, for a user without a keyring, and `is_called` what it then is.
     """
 

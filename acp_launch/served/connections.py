@@ -211,7 +211,7 @@ class ClientConnection:
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
 
-    # What is written to it.
+    # Messages to it.
 
     def say(self, line: bytes) -> None:
         """Write a line after all events so far."""

@@ -499,7 +499,7 @@ class EditorConnection(EditorLines):
                 self.write(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])
                 return
 
-    # What is written to the editor.
+    # Messages to the editor.
 
     def show_update(self, update: Updated) -> None:
         """Write an update that may be seen, unless the editor is not to have it yet."""

@@ -1,4 +1,4 @@
-"""The MCP servers that an editor sends with a session: as plans, to run behind the seat with those of the profile."""
+"""The MCP servers that an editor sends with a session: as plans, to run behind the seat with the profile's."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class EditorServers(Struct, frozen=True):
 def plan_servers(
     entries: Sequence[Any], names: Collection[str], cwd: Path, *, is_confined: bool = False
 ) -> EditorServers:
-    """Plan the editor's servers for a session in `cwd`. `names` are those of the profile, which keep theirs.
+    """Plan the editor's servers for a session in `cwd`. `names` are the profile's servers, which keep theirs.
 
     Local ones are left to an agent that `is_confined`: it might have written what they run.
     None of them is required: without us the agent would open the session without a server that fails.

@@ -184,7 +184,7 @@ class Host:
     async def open(
         self, how: How, options: AttachOptions, front: ClientConnection, servers: Sequence[object]
     ) -> tuple[HostSession, bool]:
-        """Enter a session, and open it if it is not open, with these servers of the front besides those of the host.
+        """Enter a session, and open it if it is not open, with these servers of the front and the host's.
         Returns it, and whether it was open.
 
         Raises:

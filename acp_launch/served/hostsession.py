@@ -156,7 +156,7 @@ class HostSession(AgentSession):
         servers: Sequence[object],
         keeper: SessionKeeper,
     ) -> None:
-        """`tasks` run its turns. `servers` are entries of the front that opens it, besides those of the host."""
+        """`tasks` run its turns. `servers` are entries of the front that opens it, besides the host's."""
         super().__init__(agent)
         self.name, self.servers, self._keeper = name, servers, keeper
         self.events = SessionEvents(asyncio.get_running_loop().time, self._tell)

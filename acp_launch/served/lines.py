@@ -47,7 +47,7 @@ class EditorRequest:
         self.id, self.method, self.line = id, method, line
         self.number: int | None = None  # under which the agent has it
         self.since = 0.0  # loop time when it was passed on
-        self.limit: float | None = None  # seconds for the answer, if not those of its method
+        self.limit: float | None = None  # seconds for the answer, if not its method's
         self.is_settled = False
         self.withdrawn: Callable[[], object] = lambda: None  # hears that the editor does not want it any more
         self.over: Callable[[], object] = lambda: None  # hears that it is answered
@@ -158,7 +158,7 @@ class EditorLines(ABC):
             id = NULL
         self.write(jsonrpc.error(id, code, text, {"details": text}))
 
-    # What is written to it.
+    # Messages to it.
 
     def finish(self, request: EditorRequest, line: bytes) -> None:
         """Answer a request with a line of the agent."""

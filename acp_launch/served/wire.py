@@ -118,7 +118,7 @@ class SharedStanding(Struct, frozen=True, kw_only=True):
 
 
 class SharedLikeness(Struct, frozen=True, kw_only=True):
-    """A process of the server host beside a server that a launch would ask it for: what keeps the two apart."""
+    """A process of the server host, and how it differs from a server that a launch would ask it for."""
 
     pid: int | None
     labels: tuple[str, ...]

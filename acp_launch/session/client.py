@@ -46,7 +46,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.session.permission.gate import Gate
 
-# Requests of the agent are handled beside the pump, so that a slow one does not hold up others (C-11).
+# Requests of the agent are handled outside of the pump, so that a slow one does not hold up others (C-11).
 #
 # Each is answered exactly once: with its result, its refusal, or -32800 if the agent withdraws it (C-65). Those that
 # ask the user are answered `cancelled` when their turn is cancelled; a file or a command of a cancelled turn continues,

@@ -1,7 +1,7 @@
 """
 The connection to an ACP agent over a pump (`rpc`): calls with deadlines, messages to the listener, and the handshake.
 
-The agent's faults are reported with its command line. Work that needs time (asking the user) runs beside the pump
+The agent's faults are reported with its command line. Work that needs time (asking the user) runs next to the pump
 (C-11). The agent is not read while the observer has no room.
 """
 

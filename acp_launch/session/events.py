@@ -469,7 +469,7 @@ class TurnEnd(Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """What is told all that happens in a session."""
+    """A receiver of all that happens in a session."""
 
     def update(self, update: Updated) -> None:
         """Show an update. Called in wire order, 100,000 times in a long turn, so it must be fast."""

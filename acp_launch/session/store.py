@@ -188,7 +188,7 @@ def _make(path: Path) -> None:
 
 
 def _refuse_orphan(path: Path) -> None:
-    """Refuse to create a store beside a log: the store alone was moved, and the log may hold sessions."""
+    """Refuse to create a store next to a log: the store alone was moved, and the log may hold sessions."""
     log = path.with_name(path.name + "-wal")
     # In this order: another process would have created the store before its log.
     if log.exists() and not path.exists():

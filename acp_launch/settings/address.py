@@ -1,7 +1,7 @@
 """
 The addresses that `headers_command` is for: a server's origin, or a part of its paths. Pure.
 
-They decide which servers the user's command serves, while projects choose the servers. So what is not exactly the
+They decide which servers the user's command serves, while projects choose the servers. So whatever is not exactly the
 address that is meant is another one.
 """
 

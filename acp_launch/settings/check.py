@@ -42,7 +42,7 @@ from acp_launch.settings.model import (
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
+# Rules look at raw values and skip any of the wrong type, which the shapes report. So all rules run even when half
 # of the settings are wrong.
 MIN_SECONDS, MAX_SECONDS = Duration(1), Duration(600)  # a store needs time, and a user does not wait for longer
 # Seconds: every printed value stays hidden for the rest of a session, which costs memory; no token lives for longer.

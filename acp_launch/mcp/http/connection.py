@@ -149,7 +149,7 @@ class RemoteConnection:
     def send(self, line: bytes, message: Envelope | None = None) -> None:
         """Take one message for the server, without its newline; `message` is what it says, if that was read.
 
-        Those of a batch (MCP 2025-03-26) are sent one by one, as most servers know no batch.
+        The messages of a batch (MCP 2025-03-26) are sent one by one, as most servers know no batch.
         """
         if self._is_closed:
             self.unsent.append(line)

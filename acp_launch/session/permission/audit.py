@@ -1,5 +1,5 @@
 """
-What is kept of decisions: the permission log, and the answers that the user wants to be remembered.
+The records of decisions: the permission log, and the answers that the user wants to be remembered.
 
 The log has what was asked, what was answered, and by which rule. One JSON object a line, one file a profile. It is only
 appended to, and never removed with other logs. A full file is renamed, with `.1` after its name, and a new one begins.
