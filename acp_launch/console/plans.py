@@ -115,6 +115,7 @@ def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
     """Return the plan as data, with all inherited variables."""
     states = _states(logins or {}, as_json=True)
+    others = {dotted(path): write_value(value) for path, value in find_others(plan.written)}
     return {
         "profile": plan.profile,
         "file": str(plan.file) if plan.file else None,
@@ -146,13 +147,9 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         },
         "mcp_servers": [_server(server, plan, states) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
-        **({"others": others} if (others := _others(plan)) else {}),
+        **({"others": others} if others else {}),
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
-
-
-def _others(plan: LaunchPlan) -> dict[str, str]:
-    return {dotted(path): write_value(value) for path, value in find_others(plan.written)}
 
 
 def _other_lines(plan: LaunchPlan) -> Iterator[str]:

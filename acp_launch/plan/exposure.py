@@ -77,10 +77,11 @@ def keep_apart(
     for server in plan.servers:
         if isinstance(server, RemotePlan):
             problems += _check_remote(plan, server, where)
-        elif not server.bridge:
-            problems += _check_own(plan, server)
-        else:
+        elif server.bridge:
             problems += _check_local(plan, server, where, environ, written)
+        elif _is_trusted(server):
+            at = _origin(plan, ("mcp_servers", server.name, "bridge"))
+            problems.append(at.problem("the agent would get the secrets of this server", "remove bridge: false"))
             server = replace(server, env=_without_writable_folders(server.env, where))
         servers.append(server)
     problems += _check_transport(plan, where)
@@ -104,12 +105,6 @@ def _check_remote(plan: LaunchPlan, server: RemotePlan, where: Place) -> Iterato
     if where.network == "none":
         yield at.problem("the agent connects to this server itself, but has no network", "remove bridge: false")
     elif server.url.secrets or _has_secret({**server.headers, **server.env}):
-        yield at.problem("the agent would get the secrets of this server", "remove bridge: false")
-
-
-def _check_own(plan: LaunchPlan, server: StdioPlan) -> Iterator[Problem]:
-    if _is_trusted(server):
-        at = _origin(plan, ("mcp_servers", server.name, "bridge"))
         yield at.problem("the agent would get the secrets of this server", "remove bridge: false")
 
 

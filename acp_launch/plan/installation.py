@@ -164,7 +164,8 @@ def _program_of(name: str, programs: object) -> str:
 def _find_uvx(runner: Runner, name: str, version: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
     """Find it in the newest environment of the cache that has the package."""
     wanted = _plain(name.partition("[")[0])
-    for packages in _newest((cache_of("pypi", environ) / "archive-v0").glob("*/lib/python*/site-packages")):
+    every = (cache_of("pypi", environ) / "archive-v0").glob("*/lib/python*/site-packages")
+    for packages in sorted(every, key=lambda path: path.stat().st_mtime, reverse=True):
         parts = [each.name.removesuffix(".dist-info").rpartition("-") for each in packages.glob("*.dist-info")]
         program = packages.parents[2] / "bin" / (runner.program or name.partition("[")[0])
         if any(_plain(one) == wanted and version in ("", number) for one, _, number in parts) and os.path.exists(
@@ -177,10 +178,6 @@ def _find_uvx(runner: Runner, name: str, version: str, environ: Mapping[str, str
 def _plain(name: str) -> str:
     """Return the name of a Python package as it is compared."""
     return name.lower().replace("-", "_").replace(".", "_")
-
-
-def _newest(paths: Iterator[Path]) -> list[Path]:
-    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 # acp-launch itself.

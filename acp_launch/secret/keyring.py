@@ -243,10 +243,11 @@ class Keyring:
             return None
 
     def _look(self, backend: Any, name: str) -> Outcome:
+        not_text = ItemFault("unavailable", "the stored value is not UTF-8 text", fix=f"acp-launch secret set {name}")
         try:
             text = attempt(
                 lambda: backend.get_password(SERVICE, name),
-                lambda error: _not_text(name) if isinstance(error, UnicodeError) else self._fault(error),
+                lambda error: not_text if isinstance(error, UnicodeError) else self._fault(error),
             )
         except ItemFault as fault:
             return Outcome(fault.state, self.label, None, fault.reason, fault.fix)
@@ -284,10 +285,6 @@ class Keyring:
             return StoreFault("denied", f"the {label} refused the change: {told}", fix=other_choice)
         reason = f"the {label} does not work here: {told}"
         return StoreFault("unavailable", reason, fix=other_choice, is_absent=is_absent)
-
-
-def _not_text(name: str) -> ItemFault:
-    return ItemFault("unavailable", "the stored value is not UTF-8 text", fix=f"acp-launch secret set {name}")
 
 
 def _secretservice() -> ModuleType:

@@ -100,7 +100,8 @@ def opened_lines(servers: Sequence[Standing], *, between: str = "; ", colon: str
 
 def stands(server: Standing, colon: str = "") -> str:
     """Describe the state of a server: `docs ready in 0.8 s, 12 tools`."""
-    return harmless_line(f"{server.server}{colon} {_state_text(server)}")
+    old_code = ", old code" if server.old_code else ""
+    return harmless_line(f"{server.server}{colon} {_plain_state(server)}{old_code}")
 
 
 def unopened_lines(servers: Sequence[Standing]) -> Iterator[Line]:
@@ -151,10 +152,6 @@ def _why(change: Change) -> str:
 
 def _is_untouched(server: Standing) -> bool:
     return not server.opened and server.state in ("declared", "starting") and not server.reason
-
-
-def _state_text(server: Standing) -> str:
-    return _plain_state(server) + (", old code" if server.old_code else "")
 
 
 def _plain_state(server: Standing) -> str:

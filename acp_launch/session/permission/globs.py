@@ -53,7 +53,7 @@ def parts(text: str, *, depth: int = _DEPTH) -> Iterator[str]:
     for part in _pieces(text):
         words = part.split()
         yield from _readings(words, len(part))
-        if _has_quotes(part):
+        if any(mark in part for mark in "'\"\\"):
             yield from _readings(_unquote(part), len(part))
     whole = _unquote(text)
     yield from _readings(whole, len(text))
@@ -66,10 +66,6 @@ def _pieces(text: str) -> Iterator[str]:
     yield from _BETWEEN.split(text)
     if "<" in text or ">" in text:  # `2>log rm x`
         yield from _BETWEEN.split(_REDIRECTION.sub(" ", text[:_MAX_COMMAND_CHARS]))
-
-
-def _has_quotes(part: str) -> bool:
-    return any(mark in part for mark in "'\"\\")
 
 
 def _unquote(text: str) -> list[str]:
