@@ -118,7 +118,7 @@ class ProxyConversation(LinkUser):
     def plan(self) -> ServerPlan:
         return self.process.plan
 
-    def seat(self, shim: ShimConnection) -> None:
+    def connect_agent(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
         if self.plan.share == "launch":
             self.join(shim)

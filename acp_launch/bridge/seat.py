@@ -118,7 +118,7 @@ class ShimListener(Struct, frozen=True):
         return f"{self.token}.{session.encode(errors='replace').hex()}"
 
     def __repr__(self) -> str:
-        return f"Seat({self.path})"
+        return f"ShimListener({self.path})"
 
 
 class ShimConnection(Struct, eq=False):
@@ -129,7 +129,6 @@ class ShimConnection(Struct, eq=False):
     """
 
     name: str
-    uid: int | None
     line: socket.socket
     lent: tuple[Lent, Lent] | None = None
     token: str = ""  # that it has shown
@@ -276,7 +275,7 @@ async def _admit(connection: socket.socket, token: str, names: Container[str], u
             raise GreetingRefused(f"it came from user {uid}, not from user {os.geteuid()}")
         name, shown = check_greeting(await _greeting(connection), token, names)
         connection.send(ACCEPTED)
-        return ShimConnection(name, uid, connection, await _lent(connection), shown)
+        return ShimConnection(name, connection, await _lent(connection), shown)
     except BaseException:
         connection.close()
         raise

@@ -109,7 +109,7 @@ class Servers:
         self._seated[plan.name] = relay
         self._opened.add(plan.name)
         self._shims = [each for each in self._shims if each.line.fileno() >= 0] + [shim]
-        relay.seat(shim)
+        relay.connect_agent(shim)
 
     def hang_up(self, token: str) -> None:
         """End the connections that have shown this token."""
@@ -127,7 +127,7 @@ class Servers:
         ours, its = socket.socketpair()
         ours.setblocking(False)
         relay = self._current(plan)
-        relay.seat(ShimConnection(plan.name, None, ours))
+        relay.connect_agent(ShimConnection(plan.name, ours))
         its.sendall(hello)
         return its
 
@@ -381,7 +381,7 @@ class RunningServers(Struct, frozen=True):
     """The running servers, the socket for shims, and their HTTP server, which is started when it is first asked for."""
 
     servers: Servers
-    seat: ShimListener
+    listener: ShimListener
     http: "Callable[[], Awaitable[LoopbackServer]]"
 
 

@@ -135,13 +135,13 @@ class LaunchServers:
         if transport == "http":
             return await self._addresses(self._inner)
 
-        seat = self._inner.seat
-        return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.session_token(session))
+        listener = self._inner.listener
+        return ShimCommand(Path(sys.executable), Path(shim.__file__), listener.path, listener.session_token(session))
 
     def hang_up(self, session: str) -> None:
         """End the connections of a session to servers, which the agent does not free itself; those over HTTP stay."""
         if self._inner is not None:
-            self._inner.servers.hang_up(self._inner.seat.session_token(session))
+            self._inner.servers.hang_up(self._inner.listener.session_token(session))
 
     async def _addresses(self, inner: "RunningServers") -> "Way":
         try:

@@ -73,7 +73,7 @@ class LaunchLine(LinkUser):
     """A connection of a launch: it asks for a server, and is a session of a process from its handshake on."""
 
     def __init__(self, host: "ServerHost", line: socket.socket, max_line: int) -> None:
-        self.shim = ShimConnection("", None, line)
+        self.shim = ShimConnection("", line)
         self.request: SharedRequest | None = None
         self.server: SharedServer | None = None
         self.process: HostedProcess | None = None

@@ -177,7 +177,7 @@ async def host(servers: Json) -> None:
     async with running(plans, needs, Saying()) as ours:
         assert all(await asyncio.gather(*(ours.servers.up(each) for each in plans)))
         took = time.perf_counter() - began
-        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.listener.path, ours.listener.token)
         memory = psutil.Process().memory_full_info().uss / 2**20
         print(json.dumps({"entries": entries(plans, {}, way), "seconds": took, "MiB": memory}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

@@ -98,8 +98,8 @@ class Agent:
 async def shimmed(inner: RunningServers) -> AsyncIterator[Agent]:
     """Connect by a real shim, which is killed at the end."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(Path(shim.__file__)), str(inner.seat.path), "notes"),
-        env={"ACP_LAUNCH_SEAT": inner.seat.token},
+        *(sys.executable, "-I", "-S", str(Path(shim.__file__)), str(inner.listener.path), "notes"),
+        env={"ACP_LAUNCH_SEAT": inner.listener.token},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -120,7 +120,7 @@ async def seated(inner: RunningServers, name: str) -> AsyncIterator[Agent]:
     """Connect without a shim; the handshake is the caller's."""
     ours, its = socket.socketpair()
     ours.setblocking(False)
-    inner.servers.on_shim(ShimConnection(name, None, ours))
+    inner.servers.on_shim(ShimConnection(name, ours))
     agent = Agent(*await asyncio.open_connection(sock=its))
     try:
         yield agent

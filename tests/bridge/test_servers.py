@@ -119,7 +119,7 @@ def visit(servers: Servers, name: str) -> socket.socket:
     ours, its = socket.socketpair()
     ours.setblocking(False)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    servers.on_shim(ShimConnection(name, None, ours))
+    servers.on_shim(ShimConnection(name, ours))
     its.sendall(json.dumps(hello).encode() + b"\n")
     return its
 
@@ -239,5 +239,5 @@ async def test_other_plans_may_be_taken_while_the_servers_run() -> None:
         assert set(servers.names) == {"same", "changed", "added"}
         ours, its = socket.socketpair()
         with ours, its:
-            servers.on_shim(ShimConnection("gone", None, ours))
+            servers.on_shim(ShimConnection("gone", ours))
             assert its.recv(1) == b""

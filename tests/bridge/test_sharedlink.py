@@ -30,7 +30,7 @@ class Client:
     def __init__(self, servers: Servers) -> None:
         ours, its = socket.socketpair()
         its.setblocking(False)
-        servers.on_shim(ShimConnection("polite", None, its))
+        servers.on_shim(ShimConnection("polite", its))
         self._socket = ours
 
     async def open(self) -> "Client":

@@ -42,7 +42,7 @@ async def through_a_shim(url: str) -> AsyncIterator[StdioServerParameters]:
     needs = ServerNeeds(secrets={}, directories=[ROOT], max_line=1 << 26, hurry=asyncio.Event())
     plans = [plan("server", {"url": url, "env": {}, "cwd": str(ROOT)})]
     async with running(plans, needs, Complaining()) as ours:
-        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.listener.path, ours.listener.token)
         (entry,) = entries(plans, {}, way)
         env = {pair["name"]: pair["value"] for pair in entry["env"]}
         yield StdioServerParameters(command=entry["command"], args=entry["args"], env=env)

@@ -139,8 +139,8 @@ async def main(asked: dict[str, Any]) -> None:
     needs = ServerNeeds(secrets={}, directories=places, max_line=max_line, hurry=asyncio.Event())
     needs = replace(needs, share=partial(share_server, directory("STATE"), "test", max_line))
     async with running(plans, needs, Saying(asked.get("tells", False))) as ours:
-        seat = {"path": str(ours.seat.path), "token": ours.seat.token}
-        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        seat = {"path": str(ours.listener.path), "token": ours.listener.token}
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.listener.path, ours.listener.token)
         front = {}
         if asked.get("front", True):
             http = await ours.http()

@@ -93,7 +93,7 @@ def test_a_call_enters_twelve_modules_and_is_read_once_each_way(answers: str, tm
             credentials={"docs": credentials},
         )
         async with running([server], needs, Silent()) as ours:
-            way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+            way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.listener.path, ours.listener.token)
             (entry,) = entries([server], {}, way)
             env = {**os.environ, **{pair["name"]: pair["value"] for pair in entry["env"]}}
             process = await asyncio.create_subprocess_exec(

@@ -72,7 +72,7 @@ class LoopbackServer:
         self.gate = RequestGate(keys, port)
         self.mishaps = Mishaps(note)
         self.sessions: dict[str, HttpConversation] = {}
-        self._keys, self._seated, self._note = keys, on_shim, note
+        self._keys, self._on_shim, self._note = keys, on_shim, note
         self._loop = asyncio.get_running_loop()
         self._strangers: dict[HttpConnection, None] = {}  # connections that have not shown the token; the oldest first
         self._connections: dict[HttpConnection, None] = {}
@@ -175,7 +175,7 @@ class LoopbackServer:
                 refuse(reply, 503, INTERNAL_ERROR, f"the client has {SESSIONS} sessions of this server open")
                 return None
             self.end(min(idle, key=lambda session: session.since), "another session needs its place")
-        session = HttpConversation(os.urandom(16).hex(), name, self, self._seated)
+        session = HttpConversation(os.urandom(16).hex(), name, self, self._on_shim)
         self.sessions[session.talk.id] = session
         return session
 
@@ -237,7 +237,7 @@ class HttpConversation(LinkUser):
             end_of_line.setblocking(False)
         number = self._line.fileno()
         self._link: Link | None = Link(number, number, self, max_line=server.max_line + ID_SLACK_BYTES)
-        on_shim(ShimConnection(name, None, its))
+        on_shim(ShimConnection(name, its))
 
     def send(self, line: bytes) -> None:
         if self._link is not None:
