@@ -317,9 +317,7 @@ REASONS = {
     "psutil and ctypes, for what /proc or Python does not tell": (
         "process/guard_client process/leftovers process/prepare process/program process/spawn process/table"
     ),
-    "a store, and its cryptography, when it is opened": (
-        "secret/isolate secret/keyring secret/sealed secret/secretservice"
-    ),
+    "a store, and its cryptography, when it is opened": "secret/isolate secret/keyring secret/sealed",
     "the HTTP client": "mcp/program oauth/exchange registry/download",
     "rarely needed, of the standard library or for credentials": (
         "plan/model private process/logs process/tree secret/redact"

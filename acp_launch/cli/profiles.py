@@ -139,9 +139,8 @@ def schema(
     events: Annotated[bool, Option("--events", "The schema of a line of `-o json`, for scripts.")] = False,
 ) -> None:
     """Write the JSON Schema of the profile format, for editors."""
-
     if events:
-        pass
+        from acp_launch.session.events import write_schema as write
     else:
         from acp_launch.profile.schema import text as write
     if file is None:

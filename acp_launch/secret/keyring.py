@@ -228,7 +228,7 @@ class Keyring:
         def work() -> bool:
             try:
                 backend.delete_password(SERVICE, name)
-            except PasswordDeleteError:  # "no such password" is one reason
+            except (PasswordDeleteError, LookupError):  # "no such password" is one reason
                 if backend.get_password(SERVICE, name) is None:
                     return False
                 raise

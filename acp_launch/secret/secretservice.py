@@ -91,13 +91,11 @@ class SecretService:
             self._collection.create_item(label, attributes | _APPLICATION, password.encode())
 
     def delete_password(self, service: str, username: str) -> None:
-        from keyring.errors import PasswordDeleteError
-
         items = self._items(service, username)
         for item in items:
             item.delete()
         if not items:
-            raise PasswordDeleteError("No such password!")
+            raise LookupError(username)
 
     def _query(self, service: str, username: str) -> dict[str, str]:
         return dict(zip(self._scheme, (service, username), strict=True))

@@ -12,6 +12,7 @@ from acp_launch.cli.app import app
 from acp_launch.errors import MachineError, ProfileError, UsageError
 from acp_launch.profile.discover import built_in
 from acp_launch.profile.schema import text as schema_text
+from acp_launch.session.events import write_schema
 from tests.cli.launcher import Launcher
 from tests.patience import PATIENCE
 
@@ -241,6 +242,7 @@ def test_a_broken_profile_can_be_shown_and_a_missing_one_cannot(project: Path) -
 
 def test_schema_goes_to_stdout_or_to_a_file(project: Path) -> None:
     assert Answer("schema").out == schema_text()
+    assert Answer("schema", "--events").out == write_schema()
     written = Answer("schema", "-o", "schema.json")
     assert (written.code, written.out, written.err) == (0, "", "")
     assert (project / "schema.json").read_text(encoding="utf-8") == schema_text()
