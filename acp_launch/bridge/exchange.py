@@ -45,8 +45,8 @@ from acp_launch.mcp.message import (
     wanted_token,
 )
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope, key
-from acp_launch.protocol.splice import at, is_object, with_id, with_members, without
+from acp_launch.protocol.jsonrpc import Envelope, key, with_id
+from acp_launch.protocol.splice import at, is_object, with_members, without
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_notice
 
@@ -60,10 +60,6 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
 CAPABLE, OUR_ROOTS = ("params", "capabilities"), b'"roots":{"listChanged":true}'
-
-
-def _rename(line: bytes, id: Raw) -> bytes:
-    return with_id(line, id)
 
 
 def _with_roots(line: bytes) -> bytes:
@@ -151,7 +147,7 @@ class AgentSide:
         own = self._settled = self._state.questions.settle(message.id)
         if own is None:
             return None  # the question died with its server, or there was none
-        return line if key(own) == key(message.id) else _rename(line, own)
+        return line if key(own) == key(message.id) else with_id(line, own)
 
     def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
         state = self._state

@@ -26,8 +26,8 @@ from acp_launch.mcp.message import (
 )
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded
-from acp_launch.protocol.jsonrpc import Envelope, key
-from acp_launch.protocol.splice import replaced, with_id
+from acp_launch.protocol.jsonrpc import Envelope, key, with_id
+from acp_launch.protocol.splice import replaced
 from acp_launch.waits import FIRST_NOTICE, stretch
 
 NULL = b"null"

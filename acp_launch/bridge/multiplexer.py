@@ -53,8 +53,8 @@ from acp_launch.mcp.message import (
 from acp_launch.process.flow import FastPath, Link, LinkEnd, LinkUser
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
-from acp_launch.protocol.splice import replaced, with_id, written
+from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key, with_id
+from acp_launch.protocol.splice import replaced, written
 from acp_launch.waits import stretch
 
 STAND_IN = f"acp-launch-{os.urandom(8).hex()}".encode()  # the server's name in errors, until each launch gets its own

@@ -194,7 +194,7 @@ class EraAdapter:
         if found is not None and any(version in mcp.MODERN_VERSIONS for version in found.versions):
             self._open(found)
         elif self._refusal:
-            self._give_up(splice.with_id(self._refusal, self._id))
+            self._give_up(jsonrpc.with_id(self._refusal, self._id))
         elif (versions := _foreign(message, found)) is not None:
             self._give_up(self._mismatch(versions, f"speaks only MCP {', '.join(versions)}, which acp-launch does not"))
         elif self._knowledge.is_pinned:
@@ -257,7 +257,7 @@ class EraAdapter:
         call = self._at_server(id)
         if call is not None:
             self._drop(call, "")
-            line = line if key(call.id) == key(id) else splice.with_id(line, call.id)
+            line = line if key(call.id) == key(id) else jsonrpc.with_id(line, call.id)
         self._ports.to_agent(line)
 
     def _at_server(self, id: Raw) -> OpenCall | None:
@@ -321,7 +321,7 @@ class EraAdapter:
     def _try_again(self, call: OpenCall) -> None:
         """Send a request again, with the input and the exact state of the server (M-13)."""
         call.server_id = self._fresh()
-        line = splice.with_members(splice.with_id(call.line, call.server_id), ("params", "_meta"), self._meta())
+        line = splice.with_members(jsonrpc.with_id(call.line, call.server_id), ("params", "_meta"), self._meta())
         if call.answers:
             line = splice.with_members(line, ("params",), written({"inputResponses": call.answers})[1:-1])
         if call.state is not UNSET:

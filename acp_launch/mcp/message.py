@@ -23,8 +23,8 @@ from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
-from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.protocol.splice import at, replaced, with_id, written
+from acp_launch.protocol.jsonrpc import Envelope, with_id
+from acp_launch.protocol.splice import at, replaced, written
 from acp_launch.regex import regex
 
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # with a handshake, newest first
@@ -196,7 +196,6 @@ def wanted_token(params: Raw) -> Raw | None:
 
 TOKEN = ("params", "_meta", "progressToken")
 SUBSCRIPTION_PLACE = ("result", "_meta", SUBSCRIPTION)
-_BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++)\s*+[,}]')
 
 
 def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
@@ -205,9 +204,6 @@ def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
     found = None if is_plain and b'"progressToken"' not in line else at(line, TOKEN)
     if found is not None:
         token, line = Raw(line[found[0] : found[1]]), line[: found[0]] + ours + line[found[1] :]
-    begins = _BEGINNING.match(line)
-    if begins and is_plain and line.count(b'"id"') == 1:  # most are so, and need not be looked through
-        return line[: begins.start("id")] + ours + line[begins.end("id") :], token
     return with_id(line, Raw(ours)), token
 
 
@@ -215,10 +211,7 @@ def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     """Give an answer the id of its request, also where it names a subscription."""
     if SUBSCRIPTION.encode() in line:
         line = replaced(line, SUBSCRIPTION_PLACE, bytes(id))
-    begins = _BEGINNING.match(line)
-    if begins and begins["id"] == b"%d" % number:  # most do, and a long result need not be looked through
-        return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
-    return with_id(line, id)
+    return with_id(line, id, was=number)
 
 
 def capabilities(said: Raw) -> dict[str, Raw] | None:

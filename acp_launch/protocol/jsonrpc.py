@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acp_launch.protocol import splice
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.splice import written
+from acp_launch.regex import regex
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -366,7 +367,7 @@ class Peer:
     def pass_on(self, method: str, line: bytes) -> Call:
         """Return another side's request as ours: its id is our number, all other bytes stay."""
         number = self._number(method)
-        return Call(number, method, as_line(splice.with_id(line, Raw(str(number).encode()))))
+        return Call(number, method, as_line(with_id(line, Raw(b"%d" % number))))
 
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""
@@ -389,7 +390,7 @@ class Peer:
 
     def settle(self, id: Raw, line: bytes) -> bytes:
         """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
-        return as_line(splice.with_id(line, id)) if self._settle(id) else b""
+        return as_line(with_id(line, id)) if self._settle(id) else b""
 
     def recover(self, line: bytes) -> tuple[int | None, bytes]:
         """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
@@ -437,6 +438,25 @@ class Peer:
             self._owed[bytes(id)] = open - 1
         self._settled = bytes(id)
         return True
+
+
+# Messages that pass on under another id; all their other bytes stay.
+
+
+_BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++|"[^"\\]*+")\s*+[,}]')
+
+
+def with_id(line: bytes, id: Raw, *, was: int | None = None) -> bytes:
+    """Replace the id of a message. `was` is the id that it was read to have, if it is a number."""
+    begins = _BEGINNING.match(line)  # most begin with it, and need not be looked through
+    if begins and (begins["id"] == b"%d" % was if was is not None else _has_one_id(line)):
+        return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
+    member = splice.find(line, 0, "id")
+    return line if member is None else line[: member.start] + bytes(id) + line[member.end :]
+
+
+def _has_one_id(line: bytes) -> bool:
+    return line.count(b'"id"') == 1 and b"\\u00" not in line  # no key is hidden by an escape
 
 
 # Ids as dictionary keys (MCP "base protocol"). An id is compared as the bytes it came in: `1`, `"1"` and `1.0` are

@@ -226,12 +226,6 @@ def _byte(data: bytes, at: int) -> int:
 # `written` are members of an object as JSON, without the brackets around them: `"key":value,…`.
 
 
-def with_id(line: bytes, id: Raw) -> bytes:
-    """Replace the id of a message."""
-    member = find(line, 0, "id")
-    return line if member is None else line[: member.start] + bytes(id) + line[member.end :]
-
-
 def without(line: bytes, path: Collection[str], keys: Collection[str]) -> bytes:
     """Remove members of the object at `path` (`("params", "_meta")`), if there is one."""
     place = at(line, path)

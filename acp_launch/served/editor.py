@@ -272,7 +272,7 @@ class EditorConnection(EditorLines):
         number = b"%d" % self._next
         self._next += 1
         self._asked[number] = _Asked(id, answered)
-        self.write(splice.with_id(line, Raw(number)), is_masked=method not in ACTS)
+        self.write(jsonrpc.with_id(line, Raw(number)), is_masked=method not in ACTS)
 
     def refuse_agent(self, id: Raw, code: int, message: str) -> None:
         if (connection := self.agent.connection) is not None:

@@ -163,7 +163,7 @@ class EditorLines(ABC):
     def finish(self, request: EditorRequest, line: bytes) -> None:
         """Answer a request with a line of the agent."""
         if self.settle(request):
-            self.write(splice.with_id(line, Raw(request.id)))
+            self.write(jsonrpc.with_id(line, Raw(request.id), was=request.number))
 
     def refuse(self, request: EditorRequest, code: int, message: str, data: object = UNSET) -> None:
         """Answer with an error; without `data` ours, whose text is in `details`, as toad shows nothing else."""

@@ -16,7 +16,7 @@ import pytest
 
 from tests.patience import PATIENCE
 
-RUN, FRONT, PROMPT, ITEM = 84, 40, 27, 83
+RUN, FRONT, PROMPT, ITEM = 84, 40, 26, 83
 PROMPTS = 4  # to an editor's session: between one and its answer a clock may come in
 
 ENTERED = Path(__file__).parents[1] / "children" / "entered.py"

@@ -18,7 +18,8 @@ from uuid import uuid4
 
 import msgspec
 
-from acp_launch.protocol.splice import at, with_id
+from acp_launch.protocol.jsonrpc import with_id
+from acp_launch.protocol.splice import at
 from tests.cli.launcher import MARK, ROOT, Json, Launcher, alive, kill_all
 from tests.oracle import check_transcript
 from tests.realservers.recorder import Recorder, Responder, result

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from acp_launch.protocol.jsonrpc import Answered, Called, Junk, Notified, Peer
+from acp_launch.protocol.jsonrpc import Answered, Called, Junk, Notified, Peer, with_id
 
 
 def test_what_is_no_message_is_junk_and_nothing_more() -> None:
@@ -175,3 +175,23 @@ def test_half_a_character_goes_back_as_an_escape() -> None:
 )
 def test_what_json_does_not_allow_stays_junk(line: bytes) -> None:
     assert isinstance(Peer().receive(line), Junk)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"id":7}}', b'{"jsonrpc":"2.0","id":"new","result":{"id":7}}'),
+        (b' { "jsonrpc" : "2.0" , "id" : 7 , "method":"x"}', b' { "jsonrpc" : "2.0" , "id" : "new" , "method":"x"}'),
+        (b'{"id":"a b","method":"x"}', b'{"id":"new","method":"x"}'),
+        (b'{"id":"\\u0061","method":"x"}', b'{"id":"new","method":"x"}'),
+        (b'{"id":null,"method":"x"}', b'{"id":"new","method":"x"}'),
+        (b'{"method":"x","params":{"id":1},"id":7}', b'{"method":"x","params":{"id":1},"id":"new"}'),
+        (b'{"id":1,"method":"x","id":7}', b'{"id":1,"method":"x","id":"new"}'),
+        (b'{"id":1,"method":"x","\\u0069d":7}', b'{"id":1,"method":"x","\\u0069d":"new"}'),
+        (b'{"method":"x"}', b'{"method":"x"}'),
+    ],
+)
+def test_only_the_id_that_counts_is_replaced(line: bytes, expected: bytes) -> None:
+    """C-6: of two members of one name the last one counts."""
+    assert with_id(line, Raw(b'"new"')) == expected
+    assert with_id(line, Raw(b'"new"'), was=7) == expected
