@@ -18,11 +18,21 @@ refused at once, until the user restarts the server.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
-from acp_launch.bridge.conversation import BROKEN, REMEMBERED, TIMED_OUT, ConversationState, Restorer, ServerGone, each
+from acp_launch.bridge.conversation import (
+    BROKEN,
+    REMEMBERED,
+    TIMED_OUT,
+    ConversationState,
+    Restorer,
+    ServerGone,
+    contained,
+    each,
+)
 from acp_launch.bridge.elevation import Upstream
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.message import (
@@ -238,9 +248,13 @@ class ServerSide:
         self._has_noise = False
         self._settled: OpenRequest | None = None  # the request that the message in hand answers
 
-    def __call__(self, line: bytes) -> None:
-        """Handle one line, without its newline."""
-        if (rest := each(line, self._message, self._broke)) is not None:
+    def __call__(self, line: bytes, message: Envelope | None = None) -> None:
+        """Handle one line, without its newline. `message` is what it says, if that was read."""
+        if message is None:
+            rest = each(line, self._read, self._broke)
+        else:
+            rest = contained(line, partial(self._message, message), self._broke)
+        if rest is not None:
             self._state.ports.to_agent(rest)
 
     def forward_fast(self, line: bytes, message: Envelope | None = None) -> Envelope | None:
@@ -278,13 +292,16 @@ class ServerSide:
         elif asked := self._settled or state.ledger.settle(message.id):
             state.ports.to_agent(jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, BROKEN))
 
-    def _message(self, line: bytes) -> bytes | None:
-        self._settled = None
+    def _read(self, line: bytes) -> bytes | None:
         if line[:64].lstrip()[:1] not in STARTS:
             self._noise(line)
             return None
         message = jsonrpc.decode(line)
-        if message is None or (message.method is UNSET and message.id is UNSET):
+        return self._unreadable(line) if message is None else self._message(message, line)
+
+    def _message(self, message: Envelope, line: bytes) -> bytes | None:
+        self._settled = None
+        if message.method is UNSET and message.id is UNSET:
             return self._unreadable(line)
         self._state.health.heard = self._state.ports.now()
         self._state.ports.alive()
@@ -297,8 +314,8 @@ class ServerSide:
     def _unreadable(self, line: bytes) -> bytes | None:
         """Repair an answer whose text is not UTF-8, as the agent would otherwise wait for ever; skip other lines."""
         repaired = line.decode(errors="replace").encode()
-        if repaired != line and jsonrpc.decode(repaired) is not None:
-            return self._message(repaired)
+        if repaired != line and (message := jsonrpc.decode(repaired)) is not None:
+            return self._message(message, repaired)
         self._noise(line)
         return None
 

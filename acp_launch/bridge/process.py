@@ -274,13 +274,13 @@ class ServerProcess(LinkUser):
         else:
             self._trace.follow("server", line, self._handle)
 
-    def _handle(self, line: bytes) -> None:
+    def _handle(self, line: bytes, message: Envelope | None = None) -> None:
         """Handle a line; pause a server that sends requests but does not read our own answers."""
         link = self.link
         assert link is not None
         held = link.held
         if self.adapter is None:
-            self._exchange.from_server(line)
+            self._exchange.from_server(line, message)
         else:
             self._exchange.heard()  # not every message of it reaches the agent
             self.adapter.from_server(line)
@@ -292,6 +292,8 @@ class ServerProcess(LinkUser):
         try:
             if self._exchange.from_server.forward_fast(line, message) is not None:
                 self._relay.to_agent(line)
+            elif self._trace is None:
+                self._handle(line, message)
             else:
                 self.receive(line)
         except Exception as error:

@@ -118,12 +118,12 @@ class RemoteConnection:
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that the writer should wait."""
-        return sum(map(len, self._held)) > MAX_HELD_BYTES or len(self._streams) > MAX_STREAMS
+        return len(self._streams) > MAX_STREAMS or sum(map(len, self._held)) > MAX_HELD_BYTES
 
     @property
     def held(self) -> int:
         """A measure of what the server has not taken yet."""
-        return sum(map(len, self._held)) + len(self._streams)
+        return (sum(map(len, self._held)) if self._held else 0) + len(self._streams)
 
     @property
     def has_session(self) -> bool:
@@ -572,9 +572,9 @@ class RemoteConnection:
         stream.note_event(event)
         if stream.role == "endpoint" and event.kind == "endpoint":
             self._take_endpoint(event.data)
-        elif event.kind == "message" and event.data.strip():
+        elif event.kind == "message" and (line := one_line(event.data)):
             stream.resumed = 0
-            self._take_line(stream, one_line(event.data), is_direct=False)
+            self._take_line(stream, line, is_direct=False)
 
     def _take_line(self, stream: RequestStream, line: bytes, *, is_direct: bool) -> None:
         """Take what the server says; `is_direct` as the body of an answer."""

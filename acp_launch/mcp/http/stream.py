@@ -21,10 +21,11 @@ RETRY_SECONDS = 1.0  # before a stream is asked for again, if the server does no
 AGAIN_AT_MOST = 30.0
 MIN_RETRY_SECONDS = 0.25  # even if the server says less
 
+_DATA = b"data: "
 _RETURN, _NEWLINE = b"\r\n"  # searching for a number is faster than for bytes
 
 
-class ServerEvent(Struct, frozen=True):
+class ServerEvent(Struct, frozen=True, gc=False):
     """One event. `id` is the latest of the stream, `retry` the pause that it asks for, in seconds."""
 
     kind: str
@@ -58,12 +59,15 @@ class EventStream:
             if self._size > self._limit:
                 self._data = []
                 raise LineTooLong(f"an event of more than {self._limit:,} bytes")
-            if text:
+            if text.startswith(_DATA):  # as nearly all do
+                self._data.append(text[len(_DATA) :])
+                self._is_pending = True
+            elif text:
                 self._field(text)
-                continue
-            if self._is_pending:
-                yield self._event()
-            self._size = 0
+            else:
+                if self._is_pending:
+                    yield self._event()
+                self._size = 0
 
     def _with_newlines(self, chunk: bytes) -> bytes:
         if self._after_return and chunk:
