@@ -88,14 +88,14 @@ def each(line: bytes, one: One, broke: Broke) -> bytes | None:
     """
     parts = jsonrpc.batch(line)
     if not parts:
-        return contained(line, one, broke)
-    passed = [rest for part in parts if (rest := contained(part, one, broke)) is not None]
+        return _contained(line, one, broke)
+    passed = [rest for part in parts if (rest := _contained(part, one, broke)) is not None]
     if passed == parts:
         return line
     return b"[" + b",".join(passed) + b"]" if passed else None
 
 
-def contained(part: bytes, one: One, broke: Broke) -> bytes | None:
+def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
     try:
         return one(part)
     except Exception as error:

@@ -18,7 +18,6 @@ refused at once, until the user restarts the server.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
@@ -30,7 +29,6 @@ from acp_launch.bridge.conversation import (
     ConversationState,
     Restorer,
     ServerGone,
-    contained,
     each,
 )
 from acp_launch.bridge.elevation import Upstream
@@ -250,10 +248,11 @@ class ServerSide:
 
     def __call__(self, line: bytes, message: Envelope | None = None) -> None:
         """Handle one line, without its newline. `message` is what it says, if that was read."""
-        if message is None:
-            rest = each(line, self._read, self._broke)
-        else:
-            rest = contained(line, partial(self._message, message), self._broke)
+        try:
+            rest = each(line, self._read, self._broke) if message is None else self._message(message, line)
+        except Exception as error:
+            self._broke(line, error)
+            return
         if rest is not None:
             self._state.ports.to_agent(rest)
 

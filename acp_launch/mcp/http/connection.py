@@ -569,7 +569,8 @@ class RemoteConnection:
                 self._ports.timer(stream.number, QUICK_TIMEOUT)
 
     def _take_event(self, stream: RequestStream, event: ServerEvent) -> None:
-        stream.note_event(event)
+        if event.id or event.retry is not None:
+            stream.note_event(event)
         if stream.role == "endpoint" and event.kind == "endpoint":
             self._take_endpoint(event.data)
         elif event.kind == "message" and (line := one_line(event.data)):
@@ -578,6 +579,9 @@ class RemoteConnection:
 
     def _take_line(self, stream: RequestStream, line: bytes, *, is_direct: bool) -> None:
         """Take what the server says; `is_direct` as the body of an answer."""
+        if line.startswith(b"{"):  # as nearly all do
+            self._take_message(stream, line, is_direct=is_direct)
+            return
         for part in jsonrpc.batch(line) or (line,):
             self._take_message(stream, part, is_direct=is_direct)
 

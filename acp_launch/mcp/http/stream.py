@@ -53,21 +53,23 @@ class EventStream:
             LineTooLong: an event is larger than the limit.
         """
         for line in self._framer.feed(self._with_newlines(chunk)):
-            text = line if self._has_begun else line.removeprefix(BOM)
-            self._has_begun = True
-            self._size += len(line)
+            text = line
+            if not self._has_begun:
+                self._has_begun, text = True, line.removeprefix(BOM)
+            if not text:
+                if self._is_pending:
+                    yield self._event()
+                self._size = 0
+                continue
+            self._size += len(text)
             if self._size > self._limit:
                 self._data = []
                 raise LineTooLong(f"an event of more than {self._limit:,} bytes")
             if text.startswith(_DATA):  # as nearly all do
                 self._data.append(text[len(_DATA) :])
                 self._is_pending = True
-            elif text:
-                self._field(text)
             else:
-                if self._is_pending:
-                    yield self._event()
-                self._size = 0
+                self._field(text)
 
     def _with_newlines(self, chunk: bytes) -> bytes:
         if self._after_return and chunk:
