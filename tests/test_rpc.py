@@ -12,6 +12,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError
 from acp_launch.mcp.client import McpClient, messages
 from acp_launch.protocol.jsonrpc import Peer
 from acp_launch.rpc import Pump
+from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.transport.memory import MemoryTransport, pair
 
@@ -50,65 +51,60 @@ async def said(transport: MemoryTransport, count: int) -> list[Any]:
     return [json.loads(line) for line in held.splitlines()]
 
 
-def test_a_line_that_is_too_long_is_the_fault_of_the_other_side_by_its_name() -> None:
-    async def story() -> None:
-        ours, theirs = pair()
-        peer = Peer()
-        pumping = pump(ours, Told(), peer, max_line=100)
-        async with asyncio.timeout(PATIENCE), pumping.running():
-            with pumping.asking(peer.call("hello", {})) as answer:
-                await theirs.write(b"x" * 101)
-                with pytest.raises(RemoteProtocolError) as caught:
-                    await answer
-        error = caught.value
-        assert (error.message, error.exit_code) == ("the peer sent a line of more than 100 bytes", 5)
-        assert error.fix == "if the peer is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
-
-    asyncio.run(story())
-
-
-def test_what_is_asked_after_the_end_fails_with_how_it_ended() -> None:
-    async def story() -> None:
-        ours, theirs = pair()
-        peer = Peer()
-        pumping = pump(ours, Told(), peer)
-        async with asyncio.timeout(PATIENCE), pumping.running():
-            await theirs.die("was killed by SIGKILL", ("oh no",))
-            assert (await pumping.over()).message == "it was killed by SIGKILL before anything"
-            with (
-                pytest.raises(AgentError, match="it was killed by SIGKILL before hello") as caught,
-                pumping.asking(peer.call("hello", {})),
-            ):
-                pytest.fail("it was asked")
-        assert caught.value.detail == ("oh no",)
-
-    asyncio.run(story())
-
-
-def test_junk_is_kept_until_the_handshake_and_noted_after_it() -> None:
-    async def story() -> None:
-        ours, theirs = pair()
-        told, peer = Told(), Peer()
-        pumping = pump(ours, told, peer)
-        async with asyncio.timeout(PATIENCE), pumping.running():
-            await theirs.write(b"Welcome!\n\n")
-            with pumping.asking(peer.call("hello", {})) as answer:
-                await theirs.write(b'{"jsonrpc":"2.0","id":0,"result":{}}\n')
+@looped
+async def test_a_line_that_is_too_long_is_the_fault_of_the_other_side_by_its_name() -> None:
+    ours, theirs = pair()
+    peer = Peer()
+    pumping = pump(ours, Told(), peer, max_line=100)
+    async with asyncio.timeout(PATIENCE), pumping.running():
+        with pumping.asking(peer.call("hello", {})) as answer:
+            await theirs.write(b"x" * 101)
+            with pytest.raises(RemoteProtocolError) as caught:
                 await answer
-            pumping.is_open = True
-            await theirs.write(b"more\n" * 100)
-            await theirs.die("ended")
-            await pumping.over()
-        assert pumping.noise == ["Welcome!"]
-        assert told.notes == [
-            f"the stdout of the peer holds a line that is not a JSON-RPC message; ignored ({count} so far)"
-            for count in (1, 100)
-        ]
-
-    asyncio.run(story())
+    error = caught.value
+    assert (error.message, error.exit_code) == ("the peer sent a line of more than 100 bytes", 5)
+    assert error.fix == "if the peer is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
 
 
-def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_what_is_asked_after_the_end_fails_with_how_it_ended() -> None:
+    ours, theirs = pair()
+    peer = Peer()
+    pumping = pump(ours, Told(), peer)
+    async with asyncio.timeout(PATIENCE), pumping.running():
+        await theirs.die("was killed by SIGKILL", ("oh no",))
+        assert (await pumping.over()).message == "it was killed by SIGKILL before anything"
+        with (
+            pytest.raises(AgentError, match="it was killed by SIGKILL before hello") as caught,
+            pumping.asking(peer.call("hello", {})),
+        ):
+            pytest.fail("it was asked")
+    assert caught.value.detail == ("oh no",)
+
+
+@looped
+async def test_junk_is_kept_until_the_handshake_and_noted_after_it() -> None:
+    ours, theirs = pair()
+    told, peer = Told(), Peer()
+    pumping = pump(ours, told, peer)
+    async with asyncio.timeout(PATIENCE), pumping.running():
+        await theirs.write(b"Welcome!\n\n")
+        with pumping.asking(peer.call("hello", {})) as answer:
+            await theirs.write(b'{"jsonrpc":"2.0","id":0,"result":{}}\n')
+            await answer
+        pumping.is_open = True
+        await theirs.write(b"more\n" * 100)
+        await theirs.die("ended")
+        await pumping.over()
+    assert pumping.noise == ["Welcome!"]
+    assert told.notes == [
+        f"the stdout of the peer holds a line that is not a JSON-RPC message; ignored ({count} so far)"
+        for count in (1, 100)
+    ]
+
+
+@looped
+async def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before and after it are answered once, and the one that broke us with an error."""
     handle = McpClient.receive
 
@@ -118,22 +114,18 @@ def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pyte
         return handle(client, line)
 
     monkeypatch.setattr(McpClient, "receive", breaking)
-
-    async def story() -> None:
-        ours, theirs = pair()
-        told, client = Told(), McpClient([PurePosixPath("/w")])
-        pumping = Pump(ours, client.receive, told, "the peer", recover=client.recover, max_line=1000, split=messages)
-        batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("first", "bad", "last")]
-        async with asyncio.timeout(PATIENCE), pumping.running():
-            await theirs.write(json.dumps(batch).encode() + b"\n")
-            answers = await said(theirs, 3)
-            await theirs.die("ended")
-            await pumping.over()
-        assert [(answer["id"], "error" in answer) for answer in answers] == [
-            ("first", False),
-            ("bad", True),
-            ("last", False),
-        ]
-        assert [note.partition(" because")[0] for note in told.notes] == ["a message of the peer was skipped"]
-
-    asyncio.run(story())
+    ours, theirs = pair()
+    told, client = Told(), McpClient([PurePosixPath("/w")])
+    pumping = Pump(ours, client.receive, told, "the peer", recover=client.recover, max_line=1000, split=messages)
+    batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("first", "bad", "last")]
+    async with asyncio.timeout(PATIENCE), pumping.running():
+        await theirs.write(json.dumps(batch).encode() + b"\n")
+        answers = await said(theirs, 3)
+        await theirs.die("ended")
+        await pumping.over()
+    assert [(answer["id"], "error" in answer) for answer in answers] == [
+        ("first", False),
+        ("bad", True),
+        ("last", False),
+    ]
+    assert [note.partition(" because")[0] for note in told.notes] == ["a message of the peer was skipped"]

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 
 class TurnedByHand(asyncio.SelectorEventLoop):
@@ -23,6 +26,12 @@ class TurnedByHand(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=TurnedByHand) as runner:
-        runner.run(story())
+def turned(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test in such a loop of its own."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=TurnedByHand) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run

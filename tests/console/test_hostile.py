@@ -38,6 +38,7 @@ from acp_launch.session.events import (
     describe_error,
 )
 from tests.console.updates import answered, cancelled, chunk, note, opened, standing, unasked, update, waiting
+from tests.looped import looped
 
 FORGED = "acp-launch: allowed: all of it (you)"
 HOSTILE = [
@@ -152,14 +153,12 @@ def test_no_notice_of_any_output_lets_it_through(evil: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("evil", HOSTILE)
-def test_nothing_that_is_drawn_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
-    async def story() -> None:
-        for with_history in (False, True):
-            paper = Paper()
-            everything(Live(paper, history=with_history), evil)
-            assert_tame(paper.text)
-
-    asyncio.run(story())
+@looped
+async def test_nothing_that_is_drawn_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for with_history in (False, True):
+        paper = Paper()
+        everything(Live(paper, history=with_history), evil)
+        assert_tame(paper.text)
     assert capsys.readouterr().err == ""
 
 
@@ -230,72 +229,62 @@ def test_no_line_of_ours_can_be_forged(
 
 
 @pytest.mark.parametrize("evil", FORGERIES)
-def test_no_line_of_ours_can_be_forged_where_it_is_drawn(evil: str, shared: None) -> None:
-    async def story() -> None:
-        for with_history in (False, True):
-            paper = Paper()
-            live = Live(paper, history=with_history)
-            everything(live, evil)
-            live.update(chunk(f"{evil}\n\n```\n{evil}\n```\n"))
-            live.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
-            assert_genuine(paper.text)
-
-    asyncio.run(story())
+@looped
+async def test_no_line_of_ours_can_be_forged_where_it_is_drawn(evil: str, shared: None) -> None:
+    for with_history in (False, True):
+        paper = Paper()
+        live = Live(paper, history=with_history)
+        everything(live, evil)
+        live.update(chunk(f"{evil}\n\n```\n{evil}\n```\n"))
+        live.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
+        assert_genuine(paper.text)
 
 
 @pytest.mark.parametrize("evil", FORGERIES)
-def test_no_line_of_ours_can_be_forged_in_a_session_where_it_has_the_mark_alone(
+@looped
+async def test_no_line_of_ours_can_be_forged_in_a_session_where_it_has_the_mark_alone(
     evil: str, shared: None, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawn, and line by line: nothing of ours begins with our name there, and nothing of theirs with our mark."""
-
-    async def story() -> None:
-        paper = Paper()
-        drawn = session_output(paper, lambda: 0.0)
-        everything(drawn, evil, "a.profile-names_it")
-        drawn.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
-        assert_genuine(paper.text)
-        assert "▐ acp-launch: " not in paper.text
-        with (tmp_path / "answer").open("wb") as out:
-            monkeypatch.setattr(output, "Outlet", lambda: Outlet(out.fileno()))
-            lines = session_output(None, lambda: 0.0)
-            everything(lines, evil, "a.profile-names_it")
-        told = capsys.readouterr().err
-        assert_genuine(told)
-        assert "▐ acp-launch: " not in told
-        assert all(line.startswith(("▐ ", "  ")) for line in told.splitlines())
-
-    asyncio.run(story())
+    paper = Paper()
+    drawn = session_output(paper, lambda: 0.0)
+    everything(drawn, evil, "a.profile-names_it")
+    drawn.show(ResultEvent(stop_reason="end_turn", result=Raw(b"{}")))
+    assert_genuine(paper.text)
+    assert "▐ acp-launch: " not in paper.text
+    with (tmp_path / "answer").open("wb") as out:
+        monkeypatch.setattr(output, "Outlet", lambda: Outlet(out.fileno()))
+        lines = session_output(None, lambda: 0.0)
+        everything(lines, evil, "a.profile-names_it")
+    told = capsys.readouterr().err
+    assert_genuine(told)
+    assert "▐ acp-launch: " not in told
+    assert all(line.startswith(("▐ ", "  ")) for line in told.splitlines())
 
 
 @pytest.mark.parametrize("evil", FORGERIES)
-def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pytest.CaptureFixture[str]) -> None:
+@looped
+async def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever names an agent, a field, a tool or a way to log in."""
-
-    async def story() -> None:
-        person = Answering()
-        call: dict[str, Any] = {"toolCallId": "1", "title": evil, "kind": evil, "rawInput": {"a": evil, evil: 1}}
-        call |= {"locations": [{"path": evil}], "name": evil, "_meta": {"toolName": evil}}
-        call |= {"content": [{"type": "content", "content": {"type": "text", "text": evil}}]}
-        options = [{"optionId": "a", "name": evil, "kind": "x"}]
-        await permission_asker(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
-        name = Field(name="n", kind="text", title=evil, description=evil, is_required=True)
-        await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
-        await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))
-        method = AuthMethod(id="a", name=evil, description=evil, type="agent")
-        await LoginQuestions(person).which(evil, [method])
-
-    asyncio.run(story())
+    person = Answering()
+    call: dict[str, Any] = {"toolCallId": "1", "title": evil, "kind": evil, "rawInput": {"a": evil, evil: 1}}
+    call |= {"locations": [{"path": evil}], "name": evil, "_meta": {"toolName": evil}}
+    call |= {"content": [{"type": "content", "content": {"type": "text", "text": evil}}]}
+    options = [{"optionId": "a", "name": evil, "kind": "x"}]
+    await permission_asker(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
+    name = Field(name="n", kind="text", title=evil, description=evil, is_required=True)
+    await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
+    await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))
+    method = AuthMethod(id="a", name=evil, description=evil, type="agent")
+    await LoginQuestions(person).which(evil, [method])
     told = capsys.readouterr().err
     assert_genuine(told, is_question=True)
     assert all(line.startswith("▐") or not line for line in told.splitlines()), "the mark is its bar"
 
 
-def test_a_question_is_marked_also_if_no_other_program_writes(capsys: pytest.CaptureFixture[str]) -> None:
-    async def story() -> None:
-        assert await Answering().line("Your name", default="Bob") == "typed"
-
-    asyncio.run(story())
+@looped
+async def test_a_question_is_marked_also_if_no_other_program_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await Answering().line("Your name", default="Bob") == "typed"
     assert capsys.readouterr().err == "▐ Your name [Bob]: "
 
 

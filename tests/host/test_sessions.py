@@ -20,47 +20,42 @@ from acp_launch.served.hostsession import HostSession
 from acp_launch.served.wire import EVENT, AttachOptions, FrontNews, event_line, news_line
 from acp_launch.session.client import AcpSession
 from acp_launch.session.events import AnyEvent, FileEvent, encode
+from tests.looped import looped
 
 NOTHING = Raw(b"1")
 
 
-def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that stays attached for years costs no more than one that came just now."""
     monkeypatch.setattr(connections, "MAX_EVENTS", 100)
-
-    async def story() -> None:
-        session = SessionEvents(lambda: 0.0, lambda: None)
-        front = of_front(own_turns_only=False, is_first=True)
-        for _ in range(1000):
-            session.add(b"{}\n", front)
-            session.add(b"{}\n")
-        kept = session.window.since(session.window.lost, 0.0)
-        assert kept is not None
-        assert [session.is_hidden(id, front) for id, _ in kept] == [True, False] * 50
-        assert not any(session.is_hidden(id, front) for id in range(1, session.window.lost))
-
-    asyncio.run(story())
+    session = SessionEvents(lambda: 0.0, lambda: None)
+    front = of_front(own_turns_only=False, is_first=True)
+    for _ in range(1000):
+        session.add(b"{}\n", front)
+        session.add(b"{}\n")
+    kept = session.window.since(session.window.lost, 0.0)
+    assert kept is not None
+    assert [session.is_hidden(id, front) for id, _ in kept] == [True, False] * 50
+    assert not any(session.is_hidden(id, front) for id in range(1, session.window.lost))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> None:
+@looped
+async def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> None:
     """And mostly not if none is."""
-
-    async def story() -> None:
-        those = [
-            of_front(own_turns_only=own_turns_only, is_first=is_first, acp_only=acp_only)
-            for own_turns_only, is_first, acp_only in product((True, False), repeat=3)
-        ]
-        session = lived(those, random.Random(seed))
-        newest, in_vain = session.window.newest, 0
-        pieces = [(last, end) for last in range(newest) for end in range(last + 1, newest + 1)]
-        for (last, end), front in product(pieces, those):
-            hidden = any(session.is_hidden(id, front) for id in range(last + 1, end + 1))
-            assert session.hides(last, end, front) >= hidden
-            in_vain += session.hides(last, end, front) > hidden
-        assert in_vain < len(pieces) / 4
-
-    asyncio.run(story())
+    those = [
+        of_front(own_turns_only=own_turns_only, is_first=is_first, acp_only=acp_only)
+        for own_turns_only, is_first, acp_only in product((True, False), repeat=3)
+    ]
+    session = lived(those, random.Random(seed))
+    newest, in_vain = session.window.newest, 0
+    pieces = [(last, end) for last in range(newest) for end in range(last + 1, newest + 1)]
+    for (last, end), front in product(pieces, those):
+        hidden = any(session.is_hidden(id, front) for id in range(last + 1, end + 1))
+        assert session.hides(last, end, front) >= hidden
+        in_vain += session.hides(last, end, front) > hidden
+    assert in_vain < len(pieces) / 4
 
 
 def test_a_front_is_told_an_event_as_scripts_read_it_and_when_it_was_recorded() -> None:
@@ -80,7 +75,8 @@ def test_a_front_is_told_an_event_as_scripts_read_it_and_when_it_was_recorded() 
     assert changes == told[1:]
 
 
-def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
+@looped
+async def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
     """And all fronts hear that it is asked, and when no more."""
     asked, is_asked = list[str](), asyncio.Event()
 
@@ -94,41 +90,35 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
             raise
         return f"of {front.name}"
 
-    async def story() -> None:
-        host = SimpleNamespace(delays=False, gate=lambda: SimpleNamespace(ask=None))
-        agent, nothing = cast(Any, SimpleNamespace(sessions=[])), cast(Any, None)
-        session = HostSession(agent, cast(Any, host), nothing, "work", (), nothing)
-        first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
-        for front in (first, second):
-            session.enter(front, AttachOptions(name="work", can_ask=True))
-        answering = asyncio.create_task(session._put(put))
-        await is_asked.wait()
-        session.drive(second)
-        assert await answering == "of second"
-        told = [line for _, line in session.events.window.since(0, 0.0) or ()]
-        assert told == [news_line(FrontNews(is_asked=said)) for said in (True, False, True, False)]
-
-    asyncio.run(story())
+    host = SimpleNamespace(delays=False, gate=lambda: SimpleNamespace(ask=None))
+    agent, nothing = cast(Any, SimpleNamespace(sessions=[])), cast(Any, None)
+    session = HostSession(agent, cast(Any, host), nothing, "work", (), nothing)
+    first, second = (cast(Any, FakeFront(name)) for name in ("first", "second"))
+    for front in (first, second):
+        session.enter(front, AttachOptions(name="work", can_ask=True))
+    answering = asyncio.create_task(session._put(put))
+    await is_asked.wait()
+    session.drive(second)
+    assert await answering == "of second"
+    told = [line for _, line in session.events.window.since(0, 0.0) or ()]
+    assert told == [news_line(FrontNews(is_asked=said)) for said in (True, False, True, False)]
     assert asked == ["first", "withdrawn", "second"]
 
 
-def test_an_id_that_the_agent_gives_twice_is_noted_and_the_earlier_session_is_left() -> None:
+@looped
+async def test_an_id_that_the_agent_gives_twice_is_noted_and_the_earlier_session_is_left() -> None:
     notes: list[str] = []
-
-    async def story() -> None:
-        launch = SimpleNamespace(observer=SimpleNamespace(show=lambda event: notes.append(event.text)))
-        agent = cast(Any, SimpleNamespace(sessions=[], by_id={}, launch=launch))
-        host = cast(Any, SimpleNamespace(delays=False, gate=lambda: None))
-        opened = Opened("a", "new", NOTHING, 0, b"")
-        sessions = []
-        for name in ("first", "second"):
-            sessions.append(session := HostSession(agent, host, cast(Any, None), name, (), cast(Any, None)))
-            session.client = cast(Any, SimpleNamespace(opened=lambda opened: None))
-            session.begin(opened)
-            agent.by_id["a"] = session
-        assert [session.is_left for session in sessions] == [True, False]
-
-    asyncio.run(story())
+    launch = SimpleNamespace(observer=SimpleNamespace(show=lambda event: notes.append(event.text)))
+    agent = cast(Any, SimpleNamespace(sessions=[], by_id={}, launch=launch))
+    host = cast(Any, SimpleNamespace(delays=False, gate=lambda: None))
+    opened = Opened("a", "new", NOTHING, 0, b"")
+    sessions = []
+    for name in ("first", "second"):
+        sessions.append(session := HostSession(agent, host, cast(Any, None), name, (), cast(Any, None)))
+        session.client = cast(Any, SimpleNamespace(opened=lambda opened: None))
+        session.begin(opened)
+        agent.by_id["a"] = session
+    assert [session.is_left for session in sessions] == [True, False]
     assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]
 
 

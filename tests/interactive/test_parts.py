@@ -40,6 +40,7 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import Choice
 from tests.clock import Clock
+from tests.looped import looped
 
 
 def board(columns: int = 20) -> SessionCanvas:
@@ -220,17 +221,15 @@ def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
     assert prompt.text == ""
 
 
-def test_enter_is_said_once_to_be_no_answer() -> None:
-    async def story() -> None:
-        drawn = board(columns=80)
-        asking = ScreenQuestions(drawn, lambda: None, lambda question: (80, 24), StillClock())
-        asking.question = Question("Allow it?", [Choice("y", "Yes")], is_open=True)
-        asking.explain_keys()
-        assert "Enter does not answer; press y, or Escape" in drawn.take()
-        asking.explain_keys()
-        assert drawn.take() == ""
-
-    asyncio.run(story())
+@looped
+async def test_enter_is_said_once_to_be_no_answer() -> None:
+    drawn = board(columns=80)
+    asking = ScreenQuestions(drawn, lambda: None, lambda question: (80, 24), StillClock())
+    asking.question = Question("Allow it?", [Choice("y", "Yes")], is_open=True)
+    asking.explain_keys()
+    assert "Enter does not answer; press y, or Escape" in drawn.take()
+    asking.explain_keys()
+    assert drawn.take() == ""
 
 
 @pytest.mark.parametrize(

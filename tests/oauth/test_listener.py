@@ -351,17 +351,15 @@ def test_a_pasted_address_is_checked_like_one_that_the_browser_comes_back_to() -
     assert [told in each for each in complaints] == [False, True, True, True, True]
 
 
-def test_an_end_of_the_input_ends_the_wait() -> None:
+@looped
+async def test_an_end_of_the_input_ends_the_wait() -> None:
     async def pasted(complaint: str) -> str:
         raise AuthRequired("no address was pasted")
 
-    async def story() -> None:
-        browser = LoopbackListener(visited, unsaid, pasted=pasted, patience=PATIENCE)
-        async with browser.listen():
-            with pytest.raises(AuthRequired):
-                await browser.answer(ADDRESS, STATE)
-
-    asyncio.run(story())
+    browser = LoopbackListener(visited, unsaid, pasted=pasted, patience=PATIENCE)
+    async with browser.listen():
+        with pytest.raises(AuthRequired):
+            await browser.answer(ADDRESS, STATE)
 
 
 def test_the_browser_may_also_come_back_by_itself_while_an_address_could_be_pasted() -> None:

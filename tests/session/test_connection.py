@@ -31,7 +31,7 @@ from tests import rawjson
 from tests.bridge.test_shim import REFUSED
 from tests.looped import looped
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
-from tests.turnedclock import run
+from tests.turnedclock import turned
 
 
 @looped
@@ -46,30 +46,27 @@ async def test_nothing_is_sent_before_initialize_is_answered() -> None:
         assert [kind for kind, _ in recorder.told] == ["negotiated"]
 
 
-def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
+@turned
+async def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
     """C-10: all of them in one chunk, which is when it goes wrong elsewhere."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, _):
-            opening = asyncio.create_task(open_new(connection))
-            request = await agent.hears("session/new")
-            numbers = list(range(100))
-            await agent.says(
-                {"id": request["id"], "result": {"sessionId": "s1"}}, *(update("s1", number) for number in numbers)
-            )
-            await opening
-            prompt = asyncio.create_task(
-                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=60)
-            )
-            request = await agent.hears("session/prompt")
-            more = list(range(100, 200))
-            await agent.says(
-                *(update("s1", number) for number in more), {"id": request["id"], "result": {"stopReason": "end_turn"}}
-            )
-            await prompt
-            assert recorder.of("update") == [*numbers, *more]
-
-    run(story)  # judging a thousand messages takes its time
+    async with negotiated() as (connection, agent, recorder, _):
+        opening = asyncio.create_task(open_new(connection))
+        request = await agent.hears("session/new")
+        numbers = list(range(100))
+        await agent.says(
+            {"id": request["id"], "result": {"sessionId": "s1"}}, *(update("s1", number) for number in numbers)
+        )
+        await opening
+        prompt = asyncio.create_task(
+            connection.call(connection.conversation.prompt("s1", []), what="the end", limit=60)
+        )
+        request = await agent.hears("session/prompt")
+        more = list(range(100, 200))
+        await agent.says(
+            *(update("s1", number) for number in more), {"id": request["id"], "result": {"stopReason": "end_turn"}}
+        )
+        await prompt
+        assert recorder.of("update") == [*numbers, *more]
 
 
 async def open_new(connection: module.Connection) -> None:

@@ -16,7 +16,7 @@ from acp_launch.session.events import Answer, SessionEvent, ToolQuestion, TurnEn
 from acp_launch.session.opening import SessionParams, how_to_continue, open_session
 from tests.looped import looped
 from tests.session.recording import Agent, negotiated, question, update
-from tests.turnedclock import run
+from tests.turnedclock import turned
 
 HERE = SessionParams(Path("/w"), (), [])
 TEXT = [{"type": "text", "text": "hi"}]
@@ -73,89 +73,76 @@ async def told_in_a_turn(connection: Connection, agent: Agent, client: AcpSessio
 
 
 @pytest.mark.parametrize("replay", ["after", ""])
-def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer(replay: Replay) -> None:
+@turned
+async def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer(replay: Replay) -> None:
     """gemini: one update before the answer, twenty after it. Of an agent that is not known the first ones show it."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9", replay)
-            request = await agent.hears("session/load")
-            answer = {"id": request["id"], "result": {}}
-            await agent.says(update("s9", 0, "user_message_chunk"), answer, update("s9", 1))
-            for number in range(2, 21):
-                await recorder.has("replay", number)  # one after the other, as they come
-                await agent.says(update("s9", number))
-            assert (await ready).replayed == 21
-            await told_in_a_turn(connection, agent, client)
-            assert recorder.of("replay") == list(range(21))
-            assert recorder.of("update") == ["live"]
-
-    run(story)
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9", replay)
+        request = await agent.hears("session/load")
+        answer = {"id": request["id"], "result": {}}
+        await agent.says(update("s9", 0, "user_message_chunk"), answer, update("s9", 1))
+        for number in range(2, 21):
+            await recorder.has("replay", number)  # one after the other, as they come
+            await agent.says(update("s9", number))
+        assert (await ready).replayed == 21
+        await told_in_a_turn(connection, agent, client)
+        assert recorder.of("replay") == list(range(21))
+        assert recorder.of("update") == ["live"]
 
 
-def test_an_agent_that_is_not_known_is_asked_whether_there_is_more() -> None:
+@turned
+async def test_an_agent_that_is_not_known_is_asked_whether_there_is_more() -> None:
     """It sends the rest of a history before it looks at what it was asked meanwhile."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9", "")
-            await agent.answers(await agent.hears("session/load"), {})
-            request = await agent.hears("_acp-launch/replayed")
-            rest = [update("s9", 0, "user_message_chunk"), *(update("s9", number) for number in range(1, 21))]
-            refusal = {"id": request["id"], "error": {"code": -32601, "message": "method not found"}}
-            await agent.says(*rest, refusal)
-            assert (await ready).replayed == 21
-            await told_in_a_turn(connection, agent, client)
-            assert (recorder.of("replay"), recorder.of("update")) == ([*range(21)], ["live"])
-
-    run(story)
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9", "")
+        await agent.answers(await agent.hears("session/load"), {})
+        request = await agent.hears("_acp-launch/replayed")
+        rest = [update("s9", 0, "user_message_chunk"), *(update("s9", number) for number in range(1, 21))]
+        refusal = {"id": request["id"], "error": {"code": -32601, "message": "method not found"}}
+        await agent.says(*rest, refusal)
+        assert (await ready).replayed == 21
+        await told_in_a_turn(connection, agent, client)
+        assert (recorder.of("replay"), recorder.of("update")) == ([*range(21)], ["live"])
 
 
 @pytest.mark.parametrize("code", [-32601, -32603, -32000])
-def test_no_time_passes_when_there_is_no_more(code: int) -> None:
+@turned
+async def test_no_time_passes_when_there_is_no_more(code: int) -> None:
     """A history that is empty, or that ends with the prompt of a person; and news that are no part of any."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9", "")
-            request = await agent.hears("session/load")
-            answer = {"id": request["id"], "result": {}}
-            news = update("s9", "news", "available_commands_update")
-            await agent.says(update("s9", 0, "user_message_chunk"), answer, news)
-            await agent.refuses(await agent.hears("_acp-launch/replayed"), code, "what is that?")
-            await ready
-            assert asyncio.get_running_loop().time() == 0
-            await told_in_a_turn(connection, agent, client)
-            assert (recorder.of("replay"), recorder.of("update")) == ([0, "news"], ["live"])
-
-    run(story)
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9", "")
+        request = await agent.hears("session/load")
+        answer = {"id": request["id"], "result": {}}
+        news = update("s9", "news", "available_commands_update")
+        await agent.says(update("s9", 0, "user_message_chunk"), answer, news)
+        await agent.refuses(await agent.hears("_acp-launch/replayed"), code, "what is that?")
+        await ready
+        assert asyncio.get_running_loop().time() == 0
+        await told_in_a_turn(connection, agent, client)
+        assert (recorder.of("replay"), recorder.of("update")) == ([0, "news"], ["live"])
 
 
-def test_no_time_passes_and_nothing_is_asked_where_the_history_is_known_to_come_first() -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            ready = opened(connection, client, "load", "s9", "before")
-            await agent.answers(await agent.hears("session/load"), {})
-            await ready
-            assert asyncio.get_running_loop().time() == 0
-            await told_in_a_turn(connection, agent, client)
-
-    run(story)
+@turned
+async def test_no_time_passes_and_nothing_is_asked_where_the_history_is_known_to_come_first() -> None:
+    async with negotiated() as (connection, agent, _, client):
+        ready = opened(connection, client, "load", "s9", "before")
+        await agent.answers(await agent.hears("session/load"), {})
+        await ready
+        assert asyncio.get_running_loop().time() == 0
+        await told_in_a_turn(connection, agent, client)
 
 
-def test_an_agent_that_does_not_answer_what_it_does_not_know_is_waited_for_half_a_second() -> None:
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9", "")
-            await agent.answers(await agent.hears("session/load"), {})
-            request = await agent.hears("_acp-launch/replayed")
-            await ready
-            assert asyncio.get_running_loop().time() == opening.REFUSAL
-            await agent.refuses(request, -32601, "oh, that")  # C-66
-            await told_in_a_turn(connection, agent, client)
-            assert recorder.of("note") == []
-
-    run(story)
+@turned
+async def test_an_agent_that_does_not_answer_what_it_does_not_know_is_waited_for_half_a_second() -> None:
+    async with negotiated() as (connection, agent, recorder, client):
+        ready = opened(connection, client, "load", "s9", "")
+        await agent.answers(await agent.hears("session/load"), {})
+        request = await agent.hears("_acp-launch/replayed")
+        await ready
+        assert asyncio.get_running_loop().time() == opening.REFUSAL
+        await agent.refuses(request, -32601, "oh, that")  # C-66
+        await told_in_a_turn(connection, agent, client)
+        assert recorder.of("note") == []
 
 
 @pytest.mark.whole
@@ -274,25 +261,20 @@ async def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
 
 
 @pytest.mark.parametrize(("grace", "told"), [((), GRACE_SECONDS), ((1.0,), 1.0)])
-def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float, ...], told: float) -> None:
+@turned
+async def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float, ...], told: float) -> None:
     """And no other deadline is named meanwhile, however long it has been silent."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            turn, running, _ = await in_turn(connection, agent, client)
-            await asyncio.sleep(2.5)
-            turn.cancel(*grace)
-            turn.cancel()  # again: the first deadline stands
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(WaitExpired) as caught:
-                await running
-            assert (
-                caught.value.message == f"the agent did not stop within {told:g} s of the cancellation, so it was ended"
-            )
-            assert asyncio.get_running_loop().time() - began == pytest.approx(told)
-            assert (recorder.of("grace"), recorder.of("waiting")) == ([told], [])
-
-    run(story)
+    async with negotiated() as (connection, agent, recorder, client):
+        turn, running, _ = await in_turn(connection, agent, client)
+        await asyncio.sleep(2.5)
+        turn.cancel(*grace)
+        turn.cancel()  # again: the first deadline stands
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(WaitExpired) as caught:
+            await running
+        assert caught.value.message == f"the agent did not stop within {told:g} s of the cancellation, so it was ended"
+        assert asyncio.get_running_loop().time() - began == pytest.approx(told)
+        assert (recorder.of("grace"), recorder.of("waiting")) == ([told], [])
 
 
 @pytest.mark.parametrize(
@@ -317,61 +299,52 @@ async def test_a_question_is_answered_by_policy(default: Any, approve: Any, chos
         assert end.denied == ("Do c1" if default == "ask" else "")
 
 
-def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
+@turned
+async def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
     """A slow terminal: the agent's answer waits behind what is still to be shown."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            turn, running, request = await in_turn(connection, agent, client)
-            turn.cancel()
-            await agent.hears("session/cancel")
-            for number in range(4):
-                recorder.room.clear()
-                await agent.says(update("s1", number))
-                await asyncio.sleep(0.5)
-                recorder.room.set()
-                await asyncio.sleep(0.6)
-            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
-            assert (await running).usage == {"totalTokens": 3}
-
-    run(story)
-
-
-def test_an_agent_is_not_given_up_while_this_process_stands_still() -> None:
-    """A terminal that takes nothing blocks it in a write; the agent's answer waits in its pipe meanwhile."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            turn, running, request = await in_turn(connection, agent, client)
-            turn.cancel()
-            await agent.hears("session/cancel")
-            for _ in range(2):
-                asyncio.get_running_loop().now += 3.5  # type: ignore[attr-defined]
-                await asyncio.sleep(0.2)
-            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
-            assert (await running).usage == {"totalTokens": 3}
-
-    run(story)
-
-
-def test_a_shorter_grace_does_not_grow_while_we_cannot_read() -> None:
-    """It is what `--timeout` promises, after which no user waits."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, client):
-            turn, running, _ = await in_turn(connection, agent, client)
-            turn.cancel(1.0)
-            await agent.hears("session/cancel")
-            began = asyncio.get_running_loop().time()
+    async with negotiated() as (connection, agent, recorder, client):
+        turn, running, request = await in_turn(connection, agent, client)
+        turn.cancel()
+        await agent.hears("session/cancel")
+        for number in range(4):
             recorder.room.clear()
-            await agent.says(update("s1", 0))
+            await agent.says(update("s1", number))
             await asyncio.sleep(0.5)
             recorder.room.set()
-            with pytest.raises(WaitExpired):
-                await running
-            assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
+            await asyncio.sleep(0.6)
+        await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
+        assert (await running).usage == {"totalTokens": 3}
 
-    run(story)
+
+@turned
+async def test_an_agent_is_not_given_up_while_this_process_stands_still() -> None:
+    """A terminal that takes nothing blocks it in a write; the agent's answer waits in its pipe meanwhile."""
+    async with negotiated() as (connection, agent, _, client):
+        turn, running, request = await in_turn(connection, agent, client)
+        turn.cancel()
+        await agent.hears("session/cancel")
+        for _ in range(2):
+            asyncio.get_running_loop().now += 3.5  # type: ignore[attr-defined]
+            await asyncio.sleep(0.2)
+        await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
+        assert (await running).usage == {"totalTokens": 3}
+
+
+@turned
+async def test_a_shorter_grace_does_not_grow_while_we_cannot_read() -> None:
+    """It is what `--timeout` promises, after which no user waits."""
+    async with negotiated() as (connection, agent, recorder, client):
+        turn, running, _ = await in_turn(connection, agent, client)
+        turn.cancel(1.0)
+        await agent.hears("session/cancel")
+        began = asyncio.get_running_loop().time()
+        recorder.room.clear()
+        await agent.says(update("s1", 0))
+        await asyncio.sleep(0.5)
+        recorder.room.set()
+        with pytest.raises(WaitExpired):
+            await running
+        assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
 
 
 @looped

@@ -13,6 +13,7 @@ from acp_launch.console.draw import sanitize
 from acp_launch.session.elicitation import Field, FieldOption, Filled, Form
 from acp_launch.session.events import BACK
 from tests.console.person import Scripted
+from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
@@ -228,7 +229,8 @@ def test_a_value_is_shown_whole_before_it_is_sent() -> None:
     assert person.told[-2] == f"    nick: {'s' * 3000}\\x1b"
 
 
-def test_a_cancelled_question_frees_the_floor() -> None:
+@looped
+async def test_a_cancelled_question_frees_the_floor() -> None:
     """The agent withdraws it, or the turn is cancelled."""
 
     class Waiting(Scripted):
@@ -241,18 +243,15 @@ def test_a_cancelled_question_frees_the_floor() -> None:
             await asyncio.Event().wait()
             return None
 
-    async def scenario() -> None:
-        person = Waiting()
-        filling = asyncio.create_task(Forms(person, "Demo").fill(form(NICK)))
-        async with asyncio.timeout(PATIENCE):
-            await person.asked.wait()
-            filling.cancel()
-            await asyncio.wait({filling})
-            assert filling.cancelled()
-            async with person.floor():
-                pass
-
-    asyncio.run(scenario())
+    person = Waiting()
+    filling = asyncio.create_task(Forms(person, "Demo").fill(form(NICK)))
+    async with asyncio.timeout(PATIENCE):
+        await person.asked.wait()
+        filling.cancel()
+        await asyncio.wait({filling})
+        assert filling.cancelled()
+        async with person.floor():
+            pass
 
 
 KINDS = st.sampled_from(["text", "number", "integer", "boolean"])

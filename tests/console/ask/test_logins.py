@@ -16,6 +16,7 @@ from acp_launch.console.stderr import AgentStderr
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.events import Choice, Tone
+from tests.looped import looped
 from tests.secret.canaries import knowing
 
 HOSTILE = "\x1b]0;owned\x07Log\nin"
@@ -88,19 +89,16 @@ def test_a_command_line_is_shown_as_a_shell_would_read_it_before_it_is_allowed(k
     assert command_line(AuthMethod("a", "A"), PROGRAM) == "/opt/agent 'a b' 'x\n'"
 
 
-def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
+@looped
+async def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
     kept, shown = bytearray(), io.StringIO()
     aloud = AgentStderr(kept.extend, shown)
     person = Person(None)
-
-    async def story() -> None:
-        aloud(b"before\n")
-        async with LoginQuestions(person, aloud).waiting(OLD):
-            aloud(b"open \x1b[1mhttps://example.com/\xc3")
-            aloud(b"\xa9\n")
-        aloud(b"after\n")
-
-    asyncio.run(story())
+    aloud(b"before\n")
+    async with LoginQuestions(person, aloud).waiting(OLD):
+        aloud(b"open \x1b[1mhttps://example.com/\xc3")
+        aloud(b"\xa9\n")
+    aloud(b"after\n")
     assert shown.getvalue() == "open \\x1b[1mhttps://example.com/é\n"
     assert kept.decode() == "before\nopen \x1b[1mhttps://example.com/é\nafter\n"
     assert person.said == ['logging in with "\\x1b]0;owned\\x07Log\\nin"; Ctrl-C cancels']

@@ -16,6 +16,7 @@ from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import ResultEvent, describe_error
 from tests.console.drawn import Screen
 from tests.console.updates import cancelled, chunk, end, note, opened, tool, update, waiting
+from tests.looped import looped
 
 THOUGHT, PROMPT = "agent_thought_chunk", "user_message_chunk"
 CHOICES = [{"value": value, "name": value.title()} for value in ("small", "large")]
@@ -382,33 +383,27 @@ def test_wide_characters_and_emoji_leave_no_stale_rows() -> None:
     assert "".join(screen.text.split()) == "".join(text.replace("\u200d", "").replace("\ufe0f", "").split())
 
 
-def test_nothing_is_drawn_by_an_update_itself() -> None:
+@looped
+async def test_nothing_is_drawn_by_an_update_itself() -> None:
     """All of it is done with a frame, so that an update costs next to nothing."""
     screen = Screen()
-
-    async def flood() -> None:
-        for number in range(1_000):
-            screen.hears(chunk(f"Line {number}.\n\n"))
-        assert screen.file.getvalue() == ""
-        screen.live.show(end())
-
-    asyncio.run(flood())
+    for number in range(1_000):
+        screen.hears(chunk(f"Line {number}.\n\n"))
+    assert screen.file.getvalue() == ""
+    screen.live.show(end())
     assert screen.text.replace("\n\n", "\n") == "\n".join(f"Line {number}." for number in range(1_000))
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ["word " * 5_000, "```py\n" + "code = 1\n" * 2_000, "- item\n" * 2_000])
-def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_screen(text: str) -> None:
+@looped
+async def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_screen(text: str) -> None:
     """What was printed for good is not drawn again, however long the paragraph."""
     screen = Screen(lines=10)
-
-    async def flood() -> None:
-        screen.hears(chunk(text))
-        await asyncio.sleep(0)  # the first frame
-        await asyncio.sleep(0)
-        assert len(screen.text.splitlines()) > 200
-
-    asyncio.run(flood())
+    screen.hears(chunk(text))
+    await asyncio.sleep(0)  # the first frame
+    await asyncio.sleep(0)
+    assert len(screen.text.splitlines()) > 200
     before = len(screen.file.getvalue())
     screen.hears(chunk("more"))
     assert len(screen.file.getvalue()) - before < 60 * 10 * 2
