@@ -53,7 +53,7 @@ asyncio.run(main())
 
 
 @pytest.mark.promise("kill")
-@pytest.mark.sample(2, 10)
+@pytest.mark.sample(2, 6)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_program_that_is_killed_leaves_nothing(launch: Launcher, moment: str) -> None:
     launch.profile(

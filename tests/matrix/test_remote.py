@@ -134,36 +134,6 @@ def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fa
         assert_all_answered_once(recorder)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("kind", "reset", "step"),
-    [
-        ("json", False, 5),
-        ("json", True, 17),
-        ("events", False, 23),
-        ("events that are kept", False, 23),
-        ("no session", True, 23),
-        ("older", False, 43),
-        ("modern", False, 23),
-    ],
-)
-def test_an_answer_that_is_cut_at_any_byte_is_answered_once(kind: str, reset: bool, step: int, tmp_path: Path) -> None:
-    with tempered(**KINDS[kind]) as server, cutter(server.port, reset=reset) as proxy:
-        url = address(proxy, server.url)
-        with seated(server=remote(url, tmp_path)) as seats, opened(seats, kind) as recorder:
-            assert is_added(done(recorder, kind, "add", a=1, b=2), 3)
-            before = proxy.do("passed")["down"]
-            assert is_added(done(recorder, kind, "add", a=1, b=2), 3)
-            size = proxy.do("passed")["down"] - before
-            for at in range(1, size + 1, step):
-                proxy.do("change", settings={"cut": [proxy.do("passed")["down"] + at]})
-                said = done(recorder, kind, "add", a=1, b=2)
-                assert is_added(said, 3) or 'MCP server "server"' in said["error"]["message"], (at, said)
-                proxy.do("change", settings={"cut": []})
-            assert_works_again(recorder, kind)
-            assert_all_answered_once(recorder)
-
-
 @pytest.mark.sample(0, 1)
 @pytest.mark.parametrize("kind", ["json", "events that are kept", "modern"])
 def test_of_a_thousand_calls_with_a_cut_after_every_fiftieth_each_is_answered_once(kind: str, tmp_path: Path) -> None:

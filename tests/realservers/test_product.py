@@ -46,26 +46,14 @@ def shown(launch: Launcher, *arguments: str) -> str:
     return done.out.decode()
 
 
-def test_the_agent_of_a_run_has_the_tools_of_all_servers(launch: Launcher) -> None:
-    profile(launch)
-    done = launch("run", "p", "tools")
-    assert done.code == 0
-    headings = [line for line in done.out.decode().splitlines() if line.startswith("**")]
-    assert headings == [
-        "**everything**: connected, 13 tools",
-        "**files**: connected, 14 tools",
-        "**roots**: connected, 14 tools",
-    ]
-    servers = "acp-launch: mcp servers: everything ready in # s, 13 tools; files ready in # s, 14 tools; "
-    assert re.sub(r"[\d.]+ s\b", "# s", told(done.err)) == f"{servers}roots ready in # s, 14 tools"
-
-
-def test_a_call_of_the_agent_reaches_the_server_in_the_sessions_directory(launch: Launcher) -> None:
+def test_a_call_of_the_agent_reaches_one_of_three_servers_in_the_sessions_directory(launch: Launcher) -> None:
     profile(launch)
     (launch.project / "ä.txt").write_text("words in a file\n")
     arguments = json.dumps({"path": str(launch.project / "ä.txt")})
-    done = launch("run", "p", f"call files read_text_file {arguments}", "--output", "quiet")
+    done = launch("run", "p", f"call files read_text_file {arguments}")
     assert (done.code, done.out.decode().strip()) == (0, "words in a file")
+    servers = "acp-launch: mcp servers: everything ready in # s, 13 tools; files ready in # s, 14 tools; "
+    assert f"{servers}roots ready in # s, 14 tools" in re.sub(r"[\d.]+ s\b", "# s", told(done.err))
 
 
 def test_the_small_environment_is_enough_for_npx_and_holds_nothing_else(launch: Launcher) -> None:
@@ -75,17 +63,6 @@ def test_the_small_environment_is_enough_for_npx_and_holds_nothing_else(launch: 
     assert env["NPM_CONFIG_CACHE"] == str(cache())
     assert env["PWD"] == str(launch.project)
     assert not {"SOME_TOKEN", "UNRELATED", "NODE_OPTIONS", MARK} & env.keys()
-
-
-def test_a_server_is_inspected(launch: Launcher) -> None:
-    profile(launch)
-    found = json.loads(shown(launch, "inspect", "p", "everything", "--json"))
-    about = {"name": "mcp-servers/everything", "title": "Everything Reference Server", "version": "2.0.0"}
-    assert found["server_info"] == about
-    assert (found["protocol_version"], found["answers_ping"], found["refused"]) == ("2025-11-25", True, {})
-    # 13 and the one for clients with roots, which acp-launch is.
-    assert found["counts"] == {"tools": 14, "resources": 7, "resource_templates": 2, "prompts": 4}
-    assert found["instructions"].startswith("# Everything Server")
 
 
 def test_the_roots_a_server_is_told_are_the_sessions_directories(launch: Launcher) -> None:

@@ -12,7 +12,7 @@ from tests.seat.stage import Play, Stage
 from tests.seat.test_share_user import host, play, the_host_ends
 
 __all__ = ["the_host_ends"]  # a fixture
-LAUNCHES = 3
+LAUNCHES = 2
 MOMENTS = 10  # of each victim
 CALLS = 20
 VICTIMS = ("host", "server", "guard", "launch", "launches", "everything")
