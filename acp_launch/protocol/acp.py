@@ -220,7 +220,6 @@ def read_session_id(result: Raw) -> str:
 
 
 _UPDATE_METHOD = b'"session/update"'
-UPDATE_METHOD_BYTES = 100  # of a line, among which agents name the method
 
 
 class SessionUpdate(msgspec.Struct, gc=False):
@@ -257,14 +256,13 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 update_line = msgspec.json.Decoder(_UpdateLine)
-session_update = msgspec.json.Decoder(SessionUpdate)
 update_kind = msgspec.json.Decoder(UpdateKind)
 chunk = msgspec.json.Decoder(Chunk)
 
 
 def read_update_line(line: bytes) -> tuple[str, str, Raw] | None:
-    """Do what `read_update` does for a whole line at once; None also if it is only written in an unusual way."""
-    if line.find(_UPDATE_METHOD, 0, UPDATE_METHOD_BYTES) < 0:
+    """Return session, kind and body of a line with a `session/update`; None if it is none, or written unusually."""
+    if _UPDATE_METHOD not in line:
         return None
     try:
         if not line.isascii():
@@ -278,16 +276,7 @@ def read_update_line(line: bytes) -> tuple[str, str, Raw] | None:
 
 
 def read_update(params: Raw) -> tuple[str, str, Raw] | None:
-    """Return session, kind and body of a `session/update`; None if it is not one."""
-    try:
-        update = session_update.decode(params)
-        return update.sessionId, update_kind.decode(update.update).sessionUpdate, update.update
-    except (msgspec.DecodeError, RecursionError):
-        return _read_leniently(params)
-
-
-def _read_leniently(params: Raw) -> tuple[str, str, Raw] | None:
-    """Do so where the decoders reject valid JSON: it contains half a surrogate pair (see `decoded`)."""
+    """Return the same of the parameters of any `session/update`, also with half a surrogate pair (see `decoded`)."""
     said = mapping(decoded(params))
     session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
     if not isinstance(session_id, str) or not isinstance(kind, str):
