@@ -9,6 +9,7 @@ that runs servers as a launch does, `{name: entry}` as tests.realservers.host ta
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ HOPS = ["/bin/sh", "-c", 'cat | cat | "$@" | cat | cat', "sh", *ECHO]
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 CALL = {"name": "echo", "arguments": {"text": "x"}}
 CALLS, MANY, AT_ONCE = 300, 3000, 32
+EVENTS = 100_000
 LATE = {"do": "slow", "piece": 100, "pause": 0.05}  # an answer that takes a few hundred milliseconds
 Json = dict[str, Any]
 
@@ -92,6 +94,16 @@ class Client:
                 asked.add(self.ask("tools/call", CALL))
         return MANY / (time.perf_counter() - began)
 
+    def events(self) -> float:
+        """Events a second of one stream."""
+        began = time.perf_counter()
+        last, count, read = b'"id":%d,' % self.ask("tools/call", {**CALL, "name": "flood"}), 0, b""
+        while last not in read.replace(b" ", b""):
+            *lines, self._rest = (self._rest + os.read(self._in, 1 << 20)).split(b"\n")
+            count, read = count + len(lines), lines[-1] if lines else b""
+        assert count == EVENTS + 1, count
+        return count / (time.perf_counter() - began)
+
     def close(self) -> None:
         self._out.close()
         self.process.wait(10)
@@ -120,6 +132,19 @@ class Direct:
             assert answer.status == 200, answer
             await answer.read()
         return answer
+
+    def events(self) -> float:
+        """Events a second of one stream, line by line, each of them read as JSON."""
+
+        async def flood() -> int:
+            call = {"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {**CALL, "name": "flood"}}
+            async with self._client.post(self._url, json=call, headers=self._headers) as answer:
+                lines = [json.loads(line[6:]) async for line in answer.content if line.startswith(b"data: ")]
+            return len(lines)
+
+        began = time.perf_counter()
+        assert self._runner.run(flood()) == EVENTS + 1
+        return EVENTS / (time.perf_counter() - began)
 
     async def _calls(self, number: int) -> list[float]:
         took = []
@@ -274,13 +299,36 @@ def remotes(pairs: int) -> Iterator[str]:
         yield fact("memory for each remote server", "1 MiB", f"{each:.2f} MiB")
 
 
+def streams(pairs: int) -> Iterator[str]:
+    """Rows: an event stream, and another program between stdio and HTTP, with a server that costs little."""
+    command = [PYTHON, "-I", "-S", str(HERE / "stream.py"), str(EVENTS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}/mcp"
+        with seats({"url": url}) as host:
+            direct, ours = Direct(url), through(host["entries"][0])
+            both = compared(ours.events, direct.events, pairs)
+            yield row(f"{EVENTS:,} events of one stream", "the HTTP client", "0.7x", both, "/s")
+            if gateway := shutil.which("supergateway"):
+                quiet = ["/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh", gateway]
+                other = Client([*quiet, "--streamableHttp", url, "--outputTransport", "stdio", "--logLevel", "none"])
+                both = compared(ours.in_flight, other.in_flight, pairs)
+                yield row("tools/call over HTTP, 32 in flight", "supergateway", "2x", both, "/s")
+                other.close()
+            else:
+                yield "| tools/call over HTTP | | | not measured: supergateway not installed | | | |"
+            direct.close()
+            ours.close()
+        server.kill()
+
+
 def main() -> None:
     if sys.argv[1:2] == ["host"]:
         asyncio.run(host(json.loads(sys.argv[2])))
         return
     pairs = wanted(5)
     print(HEAD)
-    for rows in (programs(pairs), [shim_cpu(3 * pairs)], several(), remotes(pairs)):
+    for rows in (programs(pairs), [shim_cpu(3 * pairs)], several(), remotes(pairs), streams(pairs)):
         for each in rows:
             print(each, flush=True)
 
