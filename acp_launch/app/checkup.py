@@ -164,8 +164,8 @@ class Checkup(Struct, kw_only=True):
         found = self._look_up(parts, logins, settings, store, opening)
         record = self._find_session(parts[0].plan, settings)
         known = secrets(found)
-        wallet = CredentialFactory(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
-        credentials = self._credentials(parts, logins, found, wallet)
+        factory = CredentialFactory(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
+        credentials = self._credentials(parts, logins, found, factory)
         for part in parts:
             if part.plan is not None and (names := lacking_secrets(part, known)):
                 fix = next_command(names[0], found[names[0]], has_terminal=can_ask_user())
@@ -177,7 +177,7 @@ class Checkup(Struct, kw_only=True):
                 tell(f"starting {', '.join(part.server or part.label for part in able)}", style=DIM)
             live = LiveChecks(
                 parts=parts,
-                wallet=wallet,
+                factory=factory,
                 credentials=credentials,
                 continued=record,
                 opens_session=self.opens_session,
@@ -229,16 +229,18 @@ class Checkup(Struct, kw_only=True):
         parts: Sequence[ProfilePart],
         logins: Sequence[ServerLogin],
         found: Mapping[str, Outcome],
-        wallet: CredentialFactory,
+        factory: CredentialFactory,
     ) -> Mapping[str, Credentials]:
         """Return the credentials of remote servers, and report the servers that lack them."""
-        credentials = wallet.credentials(logins, found)
-        without = print_headers(logins, credentials, wallet.settings)
-        lacks = {lack.server.name: lack for lack in (*list_lacking(logins, found, wallet.called), *without)}
+        credentials = factory.credentials(logins, found)
+        without = print_headers(logins, credentials, factory.settings)
+        lacks = {lack.server.name: lack for lack in (*list_lacking(logins, found, factory.called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
                 self.answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
-        able = {part.server for part in parts if part.server not in lacks and not lacking_secrets(part, wallet.secrets)}
+        able = {
+            part.server for part in parts if part.server not in lacks and not lacking_secrets(part, factory.secrets)
+        }
         return {name: each for name, each in credentials.items() if name in able}
 
     def _answer(self, part: ProfilePart, check: Check) -> None:
@@ -256,7 +258,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     """
 
     parts: Sequence[ProfilePart]
-    wallet: CredentialFactory
+    factory: CredentialFactory
     credentials: Mapping[str, Credentials]
     continued: Record | None
     opens_session: bool
@@ -269,11 +271,11 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         Raises:
             Stopped: a signal came; earlier results have been passed to `answer`.
         """
-        first, settings = able[0], self.wallet.settings
+        first, settings = able[0], self.factory.settings
         assert first.plan is not None
         with (
             verb_processes(settings, first.plan, "doctor", self.trace) as processes,
-            with_seat(PreparedPlan(first.plan, self.wallet.secrets), settings) as ready,
+            with_seat(PreparedPlan(first.plan, self.factory.secrets), settings) as ready,
         ):
             first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
@@ -291,16 +293,16 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     def _spawn(self, part: ProfilePart, processes: VerbProcesses) -> Spawned | None:
         assert part.plan is not None
         try:
-            return processes.agent(PreparedPlan(part.plan, self.wallet.secrets))
+            return processes.agent(PreparedPlan(part.plan, self.factory.secrets))
         except (AgentError, StateError) as error:
-            self.answer(part, answers.failure(part, error, self.wallet.called, has_log=False))
+            self.answer(part, answers.failure(part, error, self.factory.called, has_log=False))
             return None
 
     async def _check_agent(
         self, part: ProfilePart, spawned: Spawned, begun: float, processes: VerbProcesses, hurry: asyncio.Event
     ) -> None:
         """Check the agent and stop its process; the result is reported before the stop, which may take long."""
-        plan, max_line = part.plan, self.wallet.settings.max_line
+        plan, max_line = part.plan, self.factory.settings.max_line
         assert plan is not None
         async with attach(spawned, log=processes.log) as child:
             with connected(child, processes.trace) as transport:
@@ -317,7 +319,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         self, part: ProfilePart, plan: LaunchPlan, connection: Connection, child: Child, begun: float
     ) -> None:
         connection.explain = partial(add_advice, plan, trace=str(self.trace or ""))
-        limit, called = plan.timeouts.initialize, self.wallet.called
+        limit, called = plan.timeouts.initialize, self.factory.called
         agent = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
         after = time.monotonic() - begun
         servers = [server for each in self.parts if (server := each.planned) is not None]
@@ -355,12 +357,12 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             opened=lambda ready, agent: moments.append(time.monotonic()),
         )
         client = AcpSession(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
-        prepared = PreparedPlan(plan, self.wallet.secrets)
+        prepared = PreparedPlan(plan, self.factory.secrets)
         log_in = logging_in(prepared, None)
         try:
             if self.continued is not None:
                 how_to_continue(able, replay=True, name=self.continued.name)
-            none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.wallet.settings, plan))
+            none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.factory.settings, plan))
             opened = await open_requested(prepared, request, connection, client, none, log_in)
             if able.delete or able.close:
                 end = connection.conversation.end("delete" if able.delete else "close", opened.ready.session_id)
@@ -369,16 +371,16 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
                     await connection.call(end, what=what, limit=plan.timeouts.session)
         except LaunchError as error:
             self._advise(error, child)
-            return answers.no_session(error, self.wallet.called, has_log=bool(child.stderr_tail()))
+            return answers.no_session(error, self.factory.called, has_log=bool(child.stderr_tail()))
         return answers.session(moments[-1] - moments[0])
 
     async def _check_server(self, part: ProfilePart, processes: VerbProcesses, hurry: asyncio.Event) -> None:
         server, plan = part.planned, part.plan
         assert server is not None and plan is not None
         telling = ServerMessages(server.name, verbose=False)
-        called, settings = self.wallet.called, self.wallet.settings
+        called, settings = self.factory.called, self.factory.settings
         try:
-            async with processes.server(PreparedPlan(plan, self.wallet.secrets, self.credentials), hurry) as program:
+            async with processes.server(PreparedPlan(plan, self.factory.secrets, self.credentials), hurry) as program:
                 try:
                     async with meet_server(program, plan, telling, settings) as started:
                         found = await _survey(started)
@@ -407,12 +409,12 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             error.detail = (*error.detail, *running.stderr_tail())
         error.fix = node.advice(error.detail) or error.fix
         self._advise(error, running)
-        self.answer(part, answers.failure(part, error, self.wallet.called, has_log=bool(running.stderr_tail())))
+        self.answer(part, answers.failure(part, error, self.factory.called, has_log=bool(running.stderr_tail())))
 
     def _advise(self, error: LaunchError, running: Running) -> None:
         trace = str(self.trace or "")
         point_to_trace(error, trace)
-        refer_to_log(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
+        refer_to_log(error, self.factory.called, trace, has_log=bool(running.stderr_tail()))
 
 
 async def _survey(started: StartedServer) -> Survey:

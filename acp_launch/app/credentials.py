@@ -103,14 +103,14 @@ def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[Ser
     for server in servers:
         if not isinstance(server, RemotePlan) or not server.bridge:
             continue
-        if printer := printer_of(server, settings):
+        if printer := headers_command_of(server, settings):
             found.append(ServerLogin(server, None, printer))
         elif _may_have_login(server):
             found.append(ServerLogin(server, record_of(server, records)))
     return found
 
 
-def printer_of(server: RemotePlan, settings: Settings) -> str:
+def headers_command_of(server: RemotePlan, settings: Settings) -> str:
     """Return the address of the entry whose command prints headers for a server, empty if none does."""
     if not settings.headers_command:
         return ""

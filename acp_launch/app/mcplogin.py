@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.app.credentials import forget_login_asked, is_login_asked, printer_of, record_of, secret_of
+from acp_launch.app.credentials import forget_login_asked, headers_command_of, is_login_asked, record_of, secret_of
 from acp_launch.app.operation import verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, prepare_plan, require_trust, resolved_from
 from acp_launch.app.stores import Vault, say_waiting, saying_waiting
@@ -219,7 +219,7 @@ def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
 
 
 def _state(target: LoginTarget, settings: Settings) -> State:
-    server, printer = target.server, printer_of(target.server, settings)
+    server, printer = target.server, headers_command_of(target.server, settings)
     program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
     is_asked = is_login_asked(server, Logins(settings.state))
     return State(server.name, server.url.display(), target.login, is_asked=is_asked, program=program)

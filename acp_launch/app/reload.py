@@ -217,13 +217,13 @@ class Reloading:
         logins = server_logins(fresh, settings)
         lacking = [login for login in logins if login.is_needed and not (login.item or login.headers_command)]
         absent = frozenset(login.server.name for login in lacking if not login.server.required)
-        wallet = CredentialFactory(
+        factory = CredentialFactory(
             settings=settings,
             opening=cache(partial(open_unasked, settings)),
             secrets=secrets,
             called=self._ready.plan.called,
         )
-        return absent, wallet.credentials(logins, {})
+        return absent, factory.credentials(logins, {})
 
 
 def _servers(loaded: "Loaded") -> Mapping[str, object]:

@@ -34,8 +34,8 @@ class Supply(Struct, frozen=True):
             return {}
         protect_secrets()
         opening = self.opening or cache(partial(open_unasked, self.settings))
-        wallet = CredentialFactory(settings=self.settings, opening=opening, secrets=self.secrets, called=called)
-        return wallet.credentials(others, {})
+        factory = CredentialFactory(settings=self.settings, opening=opening, secrets=self.secrets, called=called)
+        return factory.credentials(others, {})
 
 
 def supply(
@@ -64,7 +64,7 @@ def supply(
     missing = (*unmet(resolved.needs, answers, has_terminal=may_ask), *unfit(resolved.plan, values))
     if resolved.plan is None or not logins:
         return Supply(settings, None, values, {}, missing)
-    wallet = CredentialFactory(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
-    credentials = wallet.credentials(logins, found)
+    factory = CredentialFactory(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
+    credentials = factory.credentials(logins, found)
     lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     return Supply(settings, opening, values, credentials, missing, lacks)

@@ -156,7 +156,7 @@ class _Attempt:
             base_commit=item.base_commit,
         )
 
-    def _note(self, **members: Any) -> None:
+    def _update(self, **members: Any) -> None:
         self.record = replace(self.record, **members)
 
     def make(self) -> Record:
@@ -169,12 +169,12 @@ class _Attempt:
                 raise
             except LaunchError as error:
                 facts = summarize_error(describe_error(error))
-                self._note(outcome="setup_failed", exit_code=error.exit_code, error=facts)
+                self._update(outcome="setup_failed", exit_code=error.exit_code, error=facts)
             self._make_patch()
         except (KeyboardInterrupt, Stopped) as error:
             shutdown.exit_deadline(RECORD_TIMEOUT, shutdown.code())
             code = error.exit_code if isinstance(error, Stopped) else shutdown.code()
-            self._note(outcome="cancelled", exit_code=code)
+            self._update(outcome="cancelled", exit_code=code)
         self._conclude()
         return self.record
 
@@ -236,7 +236,7 @@ class _Attempt:
         code = run.wait(self._directory.is_cancelled)
         shutdown.set_listener(lambda number: False)
         with self._directory.open(self._where / EVENTS) as events:
-            self._note(**read_events(events))
+            self._update(**read_events(events))
         if run.signal_number and (code or self._batch.check):  # a turn may end well all the same
             return 128 + run.signal_number
         if code and self.record.error is None and self.record.stop_reason is None:
@@ -245,7 +245,7 @@ class _Attempt:
                 raise OSError(errno.EIO, last, str(self._where / EVENTS))
             how = f"exit code {code}" if code > 0 else signal.Signals(-code).name
             fix = f"see {self._where / STDERR}"
-            self._note(error=ErrorFacts(exit_code=code, message=f"the run ended with {how}", fix=fix))
+            self._update(error=ErrorFacts(exit_code=code, message=f"the run ended with {how}", fix=fix))
         return code
 
     # What it meant.
@@ -257,12 +257,12 @@ class _Attempt:
             place = None if self._batch.check.outside else self._told.place
             check, output = run_check(self._batch.check, cwd, place, self._directory.is_cancelled)
             self._directory.write(self._where / CHECK, output.encode(errors="replace"))
-            self._note(check=check)
+            self._update(check=check)
             outcome = "passed" if check.exit_code == 0 else "failed"
         elif outcome is None:
             outcome = judge_answer(self.record)
         resets = find_reset(self.record.error, time.time()) if outcome == "rate_limited" else None
-        self._note(outcome=outcome, exit_code=code, resets=resets)
+        self._update(outcome=outcome, exit_code=code, resets=resets)
 
     def _make_patch(self) -> None:
         """Write the patch. An item that passed, but whose work is only in its tree, has not passed."""
@@ -272,22 +272,22 @@ class _Attempt:
             patch = self._tree.write_patch(self._where / PATCH, self._directory.root)
         except StateError as error:
             show_error(error)
-            self._note(patch_error=error.message, error=self.record.error or summarize_error(describe_error(error)))
+            self._update(patch_error=error.message, error=self.record.error or summarize_error(describe_error(error)))
             if self.record.outcome == "passed":
-                self._note(outcome="setup_failed", exit_code=error.exit_code)
+                self._update(outcome="setup_failed", exit_code=error.exit_code)
             return
         with self._directory.open(self._where / PATCH) as file:
             patch = replace(patch, secrets=self._told.find_secrets(file))
         if patch.warning:
             tell(f"{self._item.id}, attempt {self.record.attempt}: {patch.warning}", style=YELLOW)
-        self._note(patch=patch)
+        self._update(patch=patch)
 
     def _conclude(self) -> None:
         """Write the record; then remove the tree, if it is not wanted and its patch is on disk."""
         with shutdown.critical_section():
             self._complete_record()
             kept = self._tree if self._tree and self._tree.at.exists() and self._is_tree_wanted() else None
-            self._note(worktree=str(kept.at) if kept else None)
+            self._update(worktree=str(kept.at) if kept else None)
             self._directory.write_record(self.record)
         tell(f"{self.record.item}, attempt {self.record.attempt}: {self.record.outcome}", style=DIM)
         try:
@@ -302,7 +302,7 @@ class _Attempt:
         if record.answer:
             directory.write(self._where / ANSWER, record.answer.encode(errors="replace"))
         earlier = (directory.read_record(record.item, number) for number in directory.attempts(record.item))
-        self._note(
+        self._update(
             ended=format_time(ended),
             seconds=round(ended - self._began, 3),
             model=self._item.matrix.get("model") or record.model,

@@ -47,7 +47,7 @@ S = TypeVar("S", bound=AgentSession)
 class QueuedRequest(Struct, frozen=True):
     """A request that waits for the agent. `refuse` returns whether its sender was still waiting."""
 
-    go_on: Callable[[], object]
+    resume: Callable[[], object]
     refuse: Callable[[LaunchError], bool]
 
 
@@ -151,7 +151,7 @@ class ManagedAgent(Generic[S]):
         queued, self._queued = self._queued, []
         self._is_ready = self._was_ready = True
         for each in queued:
-            each.go_on()
+            each.resume()
         await asyncio.Event().wait()
 
     def stop(self, reason: LaunchError | None = None) -> None:
@@ -188,11 +188,11 @@ class ManagedAgent(Generic[S]):
                     waiting.set_exception(error)
                 return is_open
 
-            def go_on() -> None:
+            def resume() -> None:
                 if not waiting.done():
                     waiting.set_result(None)
 
-            self.queue(QueuedRequest(go_on, refuse))
+            self.queue(QueuedRequest(resume, refuse))
             await waiting
         if self.connection is None:
             raise AgentError("the agent has ended")

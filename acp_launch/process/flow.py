@@ -109,12 +109,12 @@ def _is_stream(descriptor: int) -> bool:
 
 
 class Inflow:
-    """Reads as data comes: `took` gets each chunk, `ended` is called once when nothing more can come."""
+    """Reads as data comes: `on_chunk` gets each chunk, `on_end` is called once when nothing more can come."""
 
-    def __init__(self, source: int | Lent, took: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    def __init__(self, source: int | Lent, on_chunk: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._descriptor = source if isinstance(source, int) else source.fileno()
         self._receive = partial(os.read, source) if isinstance(source, int) else source.read
-        self._took, self._ended = took, ended
+        self._on_chunk, self._on_end = on_chunk, on_end
         self._loop = asyncio.get_running_loop()
         self._is_open, self._is_listening = True, False
         self.resume()
@@ -137,7 +137,7 @@ class Inflow:
         """
         while self._is_open and limit > 0 and (chunk := self._read()):
             limit -= len(chunk)
-            self._took(chunk)
+            self._on_chunk(chunk)
         self.close()
 
     def close(self) -> None:
@@ -151,9 +151,9 @@ class Inflow:
                 return
             if not chunk:
                 self.close()
-                self._ended()
+                self._on_end()
                 return
-            self._took(chunk)
+            self._on_chunk(chunk)
             if not self._is_listening or len(chunk) < CHUNK_BYTES // 8:  # most likely that was all
                 return
 
@@ -342,7 +342,7 @@ class Link:
         self._max_line = max_line
         self._is_closed = self._is_told = self.is_paused = False
         self._out = Outflow(sink, lambda: self._user.on_drained(), lambda: self._end(LinkEnd("no longer reads")))
-        self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
+        self._in = Inflow(source, self._on_chunk, lambda: self._end(LinkEnd("has closed its output")))
 
     def serve(self, user: LinkUser, way: FastPath = NO_WAY) -> None:
         """Give what comes from now on, also what has come in the same chunk, to this user."""
@@ -401,7 +401,7 @@ class Link:
         self._in.close()
         self._out.close()
 
-    def _took(self, chunk: bytes) -> None:
+    def _on_chunk(self, chunk: bytes) -> None:
         if chunk.count(b"\n") < 2:
             self._cut(chunk)
             return

@@ -317,17 +317,19 @@ def merge_layers(gathered: LayerSet) -> tuple[Document | None, Profile | None, t
 
     If a layer is missing, missing keys are not reported, since it may have them.
     """
-    problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
-    own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
+    problems = [*gathered.problems, *(problem for part in gathered.parsed_layers for problem in part.problems)]
+    own = next((part.document for part in gathered.parsed_layers if part.layer.role == "profile"), None)
     if own is None:
         return None, None, tuple(problems)
-    ruled = rule_sources(gathered.parts)
-    trees = [(_inheritable(part), part.real in ruled) for part in gathered.parts if part.document]
+    ruled = rule_sources(gathered.parsed_layers)
+    trees = [(_inheritable(part), part.real in ruled) for part in gathered.parsed_layers if part.document]
     document, idle = _merge(own, trees)
-    idle = (*idle, *dropped_rules(gathered.parts), *relaxed_confinement(gathered.parts))
+    idle = (*idle, *dropped_rules(gathered.parsed_layers), *relaxed_confinement(gathered.parsed_layers))
     profile, found = check(document)
-    missing = (part for part in gathered.parts if part.document is None and part.problems)
-    cut_off = (part for part in gathered.parts if part.document and EXTENDS in part.document.root and not part.extends)
+    missing = (part for part in gathered.parsed_layers if part.document is None and part.problems)
+    cut_off = (
+        part for part in gathered.parsed_layers if part.document and EXTENDS in part.document.root and not part.extends
+    )
     if not gathered.problems and not any((*missing, *cut_off)):
         return document, profile, tuple(dict.fromkeys((*problems, *idle, *found)))
     known = (problem for problem in found if not problem.fix.startswith(ADD))

@@ -167,7 +167,7 @@ def _alone(found: Found, text: str) -> tuple[Problem, ...]:
 
 
 def _problems_of(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
-    made = (*merge_layers(gathered)[2], *exposed(gathered.parts))
+    made = (*merge_layers(gathered)[2], *exposed(gathered.parsed_layers))
     is_parent = found.file.name.startswith(PARENT)
     return tuple(problem for problem in made if not (is_parent and problem.fix.startswith(ADD)))
 

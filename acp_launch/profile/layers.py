@@ -69,13 +69,13 @@ class LayerSet(Struct, frozen=True):
     A file at one of the `absent_paths` would belong to the profile too.
     """
 
-    parts: tuple[ParsedLayer, ...]
+    parsed_layers: tuple[ParsedLayer, ...]
     problems: tuple[Problem, ...]
     absent_paths: tuple[Path, ...] = ()
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return tuple(part.layer for part in self.parts)
+        return tuple(part.layer for part in self.parsed_layers)
 
 
 def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Problem, ...]:

@@ -87,7 +87,7 @@ def inspect_all(
         parses = found.origin != "project" or (files < MAX_PARSED and characters < MAX_PARSED_TEXT)
         seen = _inspection(found, cache, parses=parses)
         if found.origin == "project" and parses and not seen.is_recalled:
-            files, characters = files + 1, characters + sum(len(part.layer.text) for part in seen.parts)
+            files, characters = files + 1, characters + sum(len(part.layer.text) for part in seen.parsed_layers)
         entries.append((found, seen.loaded, seen.problems))
     return entries
 
@@ -105,10 +105,10 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
     if leaks is None:
         from acp_launch.profile.check import exposed
 
-        leaks = exposed(seen.parts)
+        leaks = exposed(seen.parsed_layers)
     told = {(each.file, each.line, each.column) for each in seen.problems if each.message == LITERAL}
     leaks = tuple(each for each in leaks if (each.file, each.line, each.column) not in told)
-    problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parts))
+    problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parsed_layers))
     if found.file.name.startswith(PARENT):
         from acp_launch.profile.check import ADD
 
@@ -117,11 +117,11 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
 
 
 class Inspection(Struct, frozen=True):
-    """The result of loading. `parts` are the files that could be read; `leaks` is None if they were not looked for."""
+    """The result of loading. `parsed_layers` are the files that could be read; `leaks` is None if not looked for."""
 
     loaded: Loaded | None = None
     problems: tuple[Problem, ...] = ()
-    parts: tuple[ParsedLayer, ...] = ()
+    parsed_layers: tuple[ParsedLayer, ...] = ()
     leaks: tuple[Problem, ...] | None = None
     is_recalled: bool = False
 
@@ -156,11 +156,13 @@ def _parse(found: Found, cache: Path | None) -> Inspection:
     document, profile, said = merge_layers(gathered)
     problems = tuple(map(make_discreet, ordered(said, layers)))
     if profile is None or document is None or errors(problems):
-        return Inspection(None, problems, gathered.parts)
+        return Inspection(None, problems, gathered.parsed_layers)
     loaded = Loaded(found, profile, document.positions, label, problems, layers, document.root, gathered.absent_paths)
     if cache is None or problems:
-        return Inspection(loaded, problems, gathered.parts)
-    return Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts))
+        return Inspection(loaded, problems, gathered.parsed_layers)
+    return Inspection(
+        loaded, problems, gathered.parsed_layers, _keep_unless_leaky(cache, loaded, gathered.parsed_layers)
+    )
 
 
 def _keep_unless_leaky(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...]) -> tuple[Problem, ...]:
@@ -262,7 +264,7 @@ def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
     """Read the profile and all files that belong to it; `parse_layer` parses each text."""
     walk = _Walk(found, parse_layer)
     walk.profile()
-    return LayerSet(tuple(walk.parts), tuple(walk.problems), tuple(walk.absent_paths))
+    return LayerSet(tuple(walk.parsed_layers), tuple(walk.problems), tuple(walk.absent_paths))
 
 
 class _Walk(Struct):
@@ -270,7 +272,7 @@ class _Walk(Struct):
 
     found: Found
     parse_layer: ParseLayer
-    parts: list[ParsedLayer] = field(default_factory=list)
+    parsed_layers: list[ParsedLayer] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     absent_paths: list[Path] = field(default_factory=list)
     trail: dict[str, str] = field(default_factory=dict)
@@ -305,7 +307,7 @@ class _Walk(Struct):
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
                 below = (os.path.realpath(file),)
-                self.parts.append(with_(self.parse_layer(layer), real=os.path.realpath(overlay), parents=below))
+                self.parsed_layers.append(with_(self.parse_layer(layer), real=os.path.realpath(overlay), parents=below))
 
     def _visit(self, layer: Layer) -> None:
         part = self.parse_layer(layer)
@@ -320,7 +322,7 @@ class _Walk(Struct):
                 if not self.full:
                     parents.append(self._follow(layer, extends))
             del self.trail[real]
-        self.parts.append(with_(part, real=real, parents=tuple(parents)))
+        self.parsed_layers.append(with_(part, real=real, parents=tuple(parents)))
 
     def _follow(self, child: Layer, extends: Extends) -> str:
         """Read a parent, unless it was read before; return its real path, empty if there is none."""
