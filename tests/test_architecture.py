@@ -319,9 +319,7 @@ REASONS = {
     ),
     "a store, and its cryptography, when it is opened": "secret/isolate secret/keyring secret/sealed",
     "the HTTP client": "mcp/program oauth/exchange registry/download",
-    "rarely needed, of the standard library or for credentials": (
-        "plan/model private process/logs process/tree secret/redact"
-    ),
+    "rarely needed, of the standard library or for credentials": "plan/model private process/logs process/tree",
 }
 
 

@@ -27,7 +27,7 @@ from acp_launch.app.exits import end_in_code
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
 from acp_launch.secret.redact import redactor
-from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode
+from acp_launch.session.events import AnyEvent, NoteEvent, WaitingEvent, encode, name_error
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
@@ -94,8 +94,6 @@ def _work() -> int:
         try:
             _launch(order, line)
         except LaunchError as error:
-            from acp_launch.session.events import name_error  # it takes time, which the agent's start does not wait for
-
             line.tell(FAILED, name_error(error))
             return error.exit_code
     return 0

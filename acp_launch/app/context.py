@@ -25,7 +25,7 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.foreground import available, foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.session.events import Choice, show_note
-from acp_launch.session.login import LoginContext
+from acp_launch.session.login import LoginContext, log_in
 from acp_launch.session.permission.audit import PermissionRecord, rules_of
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import SessionKeeper
@@ -169,8 +169,6 @@ def logging_in(
     """
 
     async def log_in_once(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.session.login import log_in
-
         context = login_context(planned, person, aloud, in_front)
         if is_second:
             context = replace(context, adviser=None)

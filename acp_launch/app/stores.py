@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from acp_launch.console.secrets import choices
-from acp_launch.console.stderr import tell
+from acp_launch.console.stderr import can_ask_user, tell
 from acp_launch.errors import SecretError
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.written import keep_path
@@ -171,7 +171,6 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
     """
     from acp_launch.app.config import choose
     from acp_launch.console.ask.terminal import ask_yes_or_no
-    from acp_launch.console.stderr import can_ask_user
     from acp_launch.settings.origin import DEFAULT, origins
 
     sources = {each.key: each.source for each in origins(settings.config / FILE)}

@@ -19,7 +19,7 @@ from typing import Any, AnyStr, BinaryIO, Generic, TextIO, cast
 
 from acp_launch.protocol.acp import NAMES, is_structure
 from acp_launch.regex import regex
-from acp_launch.secret.forms import in_json
+from acp_launch.secret.forms import forms, in_json
 from acp_launch.secret.value import MASK, Secret
 
 LONG_FORM_CHARS = 10  # the few forms below that cost less than the many samples they need
@@ -269,8 +269,6 @@ class Redactor:
 
         `name` is a secret's in profiles.
         """
-        from acp_launch.secret.forms import forms
-
         found = frozenset[str]().union(*(forms(secret.expose()) for secret in secrets))
         self.hide(found)
         if self.listener is not None and found:
