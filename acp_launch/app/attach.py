@@ -11,18 +11,16 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
-from acp_launch.profile.discover import here, read, shown
+from acp_launch.profile.discover import Found, here, read, shown
 from acp_launch.profile.model import Timeouts
-from acp_launch.served.registry import content_of, digest, find
+from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of, digest, find
 from acp_launch.waits import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acp_launch.app.up import Begun
-    from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
-    from acp_launch.served.registry import Content, FrontPlan, HostNote
     from acp_launch.settings.model import Settings
 
     ReadPrompt = Callable[[], str]
@@ -49,7 +47,7 @@ def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_pro
     return _run_by_content(request, found, settings, screen, read_prompt)
 
 
-def _plan_of(note: "HostNote", found: "Found", request: RunSpec) -> "LaunchPlan | None":
+def _plan_of(note: HostNote, found: Found, request: RunSpec) -> "LaunchPlan | None":
     """Return the plan of a host for one of its fronts, without servers: they are the host's.
 
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
@@ -66,7 +64,7 @@ def _plan_of(note: "HostNote", found: "Found", request: RunSpec) -> "LaunchPlan 
     return _launch_plan(plan, found, request, cwd=Path(note.cwd))
 
 
-def _is_unchanged(plan: "FrontPlan") -> bool:
+def _is_unchanged(plan: FrontPlan) -> bool:
     """Whether the files of the profile are those that the host has read."""
     if any(map(os.path.lexists, plan.absent_paths)):
         return False
@@ -75,7 +73,7 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
 
 
-def _launch_plan(plan: "FrontPlan", found: "Found", request: RunSpec, *, cwd: Path) -> "LaunchPlan":
+def _launch_plan(plan: FrontPlan, found: Found, request: RunSpec, *, cwd: Path) -> "LaunchPlan":
     typed = Origin(found.called)
     command, *rest = plan.agent
     args = tuple(Value((argument,), typed) for argument in rest)
@@ -102,7 +100,7 @@ def _launch_plan(plan: "FrontPlan", found: "Found", request: RunSpec, *, cwd: Pa
 
 
 def _run_by_content(
-    request: RunSpec, found: "Found", settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None"
+    request: RunSpec, found: Found, settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None"
 ) -> int | None:
     """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.app.planning import resolved_for_front
@@ -126,14 +124,14 @@ def _run_by_content(
     return run_hosted(request, plan, settings, screen, note, read_prompt)
 
 
-def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
+def present(settings: "Settings", plan: "LaunchPlan") -> HostNote | None:
     """Return the host of this profile in this project."""
     return find(settings.state, str(plan.project), plan.profile)
 
 
 def usable_host(
-    note: "HostNote | None", loaded: "Loaded", plan: "LaunchPlan", *, is_needed: bool = False
-) -> "HostNote | None":
+    note: HostNote | None, loaded: "Loaded", plan: "LaunchPlan", *, is_needed: bool = False
+) -> HostNote | None:
     """Return the host if it runs this content in the same directory; else None, and say the difference.
 
     Raises:
@@ -160,7 +158,7 @@ def _brought_up(request: RunSpec) -> "Begun":
     return begun
 
 
-def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
+def _tell_difference(note: HostNote, plan: "LaunchPlan", content: Content, *, is_needed: bool = False) -> None:
     is_elsewhere = note.cwd != str(plan.cwd)
     has_other_servers = content.others == note.others and not is_elsewhere
     again = ours("reload", note.called) if has_other_servers else ours("up", note.called, "--replace")

@@ -24,18 +24,16 @@ from acp_launch.problem import ours
 from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.load import inspect_all
 from acp_launch.served.connect import read_status
-from acp_launch.served.registry import hosts
-from acp_launch.session.store import hint_at_move, open_registry
+from acp_launch.served.registry import HostNote, hosts
+from acp_launch.session.store import Record, hint_at_move, open_registry
 
 if TYPE_CHECKING:
     from acp_launch.interactive.picker import PickList
-    from acp_launch.served.registry import HostNote
     from acp_launch.served.wire import SessionStatus
-    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 
-def session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
+def session_of_host(settings: "Settings", session: str | None, profile: str | None) -> tuple[HostNote, str]:
     """Return the host that has the session, and its name; without a name, the session that is open alone."""
     notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
     if not notes:
@@ -73,7 +71,7 @@ def complete(spec: RunSpec, settings: "Settings") -> RunSpec:
     return replace(spec, profile=_profile(settings))
 
 
-def resume_record(record: "Record", spec: RunSpec | None = None) -> RunSpec:
+def resume_record(record: Record, spec: RunSpec | None = None) -> RunSpec:
     """Return the run that resumes a session, in its directory unless another one is given.
 
     Raises:
@@ -89,7 +87,7 @@ def resume_record(record: "Record", spec: RunSpec | None = None) -> RunSpec:
     return replace(spec, profile=spec.profile or record.profile, session=record.name, latest=False, cwd=cwd)
 
 
-def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
+def pick_session(records: Sequence[Record], project: Path) -> Record:
     """Let the user choose one of several sessions, the latest first."""
     from acp_launch.interactive.picker import PickList
 
@@ -120,7 +118,7 @@ def _resume(spec: RunSpec, settings: "Settings") -> RunSpec:
     return resume_record(latest, spec)
 
 
-def _resumable(settings: "Settings") -> "Sequence[Record]":
+def _resumable(settings: "Settings") -> Sequence[Record]:
     """Return the sessions of this project, the latest first."""
     with open_registry(settings.state) as registry:
         listed = registry.list(str(project_of(here())))

@@ -19,7 +19,7 @@ from acp_launch.app.start import login_program
 from acp_launch.app.stores import Vault, say_waiting
 from acp_launch.checks import node
 from acp_launch.console.stderr import can_ask_user, harmless, say, tell
-from acp_launch.console.trust import heading, report
+from acp_launch.console.trust import ReportRow, heading, report
 from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import MachineError, NotTrusted, Stopped, UsageError
 from acp_launch.plan.executable import inherited
@@ -31,22 +31,20 @@ from acp_launch.process.foreground import available, foreground
 from acp_launch.process.guard_client import start_guards
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.agents import installer
-from acp_launch.profile.trust import keep
+from acp_launch.profile.trust import Claim, TrustState, keep
 from acp_launch.secret.isolate import bounded
 from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.console.trust import ReportRow
     from acp_launch.process.tree import Exit
-    from acp_launch.profile.trust import Claim, TrustState
 
 
 def require_claim(
-    claim: "Claim",
-    how: "TrustState",
-    rows: "Callable[[], Iterable[ReportRow]]",
+    claim: Claim,
+    how: TrustState,
+    rows: Callable[[], Iterable[ReportRow]],
     settings: Settings,
     *,
     allow_once: bool,
@@ -69,7 +67,7 @@ def require_claim(
     raise NotTrusted(f"{changed if how.how == 'changed' else new}: {claim.label}", fix=fix)
 
 
-def show_claim(claim: "Claim", how: "TrustState", rows: "Iterable[ReportRow]") -> None:
+def show_claim(claim: Claim, how: TrustState, rows: Iterable[ReportRow]) -> None:
     """Show all that would run.
 
     Raises:

@@ -15,33 +15,36 @@ from msgspec.structs import replace
 
 from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
-from acp_launch.app.start import Launched, login_program, server_logs, spawn_agent, stderr_log, visible_env
+from acp_launch.app.start import (
+    ChosenSession,
+    Launched,
+    login_program,
+    server_logs,
+    spawn_agent,
+    stderr_log,
+    visible_env,
+)
 from acp_launch.console.ask.logins import LoginQuestions
 from acp_launch.console.stderr import AgentStderr
-from acp_launch.engine.context import LaunchContext, offers
+from acp_launch.engine.context import Elicit, LaunchContext, LogIn, offers
 from acp_launch.engine.run import RestartAgent
 from acp_launch.engine.surroundings import run_prompt
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.foreground import available, foreground
-from acp_launch.process.program import LocalProgram
-from acp_launch.session.events import Choice, show_note
-from acp_launch.session.login import LoginContext, log_in
+from acp_launch.process.program import LocalProgram, Program
+from acp_launch.session.events import Ask, Choice, Person, show_note
+from acp_launch.session.login import InFront, LoginContext, log_in
 from acp_launch.session.permission.audit import PermissionRecord, rules_of
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.app.start import ChosenSession
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.engine.context import Elicit, LogIn
     from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.errors import AuthRequired
-    from acp_launch.process.program import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
-    from acp_launch.session.events import Ask, Person
-    from acp_launch.session.login import InFront
     from acp_launch.session.permission.policy import Approve
 
 
@@ -49,9 +52,9 @@ if TYPE_CHECKING:
 def run_context(
     request: RunSpec,
     started: Launched,
-    person: "Person | None",
+    person: Person | None,
     note: Callable[[str], None],
-    in_front: "InFront | None" = None,
+    in_front: InFront | None = None,
 ) -> "Iterator[LaunchContext]":
     """Provide the context of a run; logs are open while the block runs. `note` shows a line to the user.
 
@@ -75,7 +78,7 @@ def run_context(
 
 
 async def _offer_login(
-    request: RunSpec, started: Launched, person: "Person", in_front: "InFront | None", server: str
+    request: RunSpec, started: Launched, person: Person, in_front: InFront | None, server: str
 ) -> bool:
     """Ask the user to log in to an MCP server that wants it, and do it; return whether it worked."""
     proof = started.prepared.credentials.get(server)
@@ -96,7 +99,7 @@ def gates(
     note: Callable[[str], None],
     *,
     approve: "Approve | None" = None,
-    ask: "Ask | None" = None,
+    ask: Ask | None = None,
 ) -> "Iterator[Callable[[], Gate]]":
     """Provide what makes the gate of a session; all of them write one record."""
     with closing(PermissionRecord(plan, settings, note)) as record:
@@ -109,10 +112,10 @@ def context_of(
     note: Callable[[str], None],
     *,
     log: Callable[[bytes], None],
-    log_in: "LogIn",
+    log_in: LogIn,
     approve: "Approve | None" = None,
-    ask: "Ask | None" = None,
-    elicit: "Elicit | None" = None,
+    ask: Ask | None = None,
+    elicit: Elicit | None = None,
     has_person: bool,
 ) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
@@ -148,7 +151,7 @@ def context_of(
 def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
     """Return what makes the programs of servers that launches share; `verb` is the name in `ps`."""
 
-    def share(*given: Any) -> "Program":
+    def share(*given: Any) -> Program:
         from acp_launch.served.shared import share_server  # few launches need it
 
         return share_server(settings.state, f"{verb} {plan.called or plan.profile}", settings.max_line, *given)
@@ -158,10 +161,10 @@ def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
 
 def logging_in(
     planned: "PreparedPlan",
-    person: "Person | None",
+    person: Person | None,
     aloud: "AgentStderr | None" = None,
-    in_front: "InFront | None" = None,
-) -> "LogIn":
+    in_front: InFront | None = None,
+) -> LogIn:
     """Return what logs in when the agent wants it: it asks `person`, or without one names the command for a login.
 
     `aloud` shows the agent's stderr. `in_front` runs a program on the terminal if the screen must be left
@@ -179,7 +182,7 @@ def logging_in(
 
 
 def login_context(
-    planned: "PreparedPlan", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
+    planned: "PreparedPlan", person: Person | None, aloud: "AgentStderr | None", in_front: InFront | None = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
     return LoginContext(
@@ -192,7 +195,7 @@ def login_context(
     )
 
 
-def _in_front(person: "Person | None") -> "InFront":
+def _in_front(person: Person | None) -> InFront:
     async def run(program: "LocalProgram") -> "Exit":
         async with person.floor() if person else nullcontext():
             return await foreground(program)
@@ -200,7 +203,7 @@ def _in_front(person: "Person | None") -> "InFront":
     return run
 
 
-def run_turn(spec: RunSpec, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
+def run_turn(spec: RunSpec, started: "Launched", chosen: ChosenSession, text: str, screen: Screen) -> int:
     plan, (registry, name, record) = started.plan, chosen
     screen.roots = (plan.cwd, *plan.additional_directories)
     keeper = SessionKeeper(registry, plan, record, text)

@@ -9,7 +9,7 @@ prints headers (`headers_command`); that is called once before anything starts.
 
 import asyncio
 import time
-from asyncio import Lock
+from asyncio import AbstractEventLoop, Lock
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -40,8 +40,6 @@ from acp_launch.settings.model import HeadersCommand, Settings
 from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     MakeTokenStore = Callable[[Login, Grant | None, Callable[[str], None]], TokenStore]
 
 AUTHORIZATION, BEARER = "Authorization", "Bearer "

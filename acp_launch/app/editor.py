@@ -25,7 +25,6 @@ from acp_launch.session.events import show_note
 if TYPE_CHECKING:
     from acp_launch.process.flow import Lent
     from acp_launch.served.registry import HostNote
-    from acp_launch.session.hold import Key
 
 
 import asyncio
@@ -42,7 +41,7 @@ from acp_launch.process.child import HASTY_GRACE_SECONDS
 from acp_launch.served.client import HostAsAgent, enter_from_editor
 from acp_launch.served.editor import EditorConnection, EditorNotices
 from acp_launch.served.editorsession import SessionPlan
-from acp_launch.session.hold import hold, list_held
+from acp_launch.session.hold import Key, hold, list_held
 from acp_launch.session.store import open_registry
 
 MakeLaunch = Callable[[LaunchContext, RedactedOutput, Interrupts, LaunchServers], Launch]
@@ -228,7 +227,7 @@ class HostedProfile(ServedProfile):
 
 @contextmanager
 def _hold(
-    state: Path, key: "Key", session_id: str = "", *, fix: str = "close it there, or open another session"
+    state: Path, key: Key, session_id: str = "", *, fix: str = "close it there, or open another session"
 ) -> "Iterator[None]":
     """Lock a session; an editor cannot choose another name for it."""
     with ExitStack() as stack:

@@ -9,26 +9,23 @@ from msgspec.structs import replace
 from acp_launch.app.screen import Screen, elicitor, exit_code
 from acp_launch.app.spec import RunSpec
 from acp_launch.console.stderr import DIM, share, tell
-from acp_launch.engine.context import LaunchContext
+from acp_launch.engine.context import LaunchContext, LogIn
 from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.engine.run import open_and_prompt, run_once
+from acp_launch.engine.run import Prompt, open_and_prompt, run_once
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.protocol.acp import Offers
 from acp_launch.served.client import HostEntry, detach_prompt
 from acp_launch.served.client import launch_in_host as launching
 from acp_launch.served.wire import AttachOptions
-from acp_launch.session.connection import Budget
+from acp_launch.session.connection import Budget, Connection
 from acp_launch.session.hold import fresh_name, is_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.engine.context import LogIn
-    from acp_launch.engine.run import Prompt
     from acp_launch.errors import AuthRequired
     from acp_launch.served.registry import HostNote
-    from acp_launch.session.connection import Connection
     from acp_launch.session.events import Person, TurnEnd
     from acp_launch.session.login import InFront
     from acp_launch.session.store import Record
@@ -69,7 +66,7 @@ async def _prompt_host(
     settings: "Settings",
     screen: Screen,
     note: "HostNote",
-    prompt: "Prompt",
+    prompt: Prompt,
 ) -> "TurnEnd | None":
     """Return how the turn ended; None if it goes on in the host."""
     person = screen.person()
@@ -144,10 +141,10 @@ def _front_context(
     )
 
 
-def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None", in_front: "InFront | None") -> "LogIn":
+def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None", in_front: "InFront | None") -> LogIn:
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
-    async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+    async def logged_in(connection: Connection, wanted: "AuthRequired", *, is_second: bool) -> None:
         from acp_launch.app.context import logging_in
         from acp_launch.app.planning import loaded_profile, resolved_for_front
 

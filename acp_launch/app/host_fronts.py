@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from acp_launch.app.context import context_of
 from acp_launch.app.spec import RunSpec, silence
-from acp_launch.app.start import agent_log
+from acp_launch.app.start import Launched, agent_log
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
-from acp_launch.engine.context import leave_login
+from acp_launch.engine.context import LaunchContext, leave_login
 from acp_launch.engine.run import Launch
 from acp_launch.engine.surroundings import conversation
 from acp_launch.errors import StateError, first
@@ -33,8 +33,6 @@ from acp_launch.session.hold import hold
 
 if TYPE_CHECKING:
     from acp_launch.app.reload import Reloading
-    from acp_launch.app.start import Launched
-    from acp_launch.engine.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Registry
     from acp_launch.settings.model import Settings
@@ -46,8 +44,8 @@ OnReady = Callable[[float, Host, Path], None]  # takes the seconds until it was 
 
 
 async def serve_fronts(
-    started: "Launched",
-    context: "LaunchContext",
+    started: Launched,
+    context: LaunchContext,
     notices: HostNotices,
     policy: HostPolicy,
     ready: OnReady,
@@ -80,14 +78,14 @@ async def serve_fronts(
 
 
 def serve_host(
-    request: RunSpec, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
+    request: RunSpec, started: Launched, registry: "Registry", reloading: "Reloading", pipe: int | None
 ) -> None:
     """Be a host, as `host_start.run_host` says."""
     asyncio.run(_host(request, started, registry, reloading, pipe))
 
 
 async def _host(
-    request: RunSpec, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
+    request: RunSpec, started: Launched, registry: "Registry", reloading: "Reloading", pipe: int | None
 ) -> None:
     notices, loop = HostNotices(), asyncio.get_running_loop()
 
@@ -124,11 +122,11 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
 @contextmanager
 def _host_context(
     request: RunSpec,
-    started: "Launched",
+    started: Launched,
     registry: "Registry",
     notices: "HostNotices",
     reload: "Reloading",
-) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
+) -> Iterator[tuple[LaunchContext, HostPolicy]]:
     plan, settings = started.plan, started.settings
     word, _, length = plan.unattended.partition(" ")
     rest = Duration.parse(length) if length else 0.0

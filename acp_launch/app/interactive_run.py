@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_launch.app.context import run_context
 from acp_launch.app.spec import RunSpec, check_session_name, settings_of
-from acp_launch.app.start import login_program
+from acp_launch.app.start import ChosenSession, Launched, login_program
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.surroundings import conversation
@@ -29,7 +29,6 @@ from acp_launch.session.store import Record, open_registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.app.start import ChosenSession, Launched
     from acp_launch.process.tree import Exit
     from acp_launch.session.permission.policy import Policy
     from acp_launch.settings.model import Settings
@@ -100,7 +99,7 @@ class SessionTerminal:
         return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
-def run_interactive(request: RunSpec, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
+def run_interactive(request: RunSpec, started: Launched, chosen: ChosenSession, held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
     plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
     terminal = SessionTerminal(request, plan, started.settings)

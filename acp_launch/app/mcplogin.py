@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.app.credentials import forget_login_asked, headers_command_of, is_login_asked, record_of, secret_of
-from acp_launch.app.operation import verb_processes
+from acp_launch.app.operation import VerbProcesses, verb_processes
 from acp_launch.app.planning import find_server, loaded_profile, prepare_plan, require_trust, resolved_from
 from acp_launch.app.stores import Vault, say_waiting, saying_waiting
 from acp_launch.console import logins
@@ -36,8 +36,8 @@ from acp_launch.errors import (
     Stopped,
     UsageError,
 )
-from acp_launch.oauth.exchange import Refused, revoke
-from acp_launch.oauth.flow import LoginFlow, Wanted
+from acp_launch.oauth.exchange import ClientSecret, Refused, revoke
+from acp_launch.oauth.flow import LoginFlow, Waiting, Wanted
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
 from acp_launch.oauth.keeper import patience
 from acp_launch.oauth.listener import LoopbackListener
@@ -54,10 +54,6 @@ from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.app.operation import VerbProcesses
-    from acp_launch.oauth.exchange import ClientSecret
-    from acp_launch.oauth.flow import Waiting
-
     Opener = tuple[str, ...] | None  # the command that opens a page
 
 REVOKE_TIMEOUT = stretch(10.0)  # for a server to take a token back
@@ -73,7 +69,7 @@ class LoginTarget(Struct, frozen=True):
 
     server: RemotePlan
     login: Login | None
-    client_secret: "ClientSecret | None" = None
+    client_secret: ClientSecret | None = None
     headers: Mapping[str, Secret] = field(default_factory=dict)
 
     @property
@@ -126,7 +122,7 @@ def _rehearse(vault: "Vault") -> None:
 
 
 def _log_in_to(
-    target: LoginTarget, profile: str, vault: "Vault", processes: "VerbProcesses", limit: float, *, browser: bool
+    target: LoginTarget, profile: str, vault: "Vault", processes: VerbProcesses, limit: float, *, browser: bool
 ) -> int:
     """Log in to one server; show why it failed. Return the exit code."""
     try:
@@ -385,7 +381,7 @@ def _store(vault: "Vault", grant: Grant, login: Login, target: LoginTarget) -> N
             _take_back(vault, before.item, target.client_secret)  # if the server does not, the new login counts
 
 
-def _take_back(vault: "Vault", item: str, secret: "ClientSecret | None") -> str:
+def _take_back(vault: "Vault", item: str, secret: ClientSecret | None) -> str:
     """Remove tokens, and let the server take them back. Return a remark for the user, empty if it did."""
     grant = _read_grant(vault, item)
     fault = "the store no longer had its tokens" if grant is None else _revoke(grant, secret)
@@ -415,7 +411,7 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
         yield
 
 
-def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
+def _revoke(grant: Grant, secret: ClientSecret | None) -> str:
     """Let the server take the tokens back. Return a remark for the user, empty if they are of no use now."""
     try:
         for hint, token in (("refresh_token", grant.refresh), ("access_token", grant.access)):

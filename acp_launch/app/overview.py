@@ -21,20 +21,16 @@ from acp_launch.errors import LaunchError
 from acp_launch.plan.model import needs
 from acp_launch.private import Unfit
 from acp_launch.problem import Problem, count, errors, ours
-from acp_launch.profile.discover import here, project_of
-from acp_launch.profile.load import inspect_all
+from acp_launch.profile.discover import Found, here, project_of
+from acp_launch.profile.load import Loaded, inspect_all
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.lookup import stored_names
 from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import variable
-from acp_launch.served.registry import any_host, hosts
-from acp_launch.session.store import open_registry, store_file
+from acp_launch.served.registry import HostNote, any_host, hosts
+from acp_launch.session.store import Record, open_registry, store_file
 
 if TYPE_CHECKING:
-    from acp_launch.profile.discover import Found
-    from acp_launch.profile.load import Loaded
-    from acp_launch.served.registry import HostNote
-    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 MAX_PROFILES = 8  # that are shown
@@ -55,8 +51,8 @@ Row = tuple[str, ...]
 class ProfileRow(NamedTuple):
     """A profile of the project or of the user; `loaded` is None if it has problems."""
 
-    found: "Found"
-    loaded: "Loaded | None"
+    found: Found
+    loaded: Loaded | None
     state: str
 
 
@@ -90,7 +86,7 @@ def _group(label: str, rows: Sequence[Row]) -> Iterator[Row]:
         yield ("" if number else label, *row)
 
 
-def _examine(found: "Found", loaded: "Loaded | None", problems: Sequence[Problem], settings: "Settings") -> ProfileRow:
+def _examine(found: Found, loaded: Loaded | None, problems: Sequence[Problem], settings: "Settings") -> ProfileRow:
     if loaded is None:
         return ProfileRow(found, None, count(len(errors(problems)), "problem"))
     return ProfileRow(found, loaded, TRUST[trust_state(loaded, settings).how])
@@ -111,7 +107,7 @@ def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[
     return [each for each in needed.items() if each[0] not in stored and not os.environ.get(variable(each[0]))]
 
 
-def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
+def _latest(project: Path, settings: "Settings") -> Sequence[Record] | None:
     """Return the latest sessions; None if the store cannot be read."""
     if not store_file(settings.state).exists():
         return ()
@@ -132,7 +128,7 @@ def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
     return rows or [("none yet; acp-launch list shows the built-in ones",)]
 
 
-def _describe_host(note: "HostNote", project: Path) -> str:
+def _describe_host(note: HostNote, project: Path) -> str:
     from acp_launch.served.connect import read_status
 
     place = "" if note.project == str(project) else f" in {tilde(note.cwd, str(Path.home()))}"
@@ -147,7 +143,7 @@ def _describe_host(note: "HostNote", project: Path) -> str:
     return f"{note.called} is up{place}{opened}"
 
 
-def _session_rows(sessions: "Sequence[Record] | None") -> list[Row]:
+def _session_rows(sessions: Sequence[Record] | None) -> list[Row]:
     if sessions is None:
         return [(f"cannot be read: {ours('session', 'list')}",)]
     rows = [choice_row(record, now=time.time()) for record in sessions]
@@ -155,7 +151,7 @@ def _session_rows(sessions: "Sequence[Record] | None") -> list[Row]:
 
 
 def _commands(
-    profiles: Sequence[ProfileRow], missing: Sequence[tuple[str, str]], sessions: "Sequence[Record] | None"
+    profiles: Sequence[ProfileRow], missing: Sequence[tuple[str, str]], sessions: Sequence[Record] | None
 ) -> Iterator[tuple[str, str]]:
     """Yield the next commands, the most useful first, each with its purpose."""
     if not profiles:

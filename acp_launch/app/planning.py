@@ -19,20 +19,18 @@ from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotLoggedIn, ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.plan.resolve import Resolved, adhoc, resolve
-from acp_launch.problem import Problem, did_you_mean, ours
+from acp_launch.problem import KeyPath, Problem, did_you_mean, ours
 from acp_launch.process.guard_client import start_guards
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.profile.discover import here
 from acp_launch.profile.load import Loaded, load
-from acp_launch.profile.trust import claim_profile, trust_state
+from acp_launch.profile.trust import TrustState, claim_profile, trust_state
 from acp_launch.secret.lookup import Waiting
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.app.credentials import MissingLogin, ServerLogin
     from acp_launch.console.trust import ReportRow
-    from acp_launch.problem import KeyPath
-    from acp_launch.profile.trust import TrustState
 
 
 def prepare_launch() -> None:
@@ -240,7 +238,7 @@ def find_server(name: str | None, profile: str, servers: Collection[str]) -> str
 
 
 def require_trust(
-    loaded: Loaded, settings: Settings, *, allow_once: bool, found: "Mapping[KeyPath, Path] | None" = None
+    loaded: Loaded, settings: Settings, *, allow_once: bool, found: Mapping[KeyPath, Path] | None = None
 ) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
@@ -258,9 +256,7 @@ def require_trust(
         )
 
 
-def list_rows(
-    loaded: Loaded, how: "TrustState", found: "Mapping[KeyPath, Path] | None" = None
-) -> "Iterable[ReportRow]":
+def list_rows(loaded: Loaded, how: TrustState, found: Mapping[KeyPath, Path] | None = None) -> "Iterable[ReportRow]":
     """List all that a profile would run; `found` are its programs and directories that exist, by default from here."""
     from acp_launch.console.trust import parts
 

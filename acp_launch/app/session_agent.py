@@ -17,21 +17,18 @@ from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired,
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
 from acp_launch.profile.agents import known
-from acp_launch.served.client import watch_turn, with_host
+from acp_launch.served.client import Attached, watch_turn, with_host
 from acp_launch.served.connect import read_status
-from acp_launch.served.registry import find
+from acp_launch.served.registry import HostNote, find
 from acp_launch.served.wire import AttachOptions
 from acp_launch.session.client import AcpSession
-from acp_launch.session.connection import Budget
+from acp_launch.session.connection import Budget, Connection
 from acp_launch.session.opening import SessionParams, end_session, how_to_continue, list_sessions, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.served.client import Attached
-    from acp_launch.served.registry import HostNote
-    from acp_launch.session.connection import Connection
     from acp_launch.session.events import TurnEnd
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
@@ -49,7 +46,7 @@ def require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
     planned = _plan_of(record, trust=trust)
     plan = planned.plan
 
-    async def story(connection: "Connection") -> None:
+    async def story(connection: Connection) -> None:
         client = AcpSession(connection, name=record.name, gate=None)
         how = how_to_continue(connection.agent.capabilities, replay=False, name=record.name)
         limit, params = plan.timeouts.session, SessionParams(plan.cwd, (), ())
@@ -82,11 +79,11 @@ def wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeou
 
 
 async def _show_turn(
-    record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
+    record: "Record", note: HostNote, settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
     observer = screen.observer
 
-    async def story(attached: "Attached") -> "TurnEnd":
+    async def story(attached: Attached) -> "TurnEnd":
         client = AcpSession(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
         options = AttachOptions(name=record.name, can_ask=False, read_only=True, from_last_turn=True)
         end = await watch_turn(attached, client, record.session_id, options)
@@ -113,7 +110,7 @@ def _with_agent(
 ) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
-    async def advised(connection: "Connection") -> T:
+    async def advised(connection: Connection) -> T:
         try:
             return await story(connection)
         except AuthRequired as wanted:
@@ -126,7 +123,7 @@ def _with_agent(
 def end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
     planned = _plan_of(record, trust=trust)
 
-    async def story(connection: "Connection") -> bool:
+    async def story(connection: Connection) -> bool:
         limit = planned.plan.timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
@@ -139,7 +136,7 @@ def list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust
     planned = agent_plan(profile, trust=trust)
     plan = planned.plan
 
-    async def story(connection: "Connection") -> list[dict[str, Any]]:
+    async def story(connection: Connection) -> list[dict[str, Any]]:
         if not connection.agent.capabilities.list:
             raise SessionError(f"{connection.agent.title or 'the agent'} does not list its sessions")
         cwd = None if everything else str(plan.cwd)

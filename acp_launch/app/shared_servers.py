@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch import __version__
 from acp_launch.app.start import record_and_guard
-from acp_launch.engine.loop import run_supervised
+from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import Stopped, first
 from acp_launch.process.logs import LogFile
 from acp_launch.secret.redact import redactor
@@ -21,7 +21,6 @@ from acp_launch.settings.load import load
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.engine.loop import Interrupts
     from acp_launch.settings.model import Settings
 
 HOST_END_TIMEOUT = stretch(5.0)  # to leave its place
@@ -57,7 +56,7 @@ def _log_failure(settings: "Settings") -> Iterator[None]:
         raise
 
 
-async def _host(settings: "Settings", interrupts: "Interrupts", write: "Callable[[HostNote], None]") -> None:
+async def _host(settings: "Settings", interrupts: Interrupts, write: "Callable[[HostNote], None]") -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             host = ServerHost(settings.state, settings.max_line, interrupts.hurry, tasks)

@@ -14,15 +14,13 @@ from msgspec import Struct, field
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.problem import ours
-from acp_launch.profile.discover import discover, find, here, project_of
+from acp_launch.problem import KeyPath, ours
+from acp_launch.profile.discover import Found, discover, find, here, project_of
 from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 from acp_launch.settings.load import load
 
 if TYPE_CHECKING:
     from acp_launch.engine.run import Prompt
-    from acp_launch.problem import KeyPath
-    from acp_launch.profile.discover import Found
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.events import Answer, Ask, Person, ToolQuestion
     from acp_launch.session.opening import Setting
@@ -112,7 +110,7 @@ def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]"
     """Collect the mode and options of the profile and of `--set`."""
     from acp_launch.session.opening import wanted_options
 
-    def place(path: "KeyPath") -> str:
+    def place(path: KeyPath) -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
@@ -151,11 +149,11 @@ def load_settings() -> "Settings":
     return load()
 
 
-def find_profile(name: str, settings: "Settings | None" = None) -> "Found":
+def find_profile(name: str, settings: "Settings | None" = None) -> Found:
     """Find a profile by its name or path from here; raise UsageError if there is none."""
     return find(name, start=here(), settings=settings or load_settings())
 
 
-def usable_profiles(settings: "Settings") -> "list[Found]":
+def usable_profiles(settings: "Settings") -> list[Found]:
     """List the profiles that can be named from here."""
     return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]

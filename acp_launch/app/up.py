@@ -8,18 +8,15 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from acp_launch.app.spec import RunSpec
 from acp_launch.errors import StateError
 from acp_launch.process import prepare
 from acp_launch.process.table import block_until_gone
 from acp_launch.process.tree import send
-from acp_launch.served.registry import find
+from acp_launch.served.registry import HostNote, find
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.served.registry import HostNote
 
 DOWN_TIMEOUT = stretch(15.0)  # for a host to end its agent and servers
 
@@ -64,7 +61,7 @@ def _wait_until_up(child: int, reading: int) -> Begun:
     return Begun(code if code >= 0 else 128 - code, child)
 
 
-def end(note: "HostNote", state: Path) -> None:
+def end(note: HostNote, state: Path) -> None:
     """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest. `state` has
     its place."""
     host = prepare.table().read(note.pid)

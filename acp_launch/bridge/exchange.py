@@ -18,7 +18,6 @@ refused at once, until the user restarts the server.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
@@ -31,7 +30,7 @@ from acp_launch.bridge.conversation import (
     ServerGone,
     each,
 )
-from acp_launch.bridge.elevation import Upstream
+from acp_launch.bridge.elevation import Sessions, Upstream
 from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.message import (
     CANCELLED,
@@ -57,9 +56,6 @@ from acp_launch.protocol.jsonrpc import Envelope, key, with_id
 from acp_launch.protocol.splice import at, is_object, with_members, without
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_notice
-
-if TYPE_CHECKING:
-    from acp_launch.bridge.elevation import Sessions
 
 DISCOVER_TIMEOUT = 1.5  # then we refuse a `server/discover`, because some servers ignore unknown requests
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
@@ -523,7 +519,7 @@ class Exchange:
             params = {"requestId": id, "reason": f'MCP server "{state.server}" {lost.why}'}
             state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
 
-    def seek(self, sessions: "Sessions") -> None:
+    def seek(self, sessions: Sessions) -> None:
         """Ask the server for a session that a new connection to it can resume."""
         self.from_server.upstream = Upstream(self.state, self.restorer, sessions)
 

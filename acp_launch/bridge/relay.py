@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from acp_launch.bridge.conversation import GIVEN_UP, ConversationState, ServerGone, ServerObserver
-from acp_launch.bridge.elevation import Elevation
+from acp_launch.bridge.elevation import Elevation, Elevations, Sessions
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
@@ -29,7 +29,6 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.cached import CachedAnswers
-    from acp_launch.bridge.elevation import Elevations, Sessions
     from acp_launch.bridge.multiplexer import SharedLink
     from acp_launch.trace import MessageTrace
 
@@ -161,7 +160,7 @@ class ProxyConversation(LinkUser):
         else:
             self._expire()
 
-    def elevate(self, sessions: "Elevations", of_server: "Sessions") -> None:
+    def elevate(self, sessions: Elevations, of_server: Sessions) -> None:
         """Let the agent open elevated sessions, and ask the server for one."""
         state = self.exchange.state
         self.elevation = Elevation(self, state, self.exchange.restorer, sessions)

@@ -13,7 +13,7 @@ The plans may change while they run (`reload`): then a server restarts behind th
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, KeysView, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,8 +38,6 @@ from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
-    from collections.abc import KeysView
-
     from acp_launch.bridge.http.server import LoopbackServer
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.program import RemoteProgram
@@ -189,7 +187,7 @@ class Servers:
         return self._lives[relay]
 
     @property
-    def names(self) -> "KeysView[str]":
+    def names(self) -> KeysView[str]:
         """The names of the servers, also of those that are added later."""
         return self._plans.keys()
 

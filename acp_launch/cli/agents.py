@@ -16,14 +16,12 @@ from acp_launch.console.stdout import answer
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.profile.load import inspect_all
-from acp_launch.registry.index import ADDRESS, FETCH_TIMEOUT, latest, read_copy
+from acp_launch.registry.index import ADDRESS, FETCH_TIMEOUT, Copy, PublishedAgent, latest, read_copy
 from acp_launch.registry.install import remove, this_platform
-from acp_launch.registry.installed import home, installations, read, reference
+from acp_launch.registry.installed import Installation, Reference, home, installations, read, reference
 
 if TYPE_CHECKING:
     from acp_launch.console.agents import Installed
-    from acp_launch.registry.index import Copy, PublishedAgent
-    from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
 app = Group("Agents of the registry: search, show, install, list, rm.")
@@ -106,7 +104,7 @@ def rm(
         tell(f"removed {made.reference}")
 
 
-def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None:
+def _confirm_loss(settings: "Settings", going: Sequence[Installation]) -> None:
     """Ask, if profiles here would have no installation left of the agent that they name.
 
     Raises:
@@ -120,11 +118,11 @@ def _confirm_loss(settings: "Settings", going: "Sequence[Installation]") -> None
             require_agreement("Remove it?", "nothing was removed", "--yes removes it anyway")
 
 
-def _list_fitting(settings: "Settings", wanted: "Reference") -> "list[Installation]":
+def _list_fitting(settings: "Settings", wanted: Reference) -> list[Installation]:
     return [made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)]
 
 
-def _reference(text: str) -> "Reference":
+def _reference(text: str) -> Reference:
     found = reference(text)
     if found is None:
         raise UsageError(f"{text!r} is not the id of an agent", fix="acp-launch agents search lists them")
@@ -135,7 +133,7 @@ def _address(settings: "Settings") -> str:
     return settings.registry or ADDRESS
 
 
-def _latest(settings: "Settings") -> "tuple[Copy, str]":
+def _latest(settings: "Settings") -> tuple[Copy, str]:
     """Return the index; if only its copy can be used, say so and how old that is."""
     address = _address(settings)
     with saying_waiting("the registry's index", FETCH_TIMEOUT):
@@ -146,7 +144,7 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
     return copy, fault
 
 
-def _entry(copy: "Copy", agent: str) -> "PublishedAgent":
+def _entry(copy: Copy, agent: str) -> PublishedAgent:
     if found := copy.agents.get(agent):
         return found
     hint = did_you_mean(agent, copy.agents)
@@ -157,12 +155,12 @@ def _list_installed(settings: "Settings") -> "Installed":
     return {id: list(those) for id, those in groupby(installations(settings.state), lambda each: each.manifest.id)}
 
 
-def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
+def _has(entry: PublishedAgent, words: Sequence[str]) -> bool:
     text = f"{entry.id} {entry.name} {entry.description}".casefold()
     return all(word.casefold() in text for word in words)
 
 
-def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
+def _install(settings: "Settings", wanted: Reference, *, allow_unverified: bool) -> tuple[Installation, bool]:
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
     from acp_launch.registry.install import DOWNLOAD_TIMEOUT, binary_of, install
 

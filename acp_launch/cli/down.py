@@ -13,11 +13,10 @@ from acp_launch.cli.verb import Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say, tell
 from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
-from acp_launch.served.registry import content_of, hosts, server_host_state
+from acp_launch.served.registry import HostNote, content_of, hosts, server_host_state
 
 if TYPE_CHECKING:
     from acp_launch.process.lifecycle import Standing
-    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
 from acp_launch.app.reload import sentences
@@ -97,7 +96,7 @@ def reload(profile: ProfileOfHost = None) -> None:
     _renew_old(note, done.servers)
 
 
-def _renew_old(note: "HostNote", servers: "Sequence[Standing]") -> bool:
+def _renew_old(note: HostNote, servers: "Sequence[Standing]") -> bool:
     """Restart the servers whose files have changed since their start; return whether there are any."""
     old = [each.server for each in servers if each.old_code]
     for name in old:
@@ -106,7 +105,7 @@ def _renew_old(note: "HostNote", servers: "Sequence[Standing]") -> bool:
     return bool(old)
 
 
-def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
+def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> HostNote:
     """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several."""
     if profile is not None:
         found = _present(settings, profile)

@@ -17,17 +17,14 @@ from acp_launch.console.interop import note, show_change, warn
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.interop.merge import replace_file, require_changeable
-from acp_launch.problem import Problem, dotted, errors, ours
+from acp_launch.problem import KeyPath, Problem, dotted, errors, ours
 from acp_launch.profile import edit as edits
-from acp_launch.profile.edit import CannotEdit, NoKey, meant, parse_key, put, revised
-from acp_launch.profile.load import inspect, read, shown
+from acp_launch.profile.edit import CannotEdit, NoKey, Revision, meant, parse_key, put, revised
+from acp_launch.profile.load import Loaded, inspect, read, shown
 from acp_launch.profile.trust import accept, trust_state
 
 if TYPE_CHECKING:
-    from acp_launch.problem import KeyPath
     from acp_launch.profile.discover import Found
-    from acp_launch.profile.edit import Revision
-    from acp_launch.profile.load import Loaded
 
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
 app = Group("Change a profile's file: add-server, set, remove.")
@@ -115,7 +112,7 @@ def _pairs(written: Sequence[str], option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _path(key: str) -> "KeyPath":
+def _path(key: str) -> KeyPath:
     try:
         return parse_key(key)
     except NoKey:
@@ -132,7 +129,7 @@ def _add_server(text: str, profile: str, name: str, entry: dict[str, Any]) -> st
     return put(text, ("mcp_servers", name), entry)
 
 
-def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_run: bool) -> int:
+def _change(profile: str, path: KeyPath, change: Callable[[str], str], *, dry_run: bool) -> int:
     """Make the change if the profile stays valid, and show it; return the exit code.
 
     Raises:
@@ -176,13 +173,13 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
         raise ProfileError([Problem(shown(found.file), 0, 0, dotted(cannot.path), cannot.message, fix)]) from None
 
 
-def _find_trusted(found: "Found") -> "Loaded | None":
+def _find_trusted(found: "Found") -> Loaded | None:
     """Load the profile; None if the user has not accepted it as it is."""
     loaded, _ = inspect(found)
     return loaded if loaded is not None and trust_state(loaded, load_settings()).how == "accepted" else None
 
 
-def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
+def _keep_trust(revision: Revision, before: Loaded) -> bool:
     """Accept the user's own change; return False if another file of the profile is new or has changed as well."""
     settings = load_settings()
     loaded, _ = inspect(revision.found)
@@ -195,7 +192,7 @@ def _keep_trust(revision: "Revision", before: "Loaded") -> bool:
     return how in ("accepted", "changed")
 
 
-def _remarks(profile: str, revision: "Revision", trusted: "Loaded | None") -> None:
+def _remarks(profile: str, revision: Revision, trusted: Loaded | None) -> None:
     """Print what the user should know; `trusted` is the profile before the change, if the user had accepted it."""
     problems.show(revision.warnings, as_json=False)
     if revision.remaining:

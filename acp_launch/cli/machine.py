@@ -16,13 +16,13 @@ from acp_launch.app.sessions import hosted_sessions
 from acp_launch.app.spec import load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, TraceFile, Trust
 from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
-from acp_launch.console.processes import SessionRow, SharedRow, show_ended, show_families
+from acp_launch.console.processes import SessionRow, Sessions, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.console.trace import TraceView, read
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process import logs as log_files
-from acp_launch.process.leftovers import clear, launch_tree
+from acp_launch.process.leftovers import LaunchTree, clear, launch_tree
 from acp_launch.process.records import read_all
 from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
@@ -32,8 +32,6 @@ from acp_launch.session.store import open_registry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.console.processes import Sessions
-    from acp_launch.process.leftovers import LaunchTree
     from acp_launch.settings.model import Settings
 
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
@@ -81,7 +79,7 @@ def _list_shared(state: "Path") -> "Sequence[SharedRow]":
     return [SharedRow(each.name, each.pid, {use.pid: use.label for use in each.uses}) for each in shared_servers(state)]
 
 
-def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
+def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> Sessions:
     """Return the sessions that the launches hold, and their states in a host."""
     now = time.time()
     since = {family.root.pid: now - family.root.age for family in families if family.root}

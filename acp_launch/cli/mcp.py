@@ -17,7 +17,7 @@ from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.mcp import client
-from acp_launch.mcp.arguments import fit_arguments, read_object, read_words
+from acp_launch.mcp.arguments import Given, fit_arguments, read_object, read_words
 from acp_launch.mcp.client import SILENCE_TIMEOUT, Limit, survey
 from acp_launch.mcp.message import roots_result
 from acp_launch.problem import did_you_mean, ours
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.app.probe import Probe, StartedServer
-    from acp_launch.mcp.arguments import Given
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 STDIN = Path("-")
@@ -221,7 +220,7 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
 # The arguments of `call`: words, a file or stdin.
 
 
-def _read_arguments(words: "Sequence[str]", file: Path | None) -> "Given":
+def _read_arguments(words: "Sequence[str]", file: Path | None) -> Given:
     """Read the arguments.
 
     Raises:

@@ -4,7 +4,7 @@ The verbs about profiles: `validate`, `plan`, `list`, `show` and `schema`.
 They start nothing and work on every platform. Their imports stand in function bodies, so that `--help` loads no YAML.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,24 +14,18 @@ from acp_launch import private
 from acp_launch.app.spec import find_profile, load_settings
 from acp_launch.cli.verb import Argument, Directory, Json, Option, ProfileName
 from acp_launch.console import profiles, stdout
-from acp_launch.console.profiles import as_yaml
+from acp_launch.console.profiles import Entry, as_yaml
 from acp_launch.console.stderr import can_ask_user, harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
-from acp_launch.plan.model import RemotePlan, needs, unmet
-from acp_launch.profile.discover import discover, here, parents
-from acp_launch.profile.load import examine, inspect_all, load, read
+from acp_launch.plan.model import Need, RemotePlan, needs, unmet
+from acp_launch.profile.discover import Found, discover, here, parents
+from acp_launch.profile.load import Loaded, examine, inspect_all, load, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from acp_launch.console.logins import State
     from acp_launch.console.plans import SharedNow
-    from acp_launch.console.profiles import Entry
-    from acp_launch.plan.model import Need
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import Problem
-    from acp_launch.profile.discover import Found
-    from acp_launch.profile.load import Loaded
     from acp_launch.secret.value import Outcome
     from acp_launch.settings.model import Settings
 
@@ -58,7 +52,7 @@ def validate(
     return MachineError.exit_code if unmet else 0
 
 
-def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
+def _registry(loaded: Loaded | None, locked: bool) -> "Iterator[Problem]":
     """Yield how a profile of a project differs from the project's lock file, if it is to be `locked`."""
     if loaded and locked and loaded.found.origin in ("path", "project"):
         from acp_launch.app.planning import lock_differences, resolved_from
@@ -152,14 +146,14 @@ def schema(
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 
 
-def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":
+def _broken_parents(reports: Sequence[Entry], settings: "Settings") -> list[Entry]:
     """Examine the files that are only parents of others; return those with a problem that no report has yet."""
     known = {problem for *_, problems in reports for problem in problems}
     found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=here(), settings=settings)]
     return [each for each in found if not known.issuperset(each[2])]
 
 
-def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
+def _look_up(needs: Sequence[Need], settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
     """Look up the secrets; return the outcome of each, and a problem for each that was not found."""
     if not needs:
         return {}, ()
@@ -169,5 +163,5 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
     return found, unmet(needs, found, has_terminal=can_ask_user())
 
 
-def _find(names: Sequence[str]) -> "list[Found]":
+def _find(names: Sequence[str]) -> list[Found]:
     return [find_profile(name) for name in names] or discover(start=here(), settings=load_settings())

@@ -29,14 +29,12 @@ from acp_launch.process.records import read_all
 from acp_launch.profile.discover import here, project_of
 from acp_launch.served.registry import find
 from acp_launch.session.history import SessionTurn
-from acp_launch.session.hold import hold, list_held
-from acp_launch.session.store import ExportedSession, hint_at_move, open_registry
+from acp_launch.session.hold import SessionHolder, hold, list_held
+from acp_launch.session.store import ExportedSession, Record, Registry, hint_at_move, open_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.session.hold import SessionHolder
-    from acp_launch.session.store import Record, Registry
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 PAGE = 50  # sessions that `list` shows without --all
@@ -147,7 +145,7 @@ def cancel(name: Name, profile: Profile = None) -> None:
         say(f"{record.name}: no turn is running")
 
 
-def _interrupt_run(record: "Record", state: Path) -> "SessionHolder | None":
+def _interrupt_run(record: Record, state: Path) -> SessionHolder | None:
     """Do what Ctrl-C does to the run that is in a session; None if there is none.
 
     Raises:
@@ -319,7 +317,7 @@ def prune(
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
 
 
-def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
+def _prune(registry: Registry, records: "Sequence[Record]") -> list[Record]:
     gone = []
     for record in records:
         try:
@@ -349,12 +347,12 @@ def _age(text: str) -> float:
     return int(found[1]) * AGES[found[2]]
 
 
-def _find(name: str, profile: str | None) -> "Record":
+def _find(name: str, profile: str | None) -> Record:
     with _registry() as registry:
         return _the(registry, name, profile)
 
 
-def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
+def _the(registry: Registry, name: str, profile: str | None) -> Record:
     """Find the session of this project by its name, or by the title or its beginning if the user gave it no name."""
     here = registry.list(_project(), profile)
     found = [record for record in here if record.name == name] or _find_by_title(here, name)
@@ -374,18 +372,18 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     )
 
 
-def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
+def _find_by_title(records: "Sequence[Record]", title: str) -> list[Record]:
     wanted = " ".join(title.split()).casefold()
     titles = [(session_label(record).casefold(), record) for record in records if session_label(record) != record.name]
     same = [record for said, record in titles if said == wanted]
     return same or [record for said, record in titles if wanted and said.startswith(wanted)]
 
 
-def _hold(record: "Record", verb: str) -> Any:
+def _hold(record: Record, verb: str) -> Any:
     return hold(load_settings().state, record.key, verb=verb)
 
 
-def _registry() -> "Registry":
+def _registry() -> Registry:
     return open_registry(load_settings().state)
 
 

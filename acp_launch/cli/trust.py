@@ -15,23 +15,20 @@ from acp_launch.cli.verb import Argument, Json, Option, Yes
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, tell
 from acp_launch.console.stdout import answer
-from acp_launch.console.trust import table, table_json
+from acp_launch.console.trust import ReportRow, table, table_json
 from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.interop.merge import refuse_escaping_link
-from acp_launch.plan.locked import inexact, used
+from acp_launch.plan.locked import Used, inexact, used
 from acp_launch.problem import ours
 from acp_launch.process.guard_client import start_guards
 from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.lockfile import Locked, place, write
-from acp_launch.profile.trust import accepted, claim_profile, keep, revoke, trust_state
+from acp_launch.profile.trust import Claim, TrustState, accepted, claim_profile, keep, revoke, trust_state
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from acp_launch.console.trust import ReportRow
-    from acp_launch.plan.locked import Used
-    from acp_launch.profile.trust import Claim, TrustState
     from acp_launch.settings.model import Settings
 HASHES_TIMEOUT = 120.0  # for a package manager to tell them
 _NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
@@ -136,7 +133,7 @@ def lock(
     tell(f"{len(entries)} packages of {profile} are in {file}; {again}")
 
 
-def _integrity(each: "Used") -> tuple[str, ...]:
+def _integrity(each: Used) -> tuple[str, ...]:
     """Return the hashes of a package: the installed one's, else as its registry tells them."""
     if each.integrity:
         return (each.integrity,)

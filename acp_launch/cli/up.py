@@ -14,10 +14,9 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.profile.trust import changes
-from acp_launch.served.registry import content_of, find
+from acp_launch.served.registry import HostNote, content_of, find
 
 if TYPE_CHECKING:
-    from acp_launch.served.registry import HostNote
     from acp_launch.settings.model import Settings
 
 
@@ -56,7 +55,7 @@ def up(
     return begun.code
 
 
-def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
+def _require_same(note: HostNote, profile: str, settings: "Settings") -> None:
     """Refuse a host that runs what the profile was, or works in another directory.
 
     Raises:
@@ -75,7 +74,7 @@ def _require_same(note: "HostNote", profile: str, settings: "Settings") -> None:
         raise UsageError(f"{profile} is up (pid {note.pid}), and works in {note.cwd}", fix=fix)
 
 
-def _tell_host(note: "HostNote", what: str) -> None:
+def _tell_host(note: HostNote, what: str) -> None:
     from acp_launch.console.stream.text import stands
     from acp_launch.served.connect import read_status
 
@@ -86,7 +85,7 @@ def _tell_host(note: "HostNote", what: str) -> None:
         say(f"  mcp server: {stands(server)}")
 
 
-def _present(settings: "Settings", profile: str) -> "HostNote | None":
+def _present(settings: "Settings", profile: str) -> HostNote | None:
     """Return the host of a profile as it is called here."""
     found = find_profile(profile, settings)
     return find(settings.state, str(found.project), found.name)

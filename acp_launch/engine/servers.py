@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.bridge import offer, shim
-from acp_launch.bridge.offer import HttpAddress, ShimCommand, is_bridged
+from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
 from acp_launch.engine.context import LaunchContext, OfferLogin
 from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
@@ -32,7 +32,6 @@ from acp_launch.session.events import Observer, ServersEvent, WaitingEvent, show
 from acp_launch.waits import FIRST_NOTICE, awaited, next_notice, seconds, stretch
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.offer import Transport, Way
     from acp_launch.bridge.servers import RunningServers, Servers
     from acp_launch.process.logs import ServerLogs
     from acp_launch.trace import Trace
@@ -124,7 +123,7 @@ class LaunchServers:
         self._news.clear()
         await self._observer.drain()
 
-    async def way(self, transport: "Transport", session: str) -> "Way | None":
+    async def way(self, transport: Transport, session: str) -> Way | None:
         """Return how the agent reaches the launcher in a session of this name; None without bridged servers.
 
         Raises:
@@ -143,7 +142,7 @@ class LaunchServers:
         if self._inner is not None:
             self._inner.servers.hang_up(self._inner.listener.session_token(session))
 
-    async def _addresses(self, inner: "RunningServers") -> "Way":
+    async def _addresses(self, inner: "RunningServers") -> Way:
         try:
             http = await inner.http()
         except OSError as error:

@@ -17,7 +17,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.problem import ours
-from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, attach
+from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget
@@ -25,7 +25,6 @@ from acp_launch.session.events import Observer, TurnEnd
 from acp_launch.session.login import point_to_trace, refer_to_log
 
 if TYPE_CHECKING:
-    from acp_launch.process.child import Child
     from acp_launch.process.spawn import Spawned
 
 
@@ -120,7 +119,7 @@ async def with_agent(
                 await stop(child, grace=grace, hurry=interrupts.hurry)
 
 
-def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None:
+def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
     """Add where more is to be read: the agent's last words, its log, the trace."""
     if isinstance(error, ProtocolError):
         point_to_trace(error, file_of(context.trace))

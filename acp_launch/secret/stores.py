@@ -8,18 +8,15 @@ modules of a store are imported when it is opened.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never, get_args
+from typing import assert_never, get_args
 
 from msgspec import Struct
 
-from acp_launch.secret.command import CommandStore
+from acp_launch.secret.command import Captured, CommandStore
 from acp_launch.secret.keyring import Keyring
 from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Store
 from acp_launch.settings.model import SecretSettings, StoreName
-
-if TYPE_CHECKING:
-    from acp_launch.secret.command import Captured
 
 
 class Opening(Struct, frozen=True, kw_only=True):
@@ -33,7 +30,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     config: Path
     environ: Mapping[str, str]
     ask: Callable[[str], str | None]
-    run: "Callable[[Sequence[str], float], Captured]"
+    run: Callable[[Sequence[str], float], Captured]
     interactive: bool
 
 

@@ -40,13 +40,12 @@ from acp_launch.problem import ours
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.events import Decision, Holds, Way
-from acp_launch.session.permission.policy import Policy, Remembered, chosen_name, policy
+from acp_launch.session.permission.policy import Approve, Policy, Remembered, chosen_name, policy
 from acp_launch.session.permission.subject import subject
 from acp_launch.waits import format_time, stretch
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.permission.policy import Approve
     from acp_launch.settings.model import Settings
 
 
@@ -460,7 +459,7 @@ def shelf_of(plan: "LaunchPlan", settings: "Settings") -> AnswerStore:
     return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
 
 
-def rules_of(plan: "LaunchPlan", settings: "Settings", approve: "Approve | None") -> Policy:
+def rules_of(plan: "LaunchPlan", settings: "Settings", approve: Approve | None) -> Policy:
     """Return the rules about tool calls of a plan, with the answers that were kept until now."""
     return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
 
