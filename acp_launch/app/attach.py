@@ -1,6 +1,7 @@
 """A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,21 +15,19 @@ from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import Found, here, read, shown
 from acp_launch.profile.model import Timeouts
 from acp_launch.served.registry import Content, FrontPlan, HostNote, content_of, digest, find
+from acp_launch.settings.model import Settings
 from acp_launch.waits import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from acp_launch.app.up import Begun
     from acp_launch.profile.load import Loaded
-    from acp_launch.settings.model import Settings
 
     ReadPrompt = Callable[[], str]
 
 DETACHED_SECONDS = 600.0  # for which a host stays that `--detach` has brought up
 
 
-def run_in_host(request: RunSpec, settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None") -> int | None:
+def run_in_host(request: RunSpec, settings: Settings, screen: Screen, read_prompt: "ReadPrompt | None") -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it. Without
     `read_prompt` it is interactive.
 
@@ -100,7 +99,7 @@ def _launch_plan(plan: FrontPlan, found: Found, request: RunSpec, *, cwd: Path) 
 
 
 def _run_by_content(
-    request: RunSpec, found: Found, settings: "Settings", screen: Screen, read_prompt: "ReadPrompt | None"
+    request: RunSpec, found: Found, settings: Settings, screen: Screen, read_prompt: "ReadPrompt | None"
 ) -> int | None:
     """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.app.planning import resolved_for_front
@@ -124,7 +123,7 @@ def _run_by_content(
     return run_hosted(request, plan, settings, screen, note, read_prompt)
 
 
-def present(settings: "Settings", plan: "LaunchPlan") -> HostNote | None:
+def present(settings: Settings, plan: "LaunchPlan") -> HostNote | None:
     """Return the host of this profile in this project."""
     return find(settings.state, str(plan.project), plan.profile)
 

@@ -25,15 +25,15 @@ from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.load import inspect_all
 from acp_launch.served.connect import read_status
 from acp_launch.served.registry import HostNote, hosts
+from acp_launch.served.wire import SessionStatus
 from acp_launch.session.store import Record, hint_at_move, open_registry
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.interactive.picker import PickList
-    from acp_launch.served.wire import SessionStatus
-    from acp_launch.settings.model import Settings
 
 
-def session_of_host(settings: "Settings", session: str | None, profile: str | None) -> tuple[HostNote, str]:
+def session_of_host(settings: Settings, session: str | None, profile: str | None) -> tuple[HostNote, str]:
     """Return the host that has the session, and its name; without a name, the session that is open alone."""
     notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
     if not notes:
@@ -52,7 +52,7 @@ def session_of_host(settings: "Settings", session: str | None, profile: str | No
     raise SessionError(f"{which} in a host", fix=fix)
 
 
-def _list_open(found: "Sequence[tuple[HostNote, SessionStatus]]") -> "PickList":
+def _list_open(found: Sequence[tuple[HostNote, SessionStatus]]) -> "PickList":
     from acp_launch.interactive.picker import PickList
 
     home = str(Path.home())
@@ -61,7 +61,7 @@ def _list_open(found: "Sequence[tuple[HostNote, SessionStatus]]") -> "PickList":
     return PickList(title="Sessions of hosts", headings=headings, rows=rows, ends=[1], starts=[4])
 
 
-def complete(spec: RunSpec, settings: "Settings") -> RunSpec:
+def complete(spec: RunSpec, settings: Settings) -> RunSpec:
     """Return what runs without a profile, or with `latest`, with the profile and the session that it is about."""
     if spec.latest:
         return _resume(spec, settings)
@@ -103,7 +103,7 @@ def can_pick() -> bool:
     return can_draw()
 
 
-def _resume(spec: RunSpec, settings: "Settings") -> RunSpec:
+def _resume(spec: RunSpec, settings: Settings) -> RunSpec:
     """Choose the session of `--continue`: the latest one, of the profile or of all in this project."""
     if spec.profile:
         return spec
@@ -118,14 +118,14 @@ def _resume(spec: RunSpec, settings: "Settings") -> RunSpec:
     return resume_record(latest, spec)
 
 
-def _resumable(settings: "Settings") -> Sequence[Record]:
+def _resumable(settings: Settings) -> Sequence[Record]:
     """Return the sessions of this project, the latest first."""
     with open_registry(settings.state) as registry:
         listed = registry.list(str(project_of(here())))
     return [each for each in listed if not each.profile.startswith(ADHOC)]
 
 
-def _profile(settings: "Settings") -> str:
+def _profile(settings: Settings) -> str:
     found = usable_profiles(settings)
     of_project = [each for each in found if each.origin == "project"]
     if len(of_project) == 1:

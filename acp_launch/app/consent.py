@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
 from acp_launch.app.questions import agrees
 from acp_launch.app.secretvalue import ask_value, check_name, put
@@ -30,15 +29,13 @@ from acp_launch.problem import Problem, about, dotted, errors, ours
 from acp_launch.process.foreground import available, foreground
 from acp_launch.process.guard_client import start_guards
 from acp_launch.process.program import LocalProgram
+from acp_launch.process.tree import Exit
 from acp_launch.profile.agents import installer
 from acp_launch.profile.trust import Claim, TrustState, keep
 from acp_launch.secret.isolate import bounded
 from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import Outcome, Store
 from acp_launch.settings.model import Settings
-
-if TYPE_CHECKING:
-    from acp_launch.process.tree import Exit
 
 
 def require_claim(
@@ -189,7 +186,7 @@ def log_in_now(servers: Sequence[str], called: str, *, trust: bool) -> bool:
     return all(_run_in_front(login_program(called, server, trust=trust)).status == 0 for server in servers)
 
 
-def _run_in_front(program: "LocalProgram") -> "Exit":
+def _run_in_front(program: "LocalProgram") -> Exit:
     """Run a program on the terminal.
 
     Raises:
@@ -197,7 +194,7 @@ def _run_in_front(program: "LocalProgram") -> "Exit":
     """
     guards = start_guards()
 
-    async def run() -> "Exit":
+    async def run() -> Exit:
         with hear_guards(guards):
             return await foreground(program)
 

@@ -27,25 +27,25 @@ from acp_launch.app.start import (
 from acp_launch.console.ask.logins import LoginQuestions
 from acp_launch.console.stderr import AgentStderr
 from acp_launch.engine.context import Elicit, LaunchContext, LogIn, offers
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import RestartAgent
 from acp_launch.engine.surroundings import run_prompt
+from acp_launch.errors import AuthRequired
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.foreground import available, foreground
 from acp_launch.process.program import LocalProgram, Program
+from acp_launch.process.tree import Exit
+from acp_launch.session.connection import Connection
 from acp_launch.session.events import Ask, Choice, Person, show_note
 from acp_launch.session.login import InFront, LoginContext, log_in
 from acp_launch.session.permission.audit import PermissionRecord, rules_of
 from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Approve
 from acp_launch.session.store import SessionKeeper
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.errors import AuthRequired
-    from acp_launch.process.tree import Exit
-    from acp_launch.session.connection import Connection
-    from acp_launch.session.permission.policy import Approve
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def gates(
     settings: Settings,
     note: Callable[[str], None],
     *,
-    approve: "Approve | None" = None,
+    approve: Approve | None = None,
     ask: Ask | None = None,
 ) -> "Iterator[Callable[[], Gate]]":
     """Provide what makes the gate of a session; all of them write one record."""
@@ -113,7 +113,7 @@ def context_of(
     *,
     log: Callable[[bytes], None],
     log_in: LogIn,
-    approve: "Approve | None" = None,
+    approve: Approve | None = None,
     ask: Ask | None = None,
     elicit: Elicit | None = None,
     has_person: bool,
@@ -160,7 +160,7 @@ def sharing(settings: Settings, plan: LaunchPlan, verb: str) -> "ShareServer":
 
 
 def logging_in(
-    planned: "PreparedPlan",
+    planned: PreparedPlan,
     person: Person | None,
     aloud: "AgentStderr | None" = None,
     in_front: InFront | None = None,
@@ -171,7 +171,7 @@ def logging_in(
     first; by default `person` releases the terminal.
     """
 
-    async def log_in_once(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+    async def log_in_once(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         context = login_context(planned, person, aloud, in_front)
         if is_second:
             context = replace(context, adviser=None)
@@ -182,7 +182,7 @@ def logging_in(
 
 
 def login_context(
-    planned: "PreparedPlan", person: Person | None, aloud: "AgentStderr | None", in_front: InFront | None = None
+    planned: PreparedPlan, person: Person | None, aloud: "AgentStderr | None", in_front: InFront | None = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
     return LoginContext(
@@ -196,7 +196,7 @@ def login_context(
 
 
 def _in_front(person: Person | None) -> InFront:
-    async def run(program: "LocalProgram") -> "Exit":
+    async def run(program: "LocalProgram") -> Exit:
         async with person.floor() if person else nullcontext():
             return await foreground(program)
 

@@ -1,46 +1,40 @@
 """The sessions of a served profile, each with its own plan. Imported once the agent starts."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
 from acp_launch.app.planning import lock_differences, prepare_plan, require_plan, require_trust
+from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
-from acp_launch.engine.prepared import PreparedPlan
-from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
-from acp_launch.plan.resolve import resolve
-from acp_launch.private import real
-from acp_launch.problem import ours
-from acp_launch.profile.discover import find
-from acp_launch.profile.load import load
-from acp_launch.session.events import show_note
-
-if TYPE_CHECKING:
-    from acp_launch.process.flow import Lent
-    from acp_launch.served.registry import HostNote
-
-
-import asyncio
-
-from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import Interrupts, supervise
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.engine.surroundings import AgentLaunch
+from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
 from acp_launch.plan.place import shows
+from acp_launch.plan.resolve import resolve
+from acp_launch.private import real
+from acp_launch.problem import ours
 from acp_launch.process.child import HASTY_GRACE_SECONDS
+from acp_launch.process.flow import Lent
+from acp_launch.profile.discover import find
+from acp_launch.profile.load import load
 from acp_launch.served.client import HostAsAgent, enter_from_editor
 from acp_launch.served.editor import EditorConnection, EditorNotices
 from acp_launch.served.editorsession import SessionPlan
+from acp_launch.served.registry import HostNote
+from acp_launch.session.events import show_note
 from acp_launch.session.hold import Key, hold, list_held
 from acp_launch.session.store import open_registry
 
@@ -84,7 +78,7 @@ class ServedProfile:
                 share=sharing(settings, plan, "serve"),
             )
 
-    async def _serve(self, context: "LaunchContext", feed: "EditorNotices", source: "Lent", sink: "Lent | int") -> int:
+    async def _serve(self, context: "LaunchContext", feed: "EditorNotices", source: Lent, sink: Lent | int) -> int:
         plan, observer = self.plan, self.observer
         async with supervise(self.guard) as interrupts:
             servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
@@ -196,7 +190,7 @@ class HostedProfile(ServedProfile):
     def make_launch(self) -> MakeLaunch:
         return partial(HostAsAgent, find=self._find_host)
 
-    def _find_host(self) -> "HostNote":
+    def _find_host(self) -> HostNote:
         """Find the host, also after its end."""
         note = self.launched.find_running_host(self.plan)
         if note is None:

@@ -1,6 +1,7 @@
 """A run in a host: its prompt or its terminal is here, everything else is the host's."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,24 +13,22 @@ from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.engine.context import LaunchContext, LogIn
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import Prompt, open_and_prompt, run_once
+from acp_launch.errors import AuthRequired
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.protocol.acp import Offers
 from acp_launch.served.client import HostEntry, detach_prompt
 from acp_launch.served.client import launch_in_host as launching
+from acp_launch.served.registry import HostNote
 from acp_launch.served.wire import AttachOptions
 from acp_launch.session.connection import Budget, Connection
+from acp_launch.session.events import Person, TurnEnd
 from acp_launch.session.hold import fresh_name, is_fresh
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from acp_launch.errors import AuthRequired
-    from acp_launch.served.registry import HostNote
-    from acp_launch.session.events import Person, TurnEnd
     from acp_launch.session.login import InFront
     from acp_launch.session.store import Record
-    from acp_launch.settings.model import Settings
 
     ReadPrompt = Callable[[], str]
 
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 def run_hosted(
     request: RunSpec,
     plan: "LaunchPlan",
-    settings: "Settings",
+    settings: Settings,
     screen: Screen,
-    note: "HostNote",
+    note: HostNote,
     read_prompt: "ReadPrompt | None",
 ) -> int | None:
     share()
@@ -63,11 +62,11 @@ def run_hosted(
 async def _prompt_host(
     request: RunSpec,
     plan: "LaunchPlan",
-    settings: "Settings",
+    settings: Settings,
     screen: Screen,
-    note: "HostNote",
+    note: HostNote,
     prompt: Prompt,
-) -> "TurnEnd | None":
+) -> TurnEnd | None:
     """Return how the turn ended; None if it goes on in the host."""
     person = screen.person()
     # Without a driver, the questions of a turn wait for one.
@@ -90,7 +89,7 @@ async def _prompt_host(
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
-def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
+def _session_of(request: RunSpec, plan: "LaunchPlan", settings: Settings) -> "tuple[str, Record | None]":
     """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here."""
     if not request.latest and (request.is_new or not plan.session):
         return plan.session or fresh_name(), None
@@ -101,7 +100,7 @@ def _session_of(request: RunSpec, plan: "LaunchPlan", settings: "Settings") -> "
         return name, store.continued(registry, plan, name, latest=request.latest)
 
 
-async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
+async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: Settings, note: HostNote) -> int:
     """Run an interactive session in a host; its servers are the host's, not the plan's."""
     from acp_launch.app.interactive_run import SessionTerminal
 
@@ -124,8 +123,8 @@ async def _attach_terminal(request: RunSpec, plan: "LaunchPlan", settings: "Sett
 def _front_context(
     request: RunSpec,
     plan: "LaunchPlan",
-    settings: "Settings",
-    person: "Person | None",
+    settings: Settings,
+    person: Person | None,
     in_front: "InFront | None" = None,
 ) -> "LaunchContext":
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
@@ -141,10 +140,10 @@ def _front_context(
     )
 
 
-def _logging_in(request: RunSpec, settings: "Settings", person: "Person | None", in_front: "InFront | None") -> LogIn:
+def _logging_in(request: RunSpec, settings: Settings, person: Person | None, in_front: "InFront | None") -> LogIn:
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
-    async def logged_in(connection: Connection, wanted: "AuthRequired", *, is_second: bool) -> None:
+    async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         from acp_launch.app.context import logging_in
         from acp_launch.app.planning import loaded_profile, resolved_for_front
 

@@ -23,6 +23,7 @@ from acp_launch.engine.run import Launch
 from acp_launch.engine.surroundings import conversation
 from acp_launch.errors import StateError, first
 from acp_launch.plan.executable import inherited
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.plan.written import keep_path
 from acp_launch.process import detached
 from acp_launch.served.connections import listen
@@ -30,12 +31,11 @@ from acp_launch.served.host import Host, HostNotices
 from acp_launch.served.hostsession import HostPolicy, Unattended
 from acp_launch.session.events import show_note
 from acp_launch.session.hold import hold
+from acp_launch.session.store import Registry
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.app.reload import Reloading
-    from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.store import Registry
-    from acp_launch.settings.model import Settings
 
 
 POLL_SECONDS = 1.0  # between two looks at the processes; servers are looked at in the same moment
@@ -78,14 +78,14 @@ async def serve_fronts(
 
 
 def serve_host(
-    request: RunSpec, started: Launched, registry: "Registry", reloading: "Reloading", pipe: int | None
+    request: RunSpec, started: Launched, registry: Registry, reloading: "Reloading", pipe: int | None
 ) -> None:
     """Be a host, as `host_start.run_host` says."""
     asyncio.run(_host(request, started, registry, reloading, pipe))
 
 
 async def _host(
-    request: RunSpec, started: Launched, registry: "Registry", reloading: "Reloading", pipe: int | None
+    request: RunSpec, started: Launched, registry: Registry, reloading: "Reloading", pipe: int | None
 ) -> None:
     notices, loop = HostNotices(), asyncio.get_running_loop()
 
@@ -123,7 +123,7 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
 def _host_context(
     request: RunSpec,
     started: Launched,
-    registry: "Registry",
+    registry: Registry,
     notices: "HostNotices",
     reload: "Reloading",
 ) -> Iterator[tuple[LaunchContext, HostPolicy]]:
@@ -152,7 +152,7 @@ def _host_context(
         yield context, host
 
 
-def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
+def _notifier(settings: Settings, plan: LaunchPlan, note: Callable[[str], None]) -> Callable[[str], None]:
     """Return what runs the user's `notify_command`, for a session by its name."""
     told = -NOTIFY_SECONDS
 

@@ -1,9 +1,10 @@
 """An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acp_launch.app.context import run_context
 from acp_launch.app.spec import RunSpec, check_session_name, settings_of
@@ -19,25 +20,21 @@ from acp_launch.private import make_digest
 from acp_launch.problem import ours
 from acp_launch.process.foreground import foreground
 from acp_launch.process.program import LocalProgram
+from acp_launch.process.tree import Exit
 from acp_launch.profile.discover import here
 from acp_launch.session.attachments import blocks
 from acp_launch.session.events import show_note
 from acp_launch.session.hold import hold, is_fresh
 from acp_launch.session.permission.audit import rules_of
+from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store import Record, open_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from acp_launch.process.tree import Exit
-    from acp_launch.session.permission.policy import Policy
-    from acp_launch.settings.model import Settings
+from acp_launch.settings.model import Settings
 
 
 class SessionTerminal:
     """The terminal of an interactive session, and the user at it."""
 
-    def __init__(self, request: RunSpec, plan: LaunchPlan, settings: "Settings") -> None:
+    def __init__(self, request: RunSpec, plan: LaunchPlan, settings: Settings) -> None:
         self._request, self._plan, self._settings = request, plan, settings
         self._roots = (plan.cwd, *plan.additional_directories)
         clock = StillClock()
@@ -49,14 +46,12 @@ class SessionTerminal:
         self.observer = RedactedOutput(self.output)
         self.person = self.front.person
 
-    async def in_front(self, program: LocalProgram) -> "Exit":
+    async def in_front(self, program: LocalProgram) -> Exit:
         """Run a program on the terminal, which the session leaves to it."""
         async with self.front.suspended():
             return await foreground(program)
 
-    def setup(
-        self, held_sessions: LockedSessions, first: LockedSession, policy: "Callable[[], Policy]"
-    ) -> SessionSetup:
+    def setup(self, held_sessions: LockedSessions, first: LockedSession, policy: Callable[[], Policy]) -> SessionSetup:
         """Return the set-up of `run_session`; `policy` are the rules that the user may see."""
         return SessionSetup(
             front=self.front,

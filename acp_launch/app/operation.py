@@ -17,6 +17,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.engine import surroundings
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import Interrupts, run_supervised
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
 from acp_launch.mcp.http.wire import RemoteFacts, advice
 from acp_launch.mcp.transport import TranslatedTransport
@@ -32,7 +33,6 @@ from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.mcp.remote import Remote
     from acp_launch.trace import Trace
 
@@ -65,7 +65,7 @@ class StartedProgram(NamedTuple):
         return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
 
 
-def server_program(planned: "PreparedPlan", settings: Settings) -> Program:
+def server_program(planned: PreparedPlan, settings: Settings) -> Program:
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     plan, secrets, credentials = planned
     (server,) = plan.servers
@@ -90,7 +90,7 @@ class VerbProcesses(Struct, frozen=True):
     ending: ExitStack
     trace: "Trace | None"
 
-    def agent(self, planned: "PreparedPlan") -> Spawned:
+    def agent(self, planned: PreparedPlan) -> Spawned:
         """Start the agent of a plan.
 
         Raises:
@@ -101,7 +101,7 @@ class VerbProcesses(Struct, frozen=True):
 
     @asynccontextmanager
     async def server(
-        self, planned: "PreparedPlan", hurry: asyncio.Event, shown: Callable[[bytes], None] | None = None
+        self, planned: PreparedPlan, hurry: asyncio.Event, shown: Callable[[bytes], None] | None = None
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
@@ -134,7 +134,7 @@ class VerbProcesses(Struct, frozen=True):
                         self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
     def context(
-        self, planned: "PreparedPlan", offers: Offers, log: Callable[[bytes], None] | None = None
+        self, planned: PreparedPlan, offers: Offers, log: Callable[[bytes], None] | None = None
     ) -> LaunchContext:
         """Build the context of `engine.surroundings.with_agent`; `log` takes the agent's stderr."""
         return LaunchContext(
@@ -173,7 +173,7 @@ def verb_processes(
 
 
 def with_agent(
-    planned: "PreparedPlan",
+    planned: PreparedPlan,
     verb: str,
     story: Callable[[Connection], Awaitable[T]],
     offers: Offers | None = None,

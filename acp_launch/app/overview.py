@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.console import stdout
@@ -29,9 +29,7 @@ from acp_launch.secret.stores import chosen_kind
 from acp_launch.secret.value import variable
 from acp_launch.served.registry import HostNote, any_host, hosts
 from acp_launch.session.store import Record, open_registry, store_file
-
-if TYPE_CHECKING:
-    from acp_launch.settings.model import Settings
+from acp_launch.settings.model import Settings
 
 MAX_PROFILES = 8  # that are shown
 LATEST = 3  # sessions that are shown
@@ -86,13 +84,13 @@ def _group(label: str, rows: Sequence[Row]) -> Iterator[Row]:
         yield ("" if number else label, *row)
 
 
-def _examine(found: Found, loaded: Loaded | None, problems: Sequence[Problem], settings: "Settings") -> ProfileRow:
+def _examine(found: Found, loaded: Loaded | None, problems: Sequence[Problem], settings: Settings) -> ProfileRow:
     if loaded is None:
         return ProfileRow(found, None, count(len(errors(problems)), "problem"))
     return ProfileRow(found, loaded, TRUST[trust_state(loaded, settings).how])
 
 
-def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[tuple[str, str]]:
+def _find_missing(profiles: Sequence[ProfileRow], settings: Settings) -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store only reads, as it alone knows what it has."""
     needed: dict[str, str] = {}
     for profile in profiles:
@@ -107,7 +105,7 @@ def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[
     return [each for each in needed.items() if each[0] not in stored and not os.environ.get(variable(each[0]))]
 
 
-def _latest(project: Path, settings: "Settings") -> Sequence[Record] | None:
+def _latest(project: Path, settings: Settings) -> Sequence[Record] | None:
     """Return the latest sessions; None if the store cannot be read."""
     if not store_file(settings.state).exists():
         return ()

@@ -23,8 +23,11 @@ from acp_launch.app.start import Launched, with_workdirs
 from acp_launch.app.stores import open_store, open_unasked, outcomes
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
+from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
+from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import ours
+from acp_launch.profile.load import Loaded
 from acp_launch.profile.trust import trust_state
 from acp_launch.secret.detect import masked
 from acp_launch.secret.lookup import secrets
@@ -38,15 +41,12 @@ from acp_launch.session.files import run_in_thread
 
 if TYPE_CHECKING:
     from acp_launch.engine.run import Launch
-    from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.resolve import Resolved
-    from acp_launch.profile.load import Loaded
 
 SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
 SPARE_SECONDS = 10.0  # on top of `secrets.timeout` to read the profile
 
 
-def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
+def front_plan(loaded: Loaded, plan: LaunchPlan) -> FrontPlan | None:
     """Return what fronts need of the plan; None if it depends on where a command is typed, and in which environment."""
     workspace = loaded.profile.workspace
     written = [text.replace("${project}", "") for text in (workspace.cwd or "", *workspace.additional_directories)]
@@ -90,7 +90,7 @@ class Reloading:
         profile: str,
         cwd: Path | None,
         started: Launched,
-        loaded: "Loaded",
+        loaded: Loaded,
         write: Callable[[HostNote], None],
         later: ExitStack,
         here: str,
@@ -192,7 +192,7 @@ class Reloading:
         fresh = {name: server for name, server in fresh.items() if name not in absent}
         return _Reread(content, PreparedPlan(plan, secrets, credentials), front_plan(loaded, plan), servers, fresh)
 
-    def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
+    def _looked_up(self, resolved: Resolved) -> dict[str, Secret]:
         settings = self._settings
         needs = [need for need in resolved.needs if need.name not in self._ready.secrets]
         if not needs:
@@ -208,7 +208,7 @@ class Reloading:
 
     def _proofs(
         self, fresh: Sequence[ServerPlan], secrets: Mapping[str, Secret]
-    ) -> "tuple[frozenset[str], Mapping[str, Credentials]]":
+    ) -> tuple[frozenset[str], Mapping[str, Credentials]]:
         """Return the names of optional servers that lack a login, and the credentials of the others."""
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
@@ -226,7 +226,7 @@ class Reloading:
         return absent, factory.credentials(logins, {})
 
 
-def _servers(loaded: "Loaded") -> Mapping[str, object]:
+def _servers(loaded: Loaded) -> Mapping[str, object]:
     """Return the servers of a profile as they are written."""
     written = loaded.merged.get("mcp_servers")
     return written if isinstance(written, dict) else {}

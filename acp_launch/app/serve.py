@@ -17,14 +17,14 @@ from acp_launch.app.start import guarded_launch, launch_agent
 from acp_launch.console.problems import show_error
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import LaunchError, NotTrusted, UsageError
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.spawn import Spawned
 from acp_launch.profile.discover import here
 from acp_launch.served.registry import HostNote, any_host
 from acp_launch.settings.model import MAX_LINE
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
-    from acp_launch.process.spawn import Spawned
 
 
 def take_streams() -> tuple[int, int]:
@@ -96,7 +96,7 @@ class ServedLaunch:
         self.guard, self.trace = stack.enter_context(guarded_launch(self.settings, plan, "serve", self.request.trace))
         return True
 
-    def find_running_host(self, plan: "LaunchPlan") -> HostNote | None:
+    def find_running_host(self, plan: LaunchPlan) -> HostNote | None:
         return usable_host(present(self.settings, plan), self.loaded, plan)
 
 

@@ -1,8 +1,9 @@
 """Requests to the agent, or the host, of a session in the store."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from acp_launch.app.context import logging_in
 from acp_launch.app.operation import with_agent
@@ -13,6 +14,7 @@ from acp_launch.console.draw.sanitize import one_line
 from acp_launch.console.stderr import DIM, share, tell
 from acp_launch.console.stdout import answer
 from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AuthRequired, LaunchError, NotTrusted, RunExpired, SessionError, UsageError, WaitExpired
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
@@ -23,21 +25,15 @@ from acp_launch.served.registry import HostNote, find
 from acp_launch.served.wire import AttachOptions
 from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Budget, Connection
+from acp_launch.session.events import TurnEnd
 from acp_launch.session.opening import SessionParams, end_session, how_to_continue, list_sessions, open_session
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.session.events import TurnEnd
-    from acp_launch.session.store import Record
-    from acp_launch.settings.model import Settings
-
+from acp_launch.session.store import Record
+from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
 
 
-def require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
+def require_known(record: Record, *, trust: bool, trace: Path | None) -> None:
     """Have the agent of this machine open the session.
 
     Raises:
@@ -61,7 +57,7 @@ def require_known(record: "Record", *, trust: bool, trace: Path | None) -> None:
         raise
 
 
-def wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
+def wait_for_turn(record: Record, settings: Settings, *, output: str, timeout: float | None) -> int:
     """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
     note = find(settings.state, record.project, record.profile)
     status = read_status(note) if note is not None and note.socket else None
@@ -79,11 +75,11 @@ def wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeou
 
 
 async def _show_turn(
-    record: "Record", note: HostNote, settings: "Settings", screen: "Screen", timeout: float | None
-) -> "TurnEnd":
+    record: Record, note: HostNote, settings: Settings, screen: "Screen", timeout: float | None
+) -> TurnEnd:
     observer = screen.observer
 
-    async def story(attached: Attached) -> "TurnEnd":
+    async def story(attached: Attached) -> TurnEnd:
         client = AcpSession(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
         options = AttachOptions(name=record.name, can_ask=False, read_only=True, from_last_turn=True)
         end = await watch_turn(attached, client, record.session_id, options)
@@ -99,12 +95,12 @@ async def _show_turn(
         return end
 
 
-def agent_name(record: "Record") -> str:
+def agent_name(record: Record) -> str:
     return one_line(record.agent_name) or "the agent"
 
 
 def _with_agent(
-    planned: "PreparedPlan",
+    planned: PreparedPlan,
     story: "Callable[[Connection], Awaitable[T]]",
     trace: Path | None = None,
 ) -> T:
@@ -120,7 +116,7 @@ def _with_agent(
     return with_agent(planned, "session", advised, trace=trace)
 
 
-def end(how: Any, record: "Record", *, trust: bool, trace: Path | None) -> bool:
+def end(how: Any, record: Record, *, trust: bool, trace: Path | None) -> bool:
     planned = _plan_of(record, trust=trust)
 
     async def story(connection: Connection) -> bool:
@@ -148,7 +144,7 @@ def list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust
     answer({"sessions": found}, text, nothing, as_json=as_json)
 
 
-def _plan_of(record: "Record", *, trust: bool) -> "PreparedPlan":
+def _plan_of(record: Record, *, trust: bool) -> PreparedPlan:
     """Plan a launch of a session's agent as it is configured now."""
     if record.profile.startswith(ADHOC):
         # The registry has only a digest of that command line, because an argument may be a secret.

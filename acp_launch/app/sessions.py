@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from acp_launch.console import sessions, stdout
+from acp_launch.console.sessions import States
 from acp_launch.console.stderr import YELLOW, tell
 from acp_launch.console.stdout import terminal_width
 from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.served.registry import any_host, hosts
+from acp_launch.session.hold import Key
 
 if TYPE_CHECKING:
-    from acp_launch.console.sessions import States
     from acp_launch.served.wire import SessionStatus
-    from acp_launch.session.hold import Key
     from acp_launch.session.store import Record
 
 
@@ -26,7 +26,7 @@ def session_label(record: "Record") -> str:
     return sessions.display_name(record.name, record.title)
 
 
-def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
+def list_sessions(records: "Sequence[Record]", states: States | None = None) -> None:
     """Print a table of sessions."""
     width, home = terminal_width(), str(Path.home())
     stdout.line(sessions.table(records, now=time.time(), home=home, width=width, states=states or {}))

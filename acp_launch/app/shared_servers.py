@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from acp_launch import __version__
 from acp_launch.app.start import record_and_guard
@@ -18,10 +17,8 @@ from acp_launch.served.connections import listen
 from acp_launch.served.registry import HostNote, find_server_host, hold_place, server_host_state
 from acp_launch.served.serverhost import PROFILE, ServerHost
 from acp_launch.settings.load import load
+from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    from acp_launch.settings.model import Settings
 
 HOST_END_TIMEOUT = stretch(5.0)  # to leave its place
 POLL_SECONDS = 0.02
@@ -45,7 +42,7 @@ def serve() -> int:
 
 
 @contextmanager
-def _log_failure(settings: "Settings") -> Iterator[None]:
+def _log_failure(settings: Settings) -> Iterator[None]:
     """Write a failure to the log, as the host has no terminal; a signal is none."""
     try:
         yield
@@ -56,7 +53,7 @@ def _log_failure(settings: "Settings") -> Iterator[None]:
         raise
 
 
-async def _host(settings: "Settings", interrupts: Interrupts, write: "Callable[[HostNote], None]") -> None:
+async def _host(settings: Settings, interrupts: Interrupts, write: "Callable[[HostNote], None]") -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             host = ServerHost(settings.state, settings.max_line, interrupts.hurry, tasks)

@@ -18,6 +18,7 @@ from acp_launch.problem import KeyPath, ours
 from acp_launch.profile.discover import Found, discover, find, here, project_of
 from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 from acp_launch.settings.load import load
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.engine.run import Prompt
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from acp_launch.session.events import Answer, Ask, Person, ToolQuestion
     from acp_launch.session.opening import Setting
     from acp_launch.session.store import Record
-    from acp_launch.settings.model import Settings
 
 
 class RunSpec(Struct, frozen=True, kw_only=True):
@@ -144,16 +144,16 @@ def at_home(directory: Path | None) -> Path | None:
         raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
 
 
-def load_settings() -> "Settings":
+def load_settings() -> Settings:
     """Load the user's settings; `--help` imports none of that."""
     return load()
 
 
-def find_profile(name: str, settings: "Settings | None" = None) -> Found:
+def find_profile(name: str, settings: Settings | None = None) -> Found:
     """Find a profile by its name or path from here; raise UsageError if there is none."""
     return find(name, start=here(), settings=settings or load_settings())
 
 
-def usable_profiles(settings: "Settings") -> list[Found]:
+def usable_profiles(settings: Settings) -> list[Found]:
     """List the profiles that can be named from here."""
     return [found for found in discover(start=here(), settings=settings) if not found.shadowed_by]

@@ -31,6 +31,7 @@ from acp_launch.process.workdir import workdirs
 from acp_launch.profile.discover import here
 from acp_launch.session import store
 from acp_launch.session.hold import fresh_name, hold
+from acp_launch.session.store import Record, Registry
 from acp_launch.settings.model import Settings
 from acp_launch.shutdown import critical_section
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from acp_launch.app.spec import RunSpec
     from acp_launch.engine.prepared import PreparedPlan
     from acp_launch.process.program import LocalProgram
-    from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
 TOLD = 5  # names of files in a message
@@ -244,9 +244,9 @@ class Launched(Struct, frozen=True):
 class ChosenSession(NamedTuple):
     """The session of a run; `record` is for a session to resume."""
 
-    registry: "Registry"
+    registry: Registry
     name: str
-    record: "Record | None"
+    record: Record | None
 
 
 @contextmanager

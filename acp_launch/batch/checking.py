@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from acp_launch.app.spec import load_settings
 from acp_launch.app.start import record_and_guard
@@ -21,13 +20,11 @@ from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
 from acp_launch.plan.executable import CannotRun, find, inherited
+from acp_launch.plan.model import Place
 from acp_launch.plan.place import enclose, shows
 from acp_launch.private import real
 from acp_launch.process.terminal import Terminal
 from acp_launch.waits import first_of, seconds
-
-if TYPE_CHECKING:
-    from acp_launch.plan.model import Place
 
 MAX_OUTPUT_BYTES = 10 * 1024 * 1024  # the end is kept, where test runners sum up
 POLL_SECONDS = 0.5
@@ -37,7 +34,7 @@ CANNOT_START = 127  # as in a shell
 def run_check(
     check: CheckCommand,
     cwd: Path,
-    place: "Place | None",
+    place: Place | None,
     is_cancelled: Callable[[], bool],
     *,
     called: str = "check",
@@ -65,7 +62,7 @@ def run_check(
     return CheckResult(command=check.command, exit_code=code, seconds=round(time.monotonic() - begun, 3)), text
 
 
-def find_absence(check: CheckCommand, place: "Place", cwd: Path) -> tuple[str, str] | None:
+def find_absence(check: CheckCommand, place: Place, cwd: Path) -> tuple[str, str] | None:
     """Say that the program of a check is not in the place where it runs, and the fix; None if it is there."""
     program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
     if isinstance(program, CannotRun) or program.is_relative_to(cwd):
@@ -80,7 +77,7 @@ async def _carry_out(
     argv: Sequence[str],
     timeout: float,
     cwd: Path,
-    place: "Place | None",
+    place: Place | None,
     is_cancelled: Callable[[], bool],
     interrupts: Interrupts,
 ) -> tuple[int | None, str]:

@@ -60,13 +60,13 @@ from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.errors import LaunchError, MachineError, SessionError, StateError, Stopped, UsageError
 from acp_launch.private import make_digest
 from acp_launch.problem import about, ours
+from acp_launch.profile.load import Loaded
 from acp_launch.profile.trust import digest_content
 from acp_launch.session.events import describe_error
 from acp_launch.waits import format_time
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.profile.load import Loaded
 
 NOT_PASSED = 9
 INTERRUPTED = 128 + signal.SIGINT
@@ -343,14 +343,14 @@ def _run(spec: RunSpec, prompt: str, digest: str, root: Path, pipe: int) -> int:
             return run_turn(spec, started, chosen, prompt, screen)
 
 
-def _require_frozen(loaded: "Loaded", digest: str) -> None:
+def _require_frozen(loaded: Loaded, digest: str) -> None:
     """Refuse another profile than the one that was frozen, with this digest: that one was trusted."""
     if (now := digest_content(loaded)) != digest:
         what = f"this profile is not the one that was frozen: its digest is {now}, and was {digest}"
         raise MachineError([about(str(loaded.found.file), what, "restore it, or prepare a new batch")])
 
 
-def _tell_place(planned: "PreparedPlan", loaded: "Loaded", root: Path, pipe: int) -> None:
+def _tell_place(planned: "PreparedPlan", loaded: Loaded, root: Path, pipe: int) -> None:
     """Tell `batch item` the place of a confined agent, which must not write in `root`, the directory of the batch."""
     if (place := planned.plan.place) is not None:
         if writable := find_writable(place, root):

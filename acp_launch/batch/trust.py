@@ -20,6 +20,7 @@ from acp_launch.batch.store import BATCH, BatchDirectory
 from acp_launch.descent import projects_around, real
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
+from acp_launch.plan.model import Place
 from acp_launch.plan.place import can_write
 from acp_launch.plan.written import find_written
 from acp_launch.private import find_doubt
@@ -30,7 +31,6 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from acp_launch.batch.check import CheckedBatch
     from acp_launch.console.trust import ReportRow
-    from acp_launch.plan.model import Place
 
 TEXT = ("version", "prompt", "tasks")  # keys of the file that are text for agents, but for what `_list_tasks` finds
 BATCHES = "trust/batches"  # of the state directory: frozen batches, which `trust --list` leaves out
@@ -151,7 +151,7 @@ def require_directory(directory: BatchDirectory, settings: Settings, *, allow_on
     return keep_directory(directory, settings)
 
 
-def find_writable(place: "Place", directory: Path) -> Path | None:
+def find_writable(place: Place, directory: Path) -> Path | None:
     """Return what a confined agent could write of the directory of a batch besides trees; None if that is nothing."""
     if can_write(place, directory):
         return directory

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from acp_launch.app.questions import require_agreement
 from acp_launch.app.spec import load_settings, usable_profiles
 from acp_launch.app.stores import saying_waiting
 from acp_launch.cli.verb import Argument, Group, Json, Option, Yes
 from acp_launch.console import agents, stdout
+from acp_launch.console.agents import Installed
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import YELLOW, say, tell
 from acp_launch.console.stdout import answer
@@ -19,10 +20,7 @@ from acp_launch.profile.load import inspect_all
 from acp_launch.registry.index import ADDRESS, FETCH_TIMEOUT, Copy, PublishedAgent, latest, read_copy
 from acp_launch.registry.install import remove, this_platform
 from acp_launch.registry.installed import Installation, Reference, home, installations, read, reference
-
-if TYPE_CHECKING:
-    from acp_launch.console.agents import Installed
-    from acp_launch.settings.model import Settings
+from acp_launch.settings.model import Settings
 
 app = Group("Agents of the registry: search, show, install, list, rm.")
 
@@ -104,7 +102,7 @@ def rm(
         tell(f"removed {made.reference}")
 
 
-def _confirm_loss(settings: "Settings", going: Sequence[Installation]) -> None:
+def _confirm_loss(settings: Settings, going: Sequence[Installation]) -> None:
     """Ask, if profiles here would have no installation left of the agent that they name.
 
     Raises:
@@ -118,7 +116,7 @@ def _confirm_loss(settings: "Settings", going: Sequence[Installation]) -> None:
             require_agreement("Remove it?", "nothing was removed", "--yes removes it anyway")
 
 
-def _list_fitting(settings: "Settings", wanted: Reference) -> list[Installation]:
+def _list_fitting(settings: Settings, wanted: Reference) -> list[Installation]:
     return [made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)]
 
 
@@ -129,11 +127,11 @@ def _reference(text: str) -> Reference:
     return found
 
 
-def _address(settings: "Settings") -> str:
+def _address(settings: Settings) -> str:
     return settings.registry or ADDRESS
 
 
-def _latest(settings: "Settings") -> tuple[Copy, str]:
+def _latest(settings: Settings) -> tuple[Copy, str]:
     """Return the index; if only its copy can be used, say so and how old that is."""
     address = _address(settings)
     with saying_waiting("the registry's index", FETCH_TIMEOUT):
@@ -151,7 +149,7 @@ def _entry(copy: Copy, agent: str) -> PublishedAgent:
     raise RegistryError(f'the registry has no agent "{agent}"{hint}', fix="acp-launch agents search lists them")
 
 
-def _list_installed(settings: "Settings") -> "Installed":
+def _list_installed(settings: Settings) -> Installed:
     return {id: list(those) for id, those in groupby(installations(settings.state), lambda each: each.manifest.id)}
 
 
@@ -160,7 +158,7 @@ def _has(entry: PublishedAgent, words: Sequence[str]) -> bool:
     return all(word.casefold() in text for word in words)
 
 
-def _install(settings: "Settings", wanted: Reference, *, allow_unverified: bool) -> tuple[Installation, bool]:
+def _install(settings: Settings, wanted: Reference, *, allow_unverified: bool) -> tuple[Installation, bool]:
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
     from acp_launch.registry.install import DOWNLOAD_TIMEOUT, binary_of, install
 

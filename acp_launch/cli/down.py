@@ -3,28 +3,26 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
-from acp_launch.app.spec import load_settings
-from acp_launch.app.up import end
-from acp_launch.cli.verb import Argument, Option
-from acp_launch.console.stderr import DIM, harmless, say, tell
-from acp_launch.errors import SessionError, StateError, UsageError
-from acp_launch.problem import ours
-from acp_launch.served.registry import HostNote, content_of, hosts, server_host_state
-
-if TYPE_CHECKING:
-    from acp_launch.process.lifecycle import Standing
-    from acp_launch.settings.model import Settings
 from acp_launch.app.planning import loaded_profile, prepare_plan, resolve_trusted
 from acp_launch.app.reload import sentences
+from acp_launch.app.spec import load_settings
+from acp_launch.app.up import end
 from acp_launch.cli.up import _present
+from acp_launch.cli.verb import Argument, Option
+from acp_launch.console.stderr import DIM, harmless, say, tell
 from acp_launch.console.stream.text import stands
+from acp_launch.errors import SessionError, StateError, UsageError
+from acp_launch.problem import ours
+from acp_launch.process.lifecycle import Standing
 from acp_launch.profile.trust import changes
 from acp_launch.served.connect import call, read_shared, read_status
+from acp_launch.served.registry import HostNote, content_of, hosts, server_host_state
 from acp_launch.served.wire import RELOAD, RESTART, Reloaded
+from acp_launch.settings.model import Settings
 
 RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
 
@@ -54,7 +52,7 @@ def down(
         tell(f"{note.called} is down", style=DIM)
 
 
-def _end_shared(settings: "Settings", *, force: bool) -> None:
+def _end_shared(settings: Settings, *, force: bool) -> None:
     state = server_host_state(settings.state)
     if not (notes := hosts(state)):
         raise SessionError("launches share no servers at the moment")
@@ -96,7 +94,7 @@ def reload(profile: ProfileOfHost = None) -> None:
     _renew_old(note, done.servers)
 
 
-def _renew_old(note: HostNote, servers: "Sequence[Standing]") -> bool:
+def _renew_old(note: HostNote, servers: Sequence[Standing]) -> bool:
     """Restart the servers whose files have changed since their start; return whether there are any."""
     old = [each.server for each in servers if each.old_code]
     for name in old:
@@ -105,7 +103,7 @@ def _renew_old(note: HostNote, servers: "Sequence[Standing]") -> bool:
     return bool(old)
 
 
-def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> HostNote:
+def _find_host(settings: Settings, profile: str | None, otherwise: str = "") -> HostNote:
     """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several."""
     if profile is not None:
         found = _present(settings, profile)

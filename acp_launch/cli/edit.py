@@ -7,7 +7,7 @@ is refused. `edit` opens the file in the user's editor.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from acp_launch.app.correct import edit_text
 from acp_launch.app.spec import find_profile, load_settings
@@ -19,12 +19,10 @@ from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.interop.merge import replace_file, require_changeable
 from acp_launch.problem import KeyPath, Problem, dotted, errors, ours
 from acp_launch.profile import edit as edits
+from acp_launch.profile.discover import Found
 from acp_launch.profile.edit import CannotEdit, NoKey, Revision, meant, parse_key, put, revised
 from acp_launch.profile.load import Loaded, inspect, read, shown
 from acp_launch.profile.trust import accept, trust_state
-
-if TYPE_CHECKING:
-    from acp_launch.profile.discover import Found
 
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
 app = Group("Change a profile's file: add-server, set, remove.")
@@ -154,7 +152,7 @@ def _change(profile: str, path: KeyPath, change: Callable[[str], str], *, dry_ru
     return 0
 
 
-def editable(profile: str) -> "Found":
+def editable(profile: str) -> Found:
     """Find the file to change.
 
     Raises:
@@ -165,7 +163,7 @@ def editable(profile: str) -> "Found":
     return found
 
 
-def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
+def _try_change(found: Found, text: str, change: Callable[[str], str]) -> str:
     try:
         return change(text)
     except CannotEdit as cannot:
@@ -173,7 +171,7 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
         raise ProfileError([Problem(shown(found.file), 0, 0, dotted(cannot.path), cannot.message, fix)]) from None
 
 
-def _find_trusted(found: "Found") -> Loaded | None:
+def _find_trusted(found: Found) -> Loaded | None:
     """Load the profile; None if the user has not accepted it as it is."""
     loaded, _ = inspect(found)
     return loaded if loaded is not None and trust_state(loaded, load_settings()).how == "accepted" else None

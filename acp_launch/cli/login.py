@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from acp_launch.app.context import login_context
 from acp_launch.app.operation import verb_processes, with_agent
@@ -17,16 +17,14 @@ from acp_launch.console.ask.terminal import TerminalQuestions
 from acp_launch.console.stderr import DIM, AgentStderr, can_ask_user, say, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
+from acp_launch.engine.loop import Interrupts
+from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 from acp_launch.process.foreground import available
 from acp_launch.protocol.acp import AuthMethod, Offers
+from acp_launch.session.connection import Connection
 from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_on_terminal
-
-if TYPE_CHECKING:
-    from acp_launch.engine.loop import Interrupts
-    from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.session.connection import Connection
 
 Profile = Annotated[str, Argument("PROFILE", "The profile of the agent.")]
 
@@ -59,15 +57,15 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
     planned = agent_plan(profile, trust=trust)
     limit = planned.plan.timeouts.session
 
-    async def story(connection: "Connection") -> tuple[str, bool]:
+    async def story(connection: Connection) -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
 
     agent, was_in = with_agent(planned, "logout", story, _offers(), trace)
     tell(f"logged out of {agent}" if was_in else f"{agent} was not logged in")
 
 
-def _list(planned: "PreparedPlan", *, as_json: bool, trace: Path | None) -> None:
-    async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
+def _list(planned: PreparedPlan, *, as_json: bool, trace: Path | None) -> None:
+    async def story(connection: Connection) -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
     agent, methods = with_agent(planned, "login", story, _offers(), trace)
@@ -85,7 +83,7 @@ def _offers() -> "Offers":
     return Offers(terminal_login=available())  # C-25
 
 
-def _logged_in(planned: "PreparedPlan", wanted: str | None, trace: Path | None) -> tuple[str, str]:
+def _logged_in(planned: PreparedPlan, wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from acp_launch.engine.surroundings import with_agent
 
@@ -97,14 +95,14 @@ def _logged_in(planned: "PreparedPlan", wanted: str | None, trace: Path | None) 
         person = TerminalQuestions(observer.pause) if can_ask_user() else None
         place = login_context(planned, person, aloud)
 
-        async def story(connection: "Connection") -> tuple[str, StartedLogin]:
+        async def story(connection: Connection) -> tuple[str, StartedLogin]:
             with nullcontext() if person else aloud.on():
                 return name_of(connection), await begin(connection, wanted, place)
 
-        async def initialised(connection: "Connection") -> None:
+        async def initialised(connection: Connection) -> None:
             """Do nothing: a successful `initialize` is all that can be checked (C-27)."""
 
-        async def logged_in(interrupts: "Interrupts") -> tuple[str, str]:
+        async def logged_in(interrupts: Interrupts) -> tuple[str, str]:
             agent, begun = await with_agent(context, spawned, observer, story, interrupts)
             interrupts.check()
             if begun.program is not None:

@@ -6,8 +6,9 @@ import select
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -28,11 +29,7 @@ from acp_launch.process.workdir import sweep
 from acp_launch.profile.discover import SUFFIXES, discover, here, project_of
 from acp_launch.session.hold import list_held
 from acp_launch.session.store import open_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from acp_launch.settings.model import Settings
+from acp_launch.settings.model import Settings
 
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
 POLL_SECONDS = 0.25
@@ -72,14 +69,14 @@ def ps(as_json: Json = False) -> None:
     show_families(families, _sessions(families, state), _list_shared(state), home=str(Path.home()), as_json=as_json)
 
 
-def _list_shared(state: "Path") -> "Sequence[SharedRow]":
+def _list_shared(state: "Path") -> Sequence[SharedRow]:
     """Return the processes that launches share."""
     from acp_launch.served.connect import shared_servers
 
     return [SharedRow(each.name, each.pid, {use.pid: use.label for use in each.uses}) for each in shared_servers(state)]
 
 
-def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> Sessions:
+def _sessions(families: Sequence[LaunchTree], state: "Path") -> Sessions:
     """Return the sessions that the launches hold, and their states in a host."""
     now = time.time()
     since = {family.root.pid: now - family.root.age for family in families if family.root}
@@ -146,7 +143,7 @@ def logs(
         watch.end()
 
 
-def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
+def _logged_name(given: str, directory: Path, settings: Settings) -> str:
     """Return the profile's name as its logs write it.
 
     Raises:

@@ -6,6 +6,7 @@ A verb starts a server as a run would, and ends it afterwards.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +26,6 @@ from acp_launch.profile.model import RemoteServer
 from acp_launch.protocol.jsonrpc import request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from acp_launch.app.probe import Probe, StartedServer
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
@@ -220,7 +219,7 @@ def _check_tool(wanted: "Probe", tool: str | None) -> str:
 # The arguments of `call`: words, a file or stdin.
 
 
-def _read_arguments(words: "Sequence[str]", file: Path | None) -> Given:
+def _read_arguments(words: Sequence[str], file: Path | None) -> Given:
     """Read the arguments.
 
     Raises:

@@ -18,16 +18,16 @@ from acp_launch.console.profiles import Entry, as_yaml
 from acp_launch.console.stderr import can_ask_user, harmless, say
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 from acp_launch.plan.model import Need, RemotePlan, needs, unmet
+from acp_launch.problem import Problem
 from acp_launch.profile.discover import Found, discover, here, parents
 from acp_launch.profile.load import Loaded, examine, inspect_all, load, read
+from acp_launch.secret.value import Outcome
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.console.logins import State
     from acp_launch.console.plans import SharedNow
     from acp_launch.plan.resolve import Resolved
-    from acp_launch.problem import Problem
-    from acp_launch.secret.value import Outcome
-    from acp_launch.settings.model import Settings
 
 Secrets = Annotated[bool, Option("--secrets", "Check that each secret can be found; values are not shown.")]
 
@@ -52,7 +52,7 @@ def validate(
     return MachineError.exit_code if unmet else 0
 
 
-def _registry(loaded: Loaded | None, locked: bool) -> "Iterator[Problem]":
+def _registry(loaded: Loaded | None, locked: bool) -> Iterator[Problem]:
     """Yield how a profile of a project differs from the project's lock file, if it is to be `locked`."""
     if loaded and locked and loaded.found.origin in ("path", "project"):
         from acp_launch.app.planning import lock_differences, resolved_from
@@ -94,7 +94,7 @@ def plan(
     return MachineError.exit_code if unmet or resolved.plan is None else 0
 
 
-def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":
+def _logins(resolved: "Resolved", settings: Settings) -> "Mapping[str, State]":
     """Return the state of the logins that the servers of a plan ask for, and of headers in their place."""
     plan = resolved.draft or resolved.plan
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
@@ -146,14 +146,14 @@ def schema(
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
 
 
-def _broken_parents(reports: Sequence[Entry], settings: "Settings") -> list[Entry]:
+def _broken_parents(reports: Sequence[Entry], settings: Settings) -> list[Entry]:
     """Examine the files that are only parents of others; return those with a problem that no report has yet."""
     known = {problem for *_, problems in reports for problem in problems}
     found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=here(), settings=settings)]
     return [each for each in found if not known.issuperset(each[2])]
 
 
-def _look_up(needs: Sequence[Need], settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
+def _look_up(needs: Sequence[Need], settings: Settings) -> tuple[dict[str, Outcome], tuple[Problem, ...]]:
     """Look up the secrets; return the outcome of each, and a problem for each that was not found."""
     if not needs:
         return {}, ()

@@ -31,11 +31,11 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import NotLoggedIn, UsageError
 from acp_launch.problem import ours
 from acp_launch.served.registry import any_host
+from acp_launch.settings.model import Settings
 from acp_launch.waits import AGENT_WAITS
 
 if TYPE_CHECKING:
     from acp_launch.engine.prepared import PreparedPlan
-    from acp_launch.settings.model import Settings
 
 
 NAMED = ", ".join(f"{wait}=DURATION" for wait in AGENT_WAITS)
@@ -317,7 +317,7 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
         return run_interactive(spec, started, chosen, held)
 
 
-def _plan(request: RunRequest, spec: "RunSpec", settings: "Settings", screen: Screen) -> "PreparedPlan":
+def _plan(request: RunRequest, spec: "RunSpec", settings: Settings, screen: Screen) -> "PreparedPlan":
     from acp_launch.app.planning import adhoc_plan, loaded_profile, prepare_plan, resolve_trusted
 
     if spec.agent is not None:

@@ -7,7 +7,8 @@ shell's history would show it.
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -22,10 +23,6 @@ from acp_launch.errors import MachineError, SecretError, UsageError
 from acp_launch.plan.model import next_command
 from acp_launch.secret import value
 from acp_launch.secret.value import variable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 app = Group("Secrets: set, list, check, rm, rename, copy-to-env.")
 
@@ -133,7 +130,7 @@ def _remove(vault: "Vault", name: str) -> None:
     vault.index.drop(name)
 
 
-def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
+def _mention_uses(vault: "Vault", names: Sequence[str], what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
     for profile, need in uses(vault.settings).all:
         if need.name in names:

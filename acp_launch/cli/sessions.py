@@ -6,8 +6,9 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from msgspec import convert, json
@@ -31,10 +32,6 @@ from acp_launch.served.registry import find
 from acp_launch.session.history import SessionTurn
 from acp_launch.session.hold import SessionHolder, hold, list_held
 from acp_launch.session.store import ExportedSession, Record, Registry, hint_at_move, open_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 PAGE = 50  # sessions that `list` shows without --all
@@ -317,7 +314,7 @@ def prune(
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
 
 
-def _prune(registry: Registry, records: "Sequence[Record]") -> list[Record]:
+def _prune(registry: Registry, records: Sequence[Record]) -> list[Record]:
     gone = []
     for record in records:
         try:
@@ -329,7 +326,7 @@ def _prune(registry: Registry, records: "Sequence[Record]") -> list[Record]:
     return gone
 
 
-def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
+def _may_prune(records: Sequence[Record], *, is_sure: bool) -> bool:
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
     if sys.stdin.isatty():
@@ -372,7 +369,7 @@ def _the(registry: Registry, name: str, profile: str | None) -> Record:
     )
 
 
-def _find_by_title(records: "Sequence[Record]", title: str) -> list[Record]:
+def _find_by_title(records: Sequence[Record], title: str) -> list[Record]:
     wanted = " ".join(title.split()).casefold()
     titles = [(session_label(record).casefold(), record) for record in records if session_label(record) != record.name]
     same = [record for said, record in titles if said == wanted]

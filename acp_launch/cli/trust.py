@@ -2,9 +2,10 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from acp_launch.app.consent import show_claim
 from acp_launch.app.planning import list_rows, loaded_profile, require_plan, resolved_from
@@ -25,11 +26,8 @@ from acp_launch.profile.discover import here, project_of
 from acp_launch.profile.lockfile import Locked, place, write
 from acp_launch.profile.trust import Claim, TrustState, accepted, claim_profile, keep, revoke, trust_state
 from acp_launch.regex import regex
+from acp_launch.settings.model import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from acp_launch.settings.model import Settings
 HASHES_TIMEOUT = 120.0  # for a package manager to tell them
 _NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
 _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
@@ -60,7 +58,7 @@ def trust(
         _accept(profile, settings, is_sure=yes)
 
 
-def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
+def _accept(named: str, settings: Settings, *, is_sure: bool) -> None:
     is_path = os.sep in named or Path(named).suffix != ""
     is_file = is_path and os.path.isfile(named)  # noqa: PTH113 - Path raises for a name too long
     if is_file and (batch := _read_batch(Path(named), settings)):
@@ -80,7 +78,7 @@ def _accept(named: str, settings: "Settings", *, is_sure: bool) -> None:
     tell(f"trusted; you will be asked again if it changes: {claim.label}")
 
 
-def _read_batch(path: Path, settings: "Settings") -> "tuple[Claim, TrustState, Iterable[ReportRow]] | None":
+def _read_batch(path: Path, settings: Settings) -> tuple[Claim, TrustState, Iterable[ReportRow]] | None:
     """Read what a batch wants to be trusted with; None if the file is not one."""
     # By name, as all verbs of batches are found: this package knows nothing of them.
     found: tuple[Claim, TrustState, Iterable[ReportRow]] | None
@@ -88,7 +86,7 @@ def _read_batch(path: Path, settings: "Settings") -> "tuple[Claim, TrustState, I
     return found
 
 
-def _revoke(profile: str, settings: "Settings") -> None:
+def _revoke(profile: str, settings: Settings) -> None:
     path, project = Path(os.path.normpath(here() / profile)), str(project_of(here()))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
     found = [

@@ -4,7 +4,7 @@ The verb `up`.
 It is read without typer, whose memory the host would keep.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from acp_launch.app.spec import RunSpec, find_profile, load_settings
 from acp_launch.app.up import be_host, end, start
@@ -15,9 +15,7 @@ from acp_launch.errors import StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.profile.trust import changes
 from acp_launch.served.registry import HostNote, content_of, find
-
-if TYPE_CHECKING:
-    from acp_launch.settings.model import Settings
+from acp_launch.settings.model import Settings
 
 
 def up(
@@ -55,7 +53,7 @@ def up(
     return begun.code
 
 
-def _require_same(note: HostNote, profile: str, settings: "Settings") -> None:
+def _require_same(note: HostNote, profile: str, settings: Settings) -> None:
     """Refuse a host that runs what the profile was, or works in another directory.
 
     Raises:
@@ -85,7 +83,7 @@ def _tell_host(note: HostNote, what: str) -> None:
         say(f"  mcp server: {stands(server)}")
 
 
-def _present(settings: "Settings", profile: str) -> HostNote | None:
+def _present(settings: Settings, profile: str) -> HostNote | None:
     """Return the host of a profile as it is called here."""
     found = find_profile(profile, settings)
     return find(settings.state, str(found.project), found.name)

@@ -14,13 +14,13 @@ from msgspec import Struct, field
 
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import AuthRequired
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
 from acp_launch.session.events import Observer, Serve, Services, show_note
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import ShareServer
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.guard_client import Guard
     from acp_launch.process.logs import ServerLogs
     from acp_launch.process.spawn import Spawned
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
 
 
-def offers(plan: "LaunchPlan", *, has_person: bool) -> Offers:
+def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
     """Return the offers: services that the profile grants, and those that need a user at the terminal."""
     return Offers(
         read_files=plan.client.fs is not False,
@@ -129,5 +129,5 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     offer_login: OfferLogin | None = None
 
     @property
-    def plan(self) -> "LaunchPlan":
+    def plan(self) -> LaunchPlan:
         return self.prepared.plan

@@ -39,6 +39,7 @@ from acp_launch.errors import (
     UsageError,
     WaitExpired,
 )
+from acp_launch.plan.model import LaunchPlan, ProcessPlan
 from acp_launch.problem import ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
@@ -51,7 +52,6 @@ from acp_launch.session.opening import AppliedOption, SessionParams, Setting, co
 
 if TYPE_CHECKING:
     from acp_launch.engine.servers import LaunchServers
-    from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.table import Process
     from acp_launch.profile.agents import Replay
     from acp_launch.session.permission.gate import Gate
@@ -126,7 +126,7 @@ class Launch:
         self.log_in = outside_budget(context.log_in, interrupts.budget) if context.elicit else context.log_in
 
     @property
-    def plan(self) -> "LaunchPlan":
+    def plan(self) -> LaunchPlan:
         return self.context.plan
 
     async def run(self, story: Story[T], again: Again, ending: Ending) -> T:
@@ -330,7 +330,7 @@ def file_of(trace: "Trace | None") -> str:
     return trace.name if trace else ""
 
 
-def add_advice(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> None:
+def add_advice(plan: LaunchPlan, error: AgentRefused, *, trace: str = "") -> None:
     """Add advice to a refusal that names a variable which the agent does not have, or gives no reason.
 
     `trace` is the file of `--trace`.
@@ -424,7 +424,7 @@ def outside_budget(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
+def _directories(plan: LaunchPlan, agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
     """List the additional directories of a session, those that an editor has asked for first.
 
     Report the profile's if the agent does not support any.
@@ -436,7 +436,7 @@ def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, aske
     return [*map(str, asked), *(directory for directory in ours if directory not in asked)] if ours else []
 
 
-def _replay(agent: "ProcessPlan") -> "Replay":
+def _replay(agent: ProcessPlan) -> "Replay":
 
     from acp_launch.profile.agents import started
 

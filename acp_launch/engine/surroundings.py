@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from acp_launch.engine.context import LaunchContext
 from acp_launch.engine.loop import EVERY, Interrupts, supervise
@@ -19,13 +18,11 @@ from acp_launch.errors import (
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
+from acp_launch.process.spawn import Spawned
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget
 from acp_launch.session.events import Observer, TurnEnd
 from acp_launch.session.login import point_to_trace, refer_to_log
-
-if TYPE_CHECKING:
-    from acp_launch.process.spawn import Spawned
 
 
 class AgentLaunch(Launch):
@@ -37,7 +34,7 @@ class AgentLaunch(Launch):
         observer: Observer,
         interrupts: Interrupts,
         servers: LaunchServers,
-        spawned: "Spawned | None" = None,
+        spawned: Spawned | None = None,
     ) -> None:
         """`spawned` is the first agent; without it the first is started when it is wanted."""
         super().__init__(context, observer, interrupts, servers)
@@ -56,7 +53,7 @@ class AgentLaunch(Launch):
 async def conversation(
     context: LaunchContext,
     observer: Observer,
-    spawned: "Spawned",
+    spawned: Spawned,
     *,
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
@@ -88,7 +85,7 @@ async def conversation(
 
 async def with_agent(
     context: LaunchContext,
-    spawned: "Spawned",
+    spawned: Spawned,
     observer: Observer,
     story: Story[T],
     interrupts: Interrupts,
@@ -135,7 +132,7 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
     refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
 
 
-async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
+async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: Spawned, observer: Observer) -> TurnEnd:
     """Run one turn with the agent that was started, and end the agent; its servers run on.
 
     Raises:

@@ -20,9 +20,10 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
+from acp_launch.plan.model import Place
 from acp_launch.plan.place import can_write, shows
 from acp_launch.private import replace_in
 from acp_launch.problem import count
@@ -37,9 +38,6 @@ from acp_launch.session.safepath import (
     require_regular,
     resolve,
 )
-
-if TYPE_CHECKING:
-    from acp_launch.plan.model import Place
 
 # Some lines of a file. However large the file is, the memory used is bounded.
 
@@ -86,7 +84,7 @@ def size(amount: int) -> str:
 
 
 class SessionFiles:
-    def __init__(self, roots: Sequence[Path], *, limit: int, place: "Place | None" = None) -> None:
+    def __init__(self, roots: Sequence[Path], *, limit: int, place: Place | None = None) -> None:
         """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes. `place` is that of a
         confined agent."""
         self._roots = [(root, Path(os.path.realpath(root))) for root in roots]
@@ -242,7 +240,7 @@ class Files:
         allowed: Allowed,
         tell: Callable[[FileEvent], None],
         limit: int = MAX_FILE_BYTES,
-        place: "Place | None" = None,
+        place: Place | None = None,
     ) -> None:
         """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes,
         `place` is a confined agent's."""

@@ -25,13 +25,13 @@ from msgspec.structs import astuple, replace
 from acp_launch.errors import SessionError
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.problem import ours
+from acp_launch.protocol.acp import Negotiated
 from acp_launch.secret.redact import redactor
 from acp_launch.session.history import History, SessionTurn
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.protocol.acp import Negotiated
     from acp_launch.session.events import Said, SessionEvent, TurnEnd
 
 # Every failure of the session store in words: the file, the fault, and the fix.
@@ -525,7 +525,7 @@ class SessionKeeper:
     def is_kept(self) -> bool:
         return self._key is not None
 
-    def opened(self, ready: "SessionEvent", agent: "Negotiated") -> None:
+    def opened(self, ready: "SessionEvent", agent: Negotiated) -> None:
         now = time.time()
         if self._key is not None:  # by an agent that was started again: with its title and turns so far
             self._record = self._registry.find(*self._key)
@@ -581,7 +581,7 @@ def _as_title(prompt: str) -> str:
     return " ".join(redactor.text(prompt).split())[:TITLE]
 
 
-def drift(record: Record, agent: "Negotiated") -> str:
+def drift(record: Record, agent: Negotiated) -> str:
     """Describe how the agent has changed since the session was last used; empty if it has not."""
     if agent.name and record.agent_name and agent.name != record.agent_name:
         return f'the session "{record.name}" was created with {record.agent_name}, and this is {agent.name}'

@@ -11,12 +11,13 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.model import Place
 from acp_launch.plan.place import enclose, find_inside, shows
 from acp_launch.process.child import wait_shielded
 from acp_launch.process.terminal import Terminal
@@ -25,9 +26,6 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
 from acp_launch.session.events import Refusal, Services, TerminalEvent, invalid, missing
 from acp_launch.session.files import Allowed, whole_number
-
-if TYPE_CHECKING:
-    from acp_launch.plan.model import Place
 
 # ruff: noqa: PTH112, PTH113 - methods of Path raise for a name that is too long
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
@@ -69,7 +67,7 @@ class Command(Struct, frozen=True):
         return {"kind": "execute", "title": self.line, "rawInput": raw}
 
 
-def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place: "Place | None" = None) -> Command:
+def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place: Place | None = None) -> Command:
     """Read the params. `cwd` is the default directory; `env` is the environment before the agent's own variables. The
     command runs in the `place` of the agent, if that has one.
 
@@ -91,7 +89,7 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str], place:
     return Command(argv, whole, directory, " ".join([*told, typed]), tuple(words), _limit(params))
 
 
-def _find_inside(program: str, cwd: Path, path: str, place: "Place") -> Path | CannotRun:
+def _find_inside(program: str, cwd: Path, path: str, place: Place) -> Path | CannotRun:
     """Find a program as a process in this place does: what that does not see is not looked at."""
     folders = [cwd] if "/" in program else [Path(each) for each in path.split(os.pathsep) if each.startswith("/")]
     for folder in folders:
@@ -110,7 +108,7 @@ def _argv(program: str, words: list[str], found: Path | CannotRun) -> tuple[tupl
     raise missing(f"cannot run it: {found.message}; {found.fix}")
 
 
-def _directory(params: dict[str, Any], default: Path, place: "Place | None") -> Path:
+def _directory(params: dict[str, Any], default: Path, place: Place | None) -> Path:
     value = params.get("cwd")
     if value is None:
         return default
@@ -171,7 +169,7 @@ Tell = Callable[[TerminalEvent], None]
 
 class Terminals:
     def __init__(
-        self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell, place: "Place | None" = None
+        self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell, place: Place | None = None
     ) -> None:
         """Serve terminals.
 

@@ -35,6 +35,7 @@ from msgspec.structs import replace as replace_fields
 
 from acp_launch.descent import remove
 from acp_launch.errors import StateError
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import Unfit, hash_content, locked, make_private, read_bounded, replace, take_lock
 from acp_launch.problem import ours
 from acp_launch.protocol import acp
@@ -45,7 +46,6 @@ from acp_launch.session.permission.subject import subject
 from acp_launch.waits import format_time, stretch
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
     from acp_launch.settings.model import Settings
 
 
@@ -455,11 +455,11 @@ def _explanation(file: Path, fault: Exception) -> StateError:
     return StateError(f"the remembered answers in {file} are damaged: {why}", fix=aside)
 
 
-def shelf_of(plan: "LaunchPlan", settings: "Settings") -> AnswerStore:
+def shelf_of(plan: LaunchPlan, settings: "Settings") -> AnswerStore:
     return AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
 
 
-def rules_of(plan: "LaunchPlan", settings: "Settings", approve: Approve | None) -> Policy:
+def rules_of(plan: LaunchPlan, settings: "Settings", approve: Approve | None) -> Policy:
     """Return the rules about tool calls of a plan, with the answers that were kept until now."""
     return policy(plan, approve=approve, remembered=load(shelf_of(plan, settings)), home=os.environ.get("HOME", ""))
 
@@ -467,7 +467,7 @@ def rules_of(plan: "LaunchPlan", settings: "Settings", approve: Approve | None) 
 class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
-    def __init__(self, plan: "LaunchPlan", settings: "Settings", note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, settings: "Settings", note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
         self._cwd, self._note = str(plan.cwd), note
         self._shelf = shelf_of(plan, settings)
