@@ -189,7 +189,7 @@ def unless_kept(edit: Callable[..., str], text: str, *arguments: Any) -> str:
 
 
 @pytest.mark.whole
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, str], choose: st.DataObject) -> None:
     page, ending, text = made
@@ -203,7 +203,7 @@ def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, s
 
 
 @pytest.mark.whole
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_removed_is_gone_and_all_other_lines_stay(
     made: tuple[Written, str, str], choose: st.DataObject
@@ -221,7 +221,7 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
 
 
 @pytest.mark.whole
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_added_is_added_and_no_line_changes_but_a_flow_one(
     made: tuple[Written, str, str], choose: st.DataObject

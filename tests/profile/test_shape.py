@@ -113,11 +113,11 @@ def test_mutated_settings_are_the_same_to_the_builder_and_to_pydantic(value: Pla
 @pytest.mark.whole
 @pytest.mark.parametrize("shape", [Profile, Choices])
 def test_every_single_value_replaced_is_the_same_to_both(shape: type[Shape]) -> None:
-    """Each value there is, by each of a list of others: the accepted ones and the refused ones are many."""
+    """Each value there is, by a third of a list of others: the accepted ones and the refused ones are many."""
     others: list[Plain] = [None, True, 0, 1, 1.5, "x", "10s", "${", [], ["x"], [1], {}, {"x": "y"}, {"command": "x"}]
     verdicts = []
-    for path in list(paths(plain(shape)))[1:]:
-        for other in others:
+    for number, path in enumerate(list(paths(plain(shape)))[1:]):
+        for other in others[number % 3 :: 3]:
             root: Any = plain(shape)
             owner = root
             for step in path[:-1]:
@@ -127,4 +127,4 @@ def test_every_single_value_replaced_is_the_same_to_both(shape: type[Shape]) -> 
             if path != ("version",) or other is not True:
                 assert repr(built) == repr(judged), (path, other)
             verdicts.append(built is not None)
-    assert 20 < sum(verdicts) < len(verdicts) - 20
+    assert 5 < sum(verdicts) < len(verdicts) - 5

@@ -314,7 +314,7 @@ def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> No
 
 @pytest.mark.whole
 @given(data=st.data())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.DataObject) -> None:
     """By a look at the samples alone, or by the search beyond that: in text and in bytes."""
     length = data.draw(st.integers(10, 70))

@@ -147,7 +147,7 @@ EDITS = st.lists(st.tuples(POSITION, st.integers(0, 20), st.binary(max_size=20))
 
 
 @pytest.mark.whole
-@settings(calm, max_examples=500)
+@settings(calm, max_examples=150)
 @given(EDITS)
 def test_no_edit_ever_opens_with_other_values(edits: list[tuple[int, int, bytes]]) -> None:
     data = FILE

@@ -337,7 +337,7 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=100)
 @given(SECRETS, st.data())
 def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.DataObject) -> None:
     """Events keep their number and their order, and without a form they are the very objects that came.
