@@ -269,7 +269,7 @@ def with_members(line: bytes, path: tuple[str, ...], written: bytes, start: int 
     return put(line, start, written)
 
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 16  # a piece stays in the cache of a processor
 # Control and formatting characters, separators of lines and paragraphs, halves of surrogate pairs (Unicode 15).
 _HIDDEN = regex(
     "[\r\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"

@@ -101,7 +101,7 @@ class Outlet:
         if len(text) <= JOINED:
             self._pending.append(text.encode())
         else:
-            self.write_later(text[at : at + JOINED].encode() for at in range(0, len(text), JOINED))
+            self.write_later(text[at : at + PART].encode() for at in range(0, len(text), PART))
 
     def write_later(self, pieces: Iterator[bytes | memoryview]) -> None:
         """Collect a text of which each piece is made when it is written."""

@@ -420,11 +420,7 @@ class Quiet(Messages):
             case ResultEvent():
                 if self._last != "\n":
                     self.say("\n")
-                for text in self._text.parts:
-                    if isinstance(text, str):
-                        self._outlet.write_text(text)
-                    else:
-                        self._outlet.write(memoryview(text))
+                self._outlet.write_later(text.encode() for text in self._text.taken())
                 self.begin()  # from here on the outlet holds the text
         super().show(event)
 
