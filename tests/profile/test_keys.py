@@ -214,8 +214,9 @@ def test_each_key_has_a_row_and_a_reader_and_is_shown_as_its_row_says(tmp_path: 
     assert find_faults(tmp_path) == []
 
 
-def test_each_row_is_of_a_key() -> None:
-    assert {tuple(name.split(".")) for name in KEYS} <= {path for path, _ in patterns()}
+def test_each_row_is_of_a_key_and_its_words_are_of_those_below_it() -> None:
+    known = {".".join(path) for path, _ in patterns()}
+    assert {*KEYS, *(f"{name}.{below}" for name, row in KEYS.items() for below in row.worded)} <= known
 
 
 FIELDS = {
