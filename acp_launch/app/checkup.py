@@ -333,11 +333,11 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         if not self.opens_session:
             self.answer(part, answers.session_skipped(called))
             return
-        seated = plan.place.seat if plan.place is not None and over == "stdio" else None
-        if seated is None:
+        where = plan.place if over == "stdio" else None
+        if where is None or where.seat is None:
             self.answer(part, await self._open_session(plan, connection, child))
             return
-        async with confined.offer_shim(seated) as (entry, opened):
+        async with confined.offer_shim(where) as (entry, opened):
             check = await self._open_session(plan, connection, child, [entry])
             self.answer(part, check)
             if check.verdict == "ok":

@@ -22,6 +22,7 @@ from acp_launch.engine.run import Launch
 from acp_launch.engine.servers import LaunchServers
 from acp_launch.engine.surroundings import AgentLaunch
 from acp_launch.errors import AgentError, LaunchError, ProfileError, SessionError
+from acp_launch.plan.model import OverSsh
 from acp_launch.plan.place import shows
 from acp_launch.plan.resolve import resolve
 from acp_launch.private import real
@@ -170,10 +171,12 @@ class ServedProfile:
             what = f"the agent of {loaded.label} is not the one that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if resolved.plan is not None and running.place is not None:
+            is_there = isinstance(running.place.elsewhere, OverSsh)  # where each session has one directory
             directories = (resolved.plan.cwd, *resolved.plan.additional_directories)
-            if hidden := [each for each in directories if not shows(running.place, real(each))]:
-                fix = "start the agent again in the editor, in this directory; or name it in runtime.confined.write"
-                raise SessionError(f"the agent is confined, and does not see {hidden[0]}", fix=fix)
+            if hidden := [each for each in directories if not (is_there or shows(running.place, real(each)))]:
+                key = "runtime.container.mounts" if running.place.elsewhere else "runtime.confined.write"
+                fix = f"start the agent again in the editor, in this directory; or name it in {key}"
+                raise SessionError(f"the agent is {running.place.words}, and does not see {hidden[0]}", fix=fix)
             resolved = replace(resolved, plan=replace(resolved.plan, place=running.place))
         if loaded.merged != self.loaded.merged:
             return prepare_plan(resolved, self.settings)

@@ -45,7 +45,7 @@ def require_known(record: Record, *, trust: bool, trace: Path | None) -> None:
     async def story(connection: Connection) -> None:
         client = AcpSession(connection, name=record.name, gate=None)
         how = how_to_continue(connection.agent.capabilities, replay=False, name=record.name)
-        limit, params = plan.timeouts.session, SessionParams(plan.cwd, (), ())
+        limit, params = plan.timeouts.session, SessionParams(plan.directory, (), ())
         await open_session(connection, client, params, how=how, session_id=record.session_id, limit=limit)
 
     try:
@@ -135,7 +135,7 @@ def list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust
     async def story(connection: Connection) -> list[dict[str, Any]]:
         if not connection.agent.capabilities.list:
             raise SessionError(f"{connection.agent.title or 'the agent'} does not list its sessions")
-        cwd = None if everything else str(plan.cwd)
+        cwd = None if everything else str(plan.directory)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
     found = _with_agent(planned, story, trace)

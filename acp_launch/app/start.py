@@ -18,8 +18,10 @@ from msgspec.structs import replace
 from acp_launch.console.processes import container_sentences, sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
-from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
+from acp_launch.plan.executable import inherited
+from acp_launch.plan.model import OURS, InContainer, LaunchPlan, StdioPlan
 from acp_launch.private import directory
+from acp_launch.process.containers import ContainerEngine
 from acp_launch.process.guard_client import Guard
 from acp_launch.process.leftovers import clear
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
@@ -64,6 +66,8 @@ def guarded_launch(
             for text in (*([sentence(each)] if each.processes else []), *container_sentences(each)):
                 report(text)
     with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
+        if plan.place is not None and isinstance(plan.place.elsewhere, InContainer):
+            made.use_engine(ContainerEngine(str(plan.place.program), inherited(os.environ, "all")))
         if trace is None:
             yield made, None
             return
@@ -156,12 +160,15 @@ def spawn_agent(planned: "PreparedPlan") -> Spawned:
         StateError: its state cannot be made, or its repository's objects cannot be protected.
     """
     agent, where, secrets = planned.plan.agent, planned.plan.place, planned.secrets
+    is_elsewhere = where is not None and where.elsewhere is not None
     if where is not None:
-        from acp_launch.app.place import enter_place
+        from acp_launch.app.place import enter_place, start_elsewhere
 
-        agent = enter_place(agent, where)
+        agent = agent if is_elsewhere else enter_place(agent, where)
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
+    if where is not None and is_elsewhere:
+        return start_elsewhere(planned.plan, where, argv, env)
     return spawn(argv, env=env, cwd=agent.cwd, name=agent.name, is_boxed=where is not None)
 
 

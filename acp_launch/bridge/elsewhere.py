@@ -1,7 +1,7 @@
 """
 What starts an agent elsewhere: the bytes before the agent's own on the stdin of half.py or half.js. Pure.
 
-A container has the program as a file. For ssh, `BOOT` is the text of `python3 -I -S -c`, and `program()` comes first.
+A container has the program as a file. For ssh, `plan.place.BOOT` reads it from its input: `program()` comes first.
 """
 
 import json
@@ -11,17 +11,6 @@ from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import asdict
-
-# It has no single quote and no backslash, so that it can be quoted for the shell there.
-BOOT = """\
-import os
-def read(size):
-    text = b""
-    while len(text) < size:
-        text += os.read(0, size - len(text)) or os._exit(1)
-    return text
-exec(read(int(read(9))))
-"""
 
 
 class RemoteSeat(Struct, frozen=True):
@@ -54,15 +43,8 @@ def make_header(
 
 @cache
 def program() -> bytes:
-    """Return the text of half.py, for `BOOT`."""
+    """Return the text of half.py, for `plan.place.BOOT`."""
     return _measured(read_program("half.py").encode())
-
-
-def container_files() -> dict[str, str]:
-    """Return the text of each program for a container, which `/bin/sh half.sh` and `/bin/sh shim.sh` start."""
-    names = ("half.py", "half.js", "shim.py", "shim.js", "copying.py")
-    starter = read_program("start.sh")
-    return {name: read_program(name) for name in names} | {"half.sh": starter, "shim.sh": starter}
 
 
 def read_program(name: str) -> str:

@@ -144,14 +144,23 @@ class Half:
             return
         directory = self.seat["directory"]
         try:
-            os.mkdir(directory, 0o700)
+            self._make_directory(directory)
             self.made = directory
             os.rename(self.seat["socket"], directory + "/seat")
             for name, text in self.seat["files"].items():
-                with open(f"{directory}/{name}", "xb") as file:
+                with open(f"{directory}/{name}", "wb") as file:
                     file.write(_encode(text))
         except OSError as error:
             raise _Refusal(126, f'the seat "{directory}" cannot be made: {error.strerror},') from None
+
+    def _make_directory(self, directory: str) -> None:
+        """Make it for us alone. One that is ours is left by an earlier agent of this launch, which was killed."""
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            seen = os.lstat(directory)
+            if seen.st_uid != os.geteuid() or seen.st_mode & 0o170077 != 0o040000:  # S_IFMT, S_IFDIR
+                raise
 
     def _remove_seat(self) -> None:
         if not self.seat:

@@ -6,13 +6,27 @@ agents that advertise them (C-40). The entry of a bridged server, also of a remo
 its socket and token; or it is an address on 127.0.0.1 with a token, for agents that take servers only over HTTP.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import (
+    PROGRAMS,
+    STARTER,
+    InContainer,
+    LaunchPlan,
+    OverSsh,
+    Place,
+    RemotePlan,
+    ServerPlan,
+    StdioPlan,
+    Value,
+    there_directory,
+)
+from acp_launch.private import SOCKET
 from acp_launch.profile.agents import started
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.value import Secret
@@ -31,6 +45,19 @@ class ShimCommand(Struct, frozen=True):
     token: str
     options: tuple[str, ...] = ("-I", "-S")
     copies: bool = False
+
+
+def shim_command(where: Place | None, seat: Path, token: str) -> ShimCommand:
+    """Return the start of a shim for an agent in its place, whose socket here is `seat`."""
+    match where.elsewhere if where else None:
+        case InContainer():
+            return ShimCommand(Path("/bin/sh"), Path("shim"), seat, token, (str(PROGRAMS / STARTER),))
+        case OverSsh() as there:
+            folder = Path(there_directory(seat.parent))
+            start = ("-c", 'exec "$0" -I -S "$@"', there.python)  # it may be a name on PATH
+            return ShimCommand(Path("/bin/sh"), folder / "shim.py", folder / SOCKET, token, start, copies=True)
+        case None:
+            return ShimCommand(Path(sys.executable), PROGRAMS / "shim.py", seat, token)
 
 
 class HttpAddress(Struct, frozen=True):

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acp_launch.bridge import shim
-from acp_launch.bridge.offer import ShimCommand, make_entry
+from acp_launch.bridge.offer import make_entry, shim_command
 from acp_launch.bridge.seat import ShimConnection, listen_for_shims
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
@@ -102,16 +101,16 @@ def examine_state(where: Place) -> Iterator[Check]:
 
 
 @asynccontextmanager
-async def offer_shim(seated: Path) -> AsyncIterator[tuple[Mapping[str, object], asyncio.Event]]:
-    """Offer a shim in the directory for sockets that an agent sees: its entry, and an event for its opening."""
+async def offer_shim(where: Place) -> AsyncIterator[tuple[Mapping[str, object], asyncio.Event]]:
+    """Offer a shim to an agent in its place, which has a seat: its entry, and an event for its opening."""
     opened = asyncio.Event()
 
     def receive(connection: ShimConnection) -> None:
         opened.set()
         connection.close()
 
-    async with listen_for_shims([TRIAL], receive, lambda why: None, seated) as address:
-        way = ShimCommand(Path(sys.executable), Path(shim.__file__), address.path, address.session_token("doctor"))
+    async with listen_for_shims([TRIAL], receive, lambda why: None, where.seat) as address:
+        way = shim_command(where, address.path, address.session_token("doctor"))
         yield make_entry(TRIAL, way), opened
 
 

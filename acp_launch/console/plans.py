@@ -21,8 +21,10 @@ from acp_launch.console.stderr import harmless_line
 from acp_launch.console.trust import describe_client, write_value
 from acp_launch.plan.model import (
     INHERITED,
+    InContainer,
     LaunchPlan,
     LoginPlan,
+    OverSsh,
     Place,
     ProcessPlan,
     Reason,
@@ -286,7 +288,17 @@ def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _place_lines(where: Place, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
-    yield f"  confined   it sees what follows, and nothing else of this machine{_at(plan, ('runtime', 'confined'))}"
+    match where.elsewhere:
+        case OverSsh() as there:
+            yield f"  ssh        {there.host}, in {there.directory}{_at(plan, ('runtime', 'ssh'))}"
+            yield f"  python     {there.python}"
+        case InContainer() as there:
+            yield f"  container  {there.image}, by {where.program}{_at(plan, ('runtime', 'container'))}"
+            yield f"  pull       {there.pull}"
+            yield f"  user       {' '.join(there.user) or 'as the image says'}"
+        case None:
+            at = _at(plan, ("runtime", "confined"))
+            yield f"  confined   it sees what follows, and nothing else of this machine{at}"
     kinds: tuple[tuple[str, tuple[Reason, ...]], ...] = (
         ("writes", ("session", "write")),
         ("state", ("state",)),
@@ -297,18 +309,22 @@ def _place_lines(where: Place, plan: LaunchPlan, verbose: bool) -> Iterator[str]
     for title, reasons in kinds:
         hidden = ("empty", "read") if title == "git writes" else ("empty",)
         paths = [str(mount.path) for mount in where.mounts if mount.reason in reasons and mount.access not in hidden]
-        if title == "state" and not paths:
+        if title == "state" and not paths and where.elsewhere is None:
             yield f"  {title:10} none: what it stores in your home is gone when it ends"
         elif paths:
             yield f"  {title:10} {', '.join(paths)}"
     shared = "shared: it reaches all that listens on this machine, abstract sockets too"
-    yield f"  network    {shared if where.network == 'shared' else 'none'}"
+    if where.elsewhere is None:
+        yield f"  network    {shared if where.network == 'shared' else 'none'}"
+    elif isinstance(where.elsewhere, InContainer):
+        yield f"  network    {where.elsewhere.network}"
     if verbose:
         yield f"  starts as  {_place_argv(plan.agent, where)}"
 
 
 def _place_json(agent: ProcessPlan, where: Place) -> dict[str, Any]:
     return {
+        "elsewhere": to_builtins(where.elsewhere, enc_hook=str),  # null: on this machine, confined
         "network": where.network,
         "mounts": [{"path": str(each.path), "access": each.access, "reason": each.reason} for each in where.mounts],
         "command": _place_argv(agent, where),

@@ -34,6 +34,7 @@ from acp_launch.profile.model import (
     Profile,
     RemoteServer,
     Rule,
+    Runtime,
     StdioServer,
 )
 from acp_launch.profile.rules import ANSWERS
@@ -80,9 +81,10 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
         yield ReportRow("unattended", profile.permissions.unattended)
     if does := describe_client(profile.client):
         yield ReportRow("client", does)
-    yield from _program(("agent",), agent, found, "agent", "")
+    yield from _program(("agent",), agent, found, "agent", "", is_elsewhere=profile.runtime.is_elsewhere)
     if profile.runtime.confined is not None:
         yield from _confinement(agent, profile.runtime.confined)
+    yield from _elsewhere(profile.runtime)
     for name, server in profile.mcp_servers.items():
         if isinstance(server, StdioServer):
             yield from _server(name, server, found)
@@ -127,6 +129,29 @@ def _confinement(agent: Agent, confined: Confined) -> Iterator[ReportRow]:
     yield ReportRow("", "has no network" if confined.network == "none" else "shares the network of this machine")
 
 
+def _elsewhere(runtime: Runtime) -> Iterator[ReportRow]:
+    if (container := runtime.container) is not None:
+        engine = "podman or docker" if container.engine == "auto" else container.engine
+        yield ReportRow("container", discreet(f"image {container.image}, by {engine}"))
+        if container.pull != "never":
+            yield ReportRow("", "fetches the image if it is not there", is_potent=True)
+        yield ReportRow("", "has the session's directories of this machine" + (", and" if container.mounts else ""))
+        for path in container.mounts:
+            yield ReportRow("", discreet(f"{'reads' if path.endswith(':ro') else 'writes'} {path.removesuffix(':ro')}"))
+        yield ReportRow("", _NETWORKS[container.network], is_potent=container.network == "host")
+        if container.user == "image":
+            yield ReportRow("", "runs as the user that the image names")
+    if (ssh := runtime.ssh) is not None:
+        yield ReportRow("ssh", discreet(f"{ssh.host}, in {ssh.directory}, by {ssh.python} there"), is_potent=True)
+
+
+_NETWORKS = {
+    "default": "has the engine's default network",
+    "none": "has no network",
+    "host": "shares the network of this machine",
+}
+
+
 def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]:
     path = ("mcp_servers", name)
     yield from _program(path, server, found, "mcp server", f"{name}: ")
@@ -169,13 +194,15 @@ def _where(server: StdioServer, there: Path | None) -> str:
     return "directory (a private, empty one)" if there is None else f"directory {there} (the session's)"
 
 
-def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[ReportRow]:
+def _program(
+    path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str, *, is_elsewhere: bool = False
+) -> Iterator[ReportRow]:
     if isinstance(program, Agent) and program.registry is not None:
         yield from _registry_rows(program.registry, program.args, found.get((*path, "registry")), label)
     else:
         there, command = found.get((*path, "command")), program.command or ""
         yield _line(label, before, [str(there or command), *program.args])
-        if there is None:
+        if there is None and not is_elsewhere:
             yield ReportRow("", "not installed")
         elif "${" in command:
             yield ReportRow("", f"from {command}")

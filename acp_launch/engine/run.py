@@ -379,7 +379,7 @@ async def open_requested(
         entries[:0] = await offer_servers(prepared, connection, servers, request.name)
     theirs = acp.sequence((opening.params or {}).get("additionalDirectories"))
     directories = _directories(plan, agent, connection.observer, theirs)
-    params = SessionParams(plan.cwd, directories, entries, request.meta, opening.params)
+    params = SessionParams(plan.directory, directories, entries, request.meta, opening.params)
     limit, replay = plan.timeouts.session, opening.replay or (_replay(plan.agent) if how == "load" else "")
     tried = partial(
         open_session, connection, client, params, how=how, session_id=session_id, limit=limit, replay=replay

@@ -7,16 +7,14 @@ states. Remote servers that the agent connects to itself are only checked for ac
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.bridge import offer, shim
-from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
+from acp_launch.bridge import offer
+from acp_launch.bridge.offer import HttpAddress, Transport, Way, is_bridged, shim_command
 from acp_launch.engine.context import LaunchContext, OfferLogin
 from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
@@ -135,7 +133,7 @@ class LaunchServers:
             return await self._addresses(self._inner)
 
         listener = self._inner.listener
-        return ShimCommand(Path(sys.executable), Path(shim.__file__), listener.path, listener.session_token(session))
+        return shim_command(self._plan.place, listener.path, listener.session_token(session))
 
     def hang_up(self, session: str) -> None:
         """End the connections of a session to servers, which the agent does not free itself; those over HTTP stay."""

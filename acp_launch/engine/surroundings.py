@@ -15,6 +15,7 @@ from acp_launch.errors import (
     ProtocolError,
     WaitExpired,
 )
+from acp_launch.plan.model import InContainer, OverSsh
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
@@ -126,10 +127,40 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
             error.fix = (
                 f"bubblewrap could not make the agent's place; to try that: {ours('doctor', context.plan.called)}"
             )
+        elif context.plan.place is not None and (there := context.plan.place.elsewhere) is not None:
+            status = child.exit.status if child.exit else None
+            explain_elsewhere(error, there, str(context.plan.place.program), status, context.plan.called)
         return
     last_words = child.stderr_tail()
     error.detail = (*error.detail, *last_words)
     refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
+
+
+SSH_FAILED, ENGINE_FAILED, CANNOT_RUN, NOT_FOUND = 255, 125, 126, 127  # exit statuses
+_WORDS_OF_HALF = "acp-launch: "
+
+
+def explain_elsewhere(
+    error: AgentError, there: InContainer | OverSsh, program: str, status: int | None, called: str
+) -> None:
+    """Say what failed on the way to an agent elsewhere: `program`, the engine or ssh, or what is to run there."""
+    trial = f"to try each part: {ours('doctor', called)}"
+    said = next((line for line in reversed(error.detail) if line.startswith(_WORDS_OF_HALF)), "")
+    if isinstance(there, OverSsh) and status == SSH_FAILED:
+        error.message = f"there is no connection to {there.host}, or it was lost ({error.message})"
+        error.fix = f"see whether `ssh {there.host} true` works without a question; {trial}"
+    elif isinstance(there, InContainer) and status == ENGINE_FAILED:
+        error.message = f"{program} could not start the container of {there.image}"
+        is_missing = any(
+            word in " ".join(error.detail).lower() for word in ("not known", "no such image", "unable to find")
+        )
+        error.fix = f"fetch the image: {program} pull {there.image}; or write pull: missing" if is_missing else trial
+    elif status in (CANNOT_RUN, NOT_FOUND) and said:
+        error.message = said.removeprefix(_WORDS_OF_HALF)
+        error.detail = tuple(line for line in error.detail if line != said)
+        error.fix = f"install it there, or correct the profile; {trial}"
+    else:
+        error.message = f"{error.message} ({there.words})"
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: Spawned, observer: Observer) -> TurnEnd:

@@ -28,6 +28,7 @@ from acp_launch.plan.model import (
     Direct,
     LaunchPlan,
     Mount,
+    Named,
     Origin,
     Place,
     ProcessPlan,
@@ -64,13 +65,6 @@ INSTALL = "apt-get install bubblewrap, or dnf install bubblewrap"
 _FOLDERS = ("TMPDIR", "TMP", "TEMP", *(f"XDG_{kind}_HOME" for kind in ("CONFIG", "DATA", "STATE", "CACHE")))
 
 
-class Named(Struct, frozen=True):
-    """A path as a profile names it, with its references filled in."""
-
-    text: str
-    origin: Origin
-
-
 class Wish(Struct, frozen=True, kw_only=True):
     """What a profile says of the place of its agent; `origin` is where it says so."""
 
@@ -95,8 +89,10 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
         refuse_written(program)
     except LaunchError as error:
         return plan, [wish.origin.problem(error.message, error.fix or "")]
-    survey = _Survey(plan, environ, real(program), written, wish.origin, tuple(_list_private(environ)))
-    survey.show_named(wish)
+    survey = PlaceSurvey(plan, environ, real(program), written, wish.origin, tuple(list_private(environ)))
+    known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])
+    own = (Named(text, wish.origin) for text in (known.state if known else ()))
+    survey.show_named(replace(wish, state=(*own, *wish.state)))
     survey.show_git()
     survey.show_system()
     direct = survey.show_agent(wish.origin)
@@ -110,7 +106,7 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     where = Place(
         program=program,
         mounts=mounts,
-        links=dict(_list_links(survey.spelled, mounts)),
+        links=dict(list_links(survey.spelled, mounts)),
         state=tuple(survey.state),
         network=wish.network,
         direct=direct,
@@ -119,7 +115,7 @@ def confine(plan: LaunchPlan, wish: Wish, environ: Mapping[str, str]) -> tuple[L
     return replace(plan, place=where), [*survey.problems, *survey.judge(where), *problems]
 
 
-class _Survey(Struct):
+class PlaceSurvey(Struct):
     """Collects what a place shows, the paths that lead there, and the problems. `program` is bubblewrap, `written` what
     other confined agents can write, `private` what no place holds."""
 
@@ -129,6 +125,7 @@ class _Survey(Struct):
     written: Sequence[Path]
     origin: Origin
     private: Sequence[tuple[Path, str]]
+    key: str = ""  # of the profile's paths, if that is one
     named: list[tuple[Origin, Path]] = field(default_factory=list)
     needed: dict[Path, Problem] = field(default_factory=dict)  # if the place does not show these paths
     mounts: list[Mount] = field(default_factory=list)
@@ -155,14 +152,11 @@ class _Survey(Struct):
             self._show_path(Named(str(path), origin), "write", "session")
         for named in wish.write:
             self._show_path(named, "write", "write")
-        known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])
-        for named in (*(Named(text, wish.origin) for text in (known.state if known else ())), *wish.state):
+        for named in wish.state:
             self._show_path(named, "write", "state")
 
     def _show_path(self, named: Named, access: Access, reason: Reason) -> None:
-        text = named.text
-        is_home = text == "~" or text.startswith("~/")
-        path = Path(os.path.normpath(self.home / text[2:] if is_home else self.plan.project / text))
+        path = self.find_path(named.text)
         self.named.append((named.origin, path))
         if reason == "state":
             if not path.is_relative_to(self.home):
@@ -170,13 +164,18 @@ class _Survey(Struct):
                 self.problems.append(named.origin.problem(what, "write it under runtime.confined.write"))
             self.state.append(real(path))
         elif not os.path.exists(path):
-            fix = f"create it, or remove it from runtime.confined.{reason}"
+            fix = f"create it, or remove it from {self.key or f'runtime.confined.{reason}'}"
             self.problems.append(named.origin.problem(f"{path} does not exist", fix))
             return
         if why := self._undoing(real(path), access):
             fix = "work in a directory below it, or another one" if reason == "session" else "name what the agent needs"
             self.problems.append(named.origin.problem(f"{path} would undo the agent's place: {why}", fix))
         self.show(path, access, reason)
+
+    def find_path(self, text: str) -> Path:
+        """Return the path that a profile names."""
+        is_home = text == "~" or text.startswith("~/")
+        return Path(os.path.normpath(self.home / text[2:] if is_home else self.plan.project / text))
 
     def pin_given(self) -> None:
         """Mount the directories that servers are given below what the agent writes, so that it cannot replace them."""
@@ -362,7 +361,7 @@ class _Survey(Struct):
             self.show(path, "read", "system")
 
 
-def _list_private(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def list_private(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield what no place holds: there are the user's files, keys and sockets."""
     yield real(Path(environ.get("HOME") or "/")), "your home"
     with suppress(KeyError):
@@ -382,7 +381,7 @@ def _list_own() -> Iterator[tuple[Path, str]]:
         yield real(Path(runtime)) / "acp-launch", "the sockets of acp-launch"
 
 
-def _list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tuple[Path, Path]]:
+def list_links(spelled: Sequence[Path], mounts: Sequence[Mount]) -> Iterator[tuple[Path, Path]]:
     """Yield the symbolic links to mounted paths that no mount shows, each with its target."""
     shown = {mount.path: mount for mount in mounts}
     for path in spelled:

@@ -22,9 +22,11 @@ from acp_launch.plan.executable import imports_from_here, words
 from acp_launch.plan.installation import MODULES, SCRIPTS, cache_of, list_hops, read_runner
 from acp_launch.plan.model import (
     INHERITED,
+    InContainer,
     Inherited,
     LaunchPlan,
     Origin,
+    OverSsh,
     Place,
     RemotePlan,
     ServerPlan,
@@ -92,10 +94,21 @@ def _check_transport(plan: LaunchPlan, where: Place) -> Iterator[Problem]:
     known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])
     takes = known.takes if known else ()
     is_http = plan.mcp == "http" or (plan.mcp == "auto" and bool(takes) and "stdio" not in takes)
-    if where.network == "none" and is_http and any(server.bridge for server in plan.servers):
-        at = _origin(plan, ("runtime", "confined", "network"))
-        what = "the agent reaches its servers over HTTP, but has no network"
-        yield at.problem(what, "write network: shared, or agent: {mcp: stdio}")
+    if not (is_http and any(server.bridge for server in plan.servers)):
+        return
+    match where.elsewhere:
+        case None if where.network == "none":
+            at = _origin(plan, ("runtime", "confined", "network"))
+            what = "the agent reaches its servers over HTTP, but has no network"
+            yield at.problem(what, "write network: shared, or agent: {mcp: stdio}")
+        case InContainer(network="default" | "none"):
+            at = _origin(plan, ("runtime", "container"))
+            what = "the agent reaches its servers over HTTP, at 127.0.0.1 of this machine, which the container has not"
+            yield at.problem(what, "write network: host, or agent: {mcp: stdio}")
+        case OverSsh():
+            at = _origin(plan, ("runtime", "ssh"))
+            what = "the agent takes its servers over HTTP, which does not lead there"
+            yield at.problem(what, "write agent: {mcp: stdio}")
 
 
 def _check_remote(plan: LaunchPlan, server: RemotePlan, where: Place) -> Iterator[Problem]:
@@ -149,7 +162,8 @@ def _protect(path: Path, where: Place) -> str:
     inside = next(each.path for each in named if path.is_relative_to(each.path))
     away = f"keep it outside of {inside}"
     exists = os.path.lexists(path) and path != inside
-    return f"add {path} to runtime.confined.read, or {away}" if exists else away
+    key = f"{path}:ro to runtime.container.mounts" if where.elsewhere else f"{path} to runtime.confined.read"
+    return f"add {key}, or {away}" if exists else away
 
 
 def _list_code(plan: LaunchPlan, server: StdioPlan, environ: Mapping[str, str]) -> Iterator[tuple[Origin, Path]]:

@@ -18,11 +18,13 @@ from acp_launch.profile.model import (
     Agent,
     Approval,
     Client,
+    ContainerNetwork,
     LoginOptions,
     Match,
     McpTransport,
     Network,
     Profile,
+    Pull,
     RemoteOptions,
     StdioOptions,
     Timeouts,
@@ -190,10 +192,22 @@ class RulePlan(Struct, frozen=True):
         return f"{self.origin.path} ({self.origin})"
 
 
-# The place of a confined agent: what it sees of this machine. `plan/place.py` starts a process in it.
+# The place of an agent that is confined, in a container or on another machine: what it sees of this machine.
+# `plan/place.py` starts a process in it.
 Access = Literal["read", "write", "empty"]
 # Why a path is there, for the user. `between` leads from a directory that can be written to a path that cannot.
 Reason = Literal["read", "session", "write", "state", "git", "agent", "acp-launch", "system", "between", "seat"]
+
+
+class Named(Struct, frozen=True):
+    """A path as a profile names it, with its references filled in."""
+
+    text: str
+    origin: Origin
+
+
+PROGRAMS = Path(__file__).parent.parent / "bridge"  # those that a container has, to read
+STARTER = "start.sh"  # starts one of them with what the image has
 
 
 class Mount(Struct, frozen=True):
@@ -211,11 +225,37 @@ class Direct(Struct, frozen=True):
     skipped: int
 
 
+class InContainer(Struct, frozen=True, tag="container"):
+    """A place in a container: how the engine makes it. `user` are words for its command line."""
+
+    engine: str  # podman or docker
+    image: str
+    network: ContainerNetwork
+    pull: Pull
+    user: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return "in the container"
+
+
+class OverSsh(Struct, frozen=True, tag="ssh"):
+    """A place on another machine, where a session works in `directory`."""
+
+    host: str
+    directory: Path
+    python: str
+
+    @property
+    def words(self) -> str:
+        return f"on {self.host}"
+
+
 class Place(Struct, frozen=True, kw_only=True):
     """
-    A place. `program` is bubblewrap. `mounts` come from `arrange`; `links` are the symbolic links between them, each
-    with its target. `state` are paths that are made if they are missing. `seat` is the directory for sockets of the
-    launch, None until there is one.
+    A place. `program` is bubblewrap, or what leads to a place `elsewhere`: the engine, or ssh. `mounts` come from
+    `arrange`; `links` are the symbolic links between them, each with its target. `state` are paths that are made if
+    they are missing. `seat` is the directory for sockets of the launch, None until there is one.
     """
 
     program: Path
@@ -225,6 +265,17 @@ class Place(Struct, frozen=True, kw_only=True):
     network: Network = "shared"
     direct: Direct | None = None
     seat: Path | None = None
+    elsewhere: InContainer | OverSsh | None = None
+
+    @property
+    def words(self) -> str:
+        """How the agent is, for a message."""
+        return self.elsewhere.words if self.elsewhere else "confined"
+
+
+def there_directory(seat: Path) -> str:
+    """Return the directory on the other machine for what belongs to a directory for sockets here, of equal name."""
+    return f"/tmp/acp-launch-{seat.name.rpartition('-')[2]}"
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
@@ -233,8 +284,8 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
     `profile` is the name under which sessions are stored; `file` is the profile's file, None for `--agent`. `called` is
     its name in commands, empty for `--agent`. `is_built_in` profiles come with acp-launch and cannot be changed.
-    `place` is for a confined agent. `written` are the keys of the profile that this plan does not name, as they are
-    written; it has no server, argument or variable.
+    `place` is for an agent that is confined or elsewhere. `written` are the keys of the profile that this plan does not
+    name, as they are written; it has no server, argument or variable.
     """
 
     profile: str
@@ -259,6 +310,18 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     mcp: McpTransport = "auto"
     place: Place | None = None
     written: Profile = field(default_factory=lambda: Profile(version=1, agent=Agent()))
+
+    @property
+    def directory(self) -> Path:
+        """The working directory of its sessions, as the agent has it."""
+        there = self.place.elsewhere if self.place else None
+        return there.directory if isinstance(there, OverSsh) else self.cwd
+
+    @property
+    def location(self) -> str:
+        """Where its sessions work: the directory, with the machine if that is another one."""
+        there = self.place.elsewhere if self.place else None
+        return f"{there.host}:{there.directory}" if isinstance(there, OverSsh) else str(self.cwd)
 
     @property
     def values(self) -> tuple[Value, ...]:

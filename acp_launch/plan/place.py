@@ -2,20 +2,33 @@
 A place for a process: the part of this machine that the process sees. Pure.
 
 `place` makes a plan of a process one that starts it in its place, `enclose` does the same for a command line. A place
-is a box of bubblewrap. Everything in it lies where it lies outside, and other paths are not there. `arrange`
-makes mounts complete: none can be moved away by renaming a directory above it.
+is a box of bubblewrap, a container, or another machine, which sees nothing of this one. What is in it lies where it
+lies outside, and other paths are not there. `arrange` makes mounts complete: none can be moved away by renaming a
+directory above it.
 
 acp-launch itself asks `shows`, `can_write` and `find_inside` before it reads, writes or runs, outside, what a process
 there names.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from acp_launch.plan.model import OURS, Mount, Place, ProcessPlan, Reason, Value
-from acp_launch.private import follow_links, read_link
+from acp_launch.plan.model import (
+    OURS,
+    PROGRAMS,
+    STARTER,
+    InContainer,
+    Mount,
+    OverSsh,
+    Place,
+    ProcessPlan,
+    Reason,
+    Value,
+)
+from acp_launch.private import SOCKET, follow_links, read_link
 
 _OPTIONAL: tuple[Reason, ...] = ("agent", "acp-launch", "system")  # not mounted if another mount shows them
 
@@ -24,15 +37,36 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 # Variables that choose what code a program runs before its own: bubblewrap itself must not obey them, as the agent may
 # have written that code.
 _LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
+# Reads a program from its input, as long as eight digits before it say, and runs it. One line without a single quote, a
+# backslash or an exclamation mark, for any shell there.
+BOOT = 'import os;r=lambda n,t=b"":t if len(t)==n else r(n,t+(os.read(0,n-len(t))or os._exit(1)));exec(r(int(r(9))))'
+# Variables that the engine's client itself obeys, or the agent: their values are in its arguments.
+_CLIENTS, _CLIENTS_FAMILIES = ("HOME", "PATH", "TMPDIR"), ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "LD_")
+# A question could not be answered, as the line belongs to the agent. A line that is silent for 45 s is lost.
+_SSH_OPTIONS: tuple[str, ...] = (
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ExitOnForwardFailure=yes",
+    "-o",
+    "ServerAliveInterval=15",
+    "-o",
+    "ServerAliveCountMax=3",
+)
 
 
 def add_seat(where: Place, seat: Path) -> Place:
-    """Return a place that shows the directory for sockets of the launch."""
+    """Return a place that shows the directory for sockets of the launch; another machine does not have it."""
+    if isinstance(where.elsewhere, OverSsh):
+        return replace(where, seat=seat)
     return replace(where, mounts=arrange((*where.mounts, Mount(seat, "read", "seat"))), seat=seat)
 
 
 def place(process: ProcessPlan, where: Place) -> ProcessPlan:
-    """Return the plan that starts a process in its place."""
+    """Return the plan that starts a process in its place. Elsewhere, its own command line follows as input."""
+    if where.elsewhere is not None:
+        return replace(process, command=where.program, args=_texts(*lead(where, process.cwd)), env={})
     command, args = process.command, process.args
     if where.direct is not None:
         command, args = where.direct.command, args[where.direct.skipped :]
@@ -45,13 +79,80 @@ def place(process: ProcessPlan, where: Place) -> ProcessPlan:
 
 
 def enclose(
-    argv: Sequence[str], env: Mapping[str, str], cwd: Path, where: Place, *, has_terminal: bool = False
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    where: Place,
+    *,
+    has_terminal: bool = False,
+    labels: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the command line and the variables that start a program in a place. `has_terminal`: it leads a session on
-    a terminal that no other program uses, and keeps it."""
+    a terminal that no other program uses, and keeps it. Elsewhere, `env` goes there, and the variables are the caller's
+    for the engine or ssh to add to its own; `labels` are words for the engine."""
+    match where.elsewhere:
+        case InContainer() as there:
+            return tuple(_enclose_in_container(argv, env, cwd, where, there, labels, has_terminal=has_terminal)), dict(
+                env
+            )
+        case OverSsh() as there:
+            inner = shlex.join((*(f"{name}={value}" for name, value in env.items()), *argv))
+            words = shlex.join(("sh", "-lc", 'exec env "$@"'))
+            remote = f"cd {shlex.quote(str(there.directory))} && exec {words} sh {inner}"
+            return (str(where.program), "-t" if has_terminal else "-T", "--", there.host, remote), {}
     loaders = [part for name, value in env.items() if _is_loaders(name) for part in ("--setenv", name, value)]
     line = (str(where.program), *_options(where, has_terminal=has_terminal), *loaders, "--chdir", str(cwd), "--", *argv)
     return line, {name: value for name, value in env.items() if not _is_loaders(name)}
+
+
+def lead(where: Place, cwd: Path, labels: Sequence[str] = (), socket: str = "") -> Iterator[str]:
+    """Yield the arguments of the engine, or of ssh, that start the program which starts the agent (`bridge.half`).
+
+    `labels` are words for the engine; `socket` is the path there at which ssh offers ours, if there is one.
+    """
+    match where.elsewhere:
+        case InContainer() as there:
+            yield from ("run", "-i", "--rm", "--init", *labels, *_container(where, there, cwd))
+            yield from ("--entrypoint", "/bin/sh", there.image, str(PROGRAMS / STARTER), "half")
+        case OverSsh() as there:
+            yield from _SSH_OPTIONS
+            if where.seat is not None and socket:
+                yield from ("-R", f"{socket}:{where.seat / SOCKET}")
+            yield from ("--", there.host, f"{there.python} -I -S -c {shlex.quote(BOOT)}")
+
+
+def _enclose_in_container(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    where: Place,
+    there: InContainer,
+    labels: Sequence[str],
+    *,
+    has_terminal: bool,
+) -> Iterator[str]:
+    yield from (str(where.program), "run", *(("-it",) if has_terminal else ()), "--rm", "--init", *labels)
+    yield from _container(where, there, cwd)
+    for name, value in env.items():  # a variable that the client obeys must not be the agent's
+        yield from ("--env", f"{name}={value}" if name in _CLIENTS or name.startswith(_CLIENTS_FAMILIES) else name)
+    yield from ("--entrypoint", argv[0], there.image, *argv[1:])
+
+
+def _container(where: Place, there: InContainer, cwd: Path) -> Iterator[str]:
+    yield from (f"--pull={there.pull}", *there.user, "--workdir", str(cwd))
+    if there.network != "default":
+        yield f"--network={there.network}"
+    for mount in where.mounts:
+        yield from ("--mount", _bind(mount.path, mount.path, is_writable=mount.access == "write"))
+    for link, target in where.links.items():
+        yield from ("--mount", _bind(target, link, is_writable=can_write(where, target)))
+
+
+def _bind(source: Path, target: Path, *, is_writable: bool) -> str:
+    """Return the value of an engine's `--mount`, which is a line of CSV."""
+    words = ["type=bind", f"source={source}", f"target={target}", *(() if is_writable else ("readonly",))]
+    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' if set(word) & set(',"') else word for word in words)
+    return ",".join(quoted)
 
 
 def _is_loaders(name: str) -> bool:

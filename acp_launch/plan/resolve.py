@@ -43,6 +43,7 @@ from acp_launch.plan.model import (
     Inherited,
     LaunchPlan,
     LoginPlan,
+    Named,
     Need,
     Origin,
     ProcessPlan,
@@ -60,7 +61,6 @@ from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import (
     Agent,
     Approval,
-    Confined,
     HttpServer,
     LoginOptions,
     Match,
@@ -332,7 +332,8 @@ def _is_apart(machine: Machine, server: StdioServer, session: SessionContext) ->
     """Whether a server runs in an empty directory of its own."""
     if not server.bridge or server.cwd is not None:
         return False
-    if machine.loaded.profile.runtime.confined is not None:  # the agent can write the session's directory
+    runtime = machine.loaded.profile.runtime
+    if runtime.confined is not None or runtime.container is not None:  # the agent can write the session's directory
         return True
     return not session.is_accepted and not _is_of_project(machine, server.command)
 
@@ -597,26 +598,35 @@ class _Walk(Struct):
             mcp=profile.agent.mcp,
             written=replace(profile, agent=replace(profile.agent, args=(), env={}), mcp_servers=Servers()),
         )
-        return plan if profile.runtime.confined is None else self._confine(plan, profile.runtime.confined)
+        return self._place(plan)
 
-    def _confine(self, plan: LaunchPlan, confined: Confined) -> LaunchPlan:
-        from acp_launch.plan.confinement import Named, Wish, confine  # few agents are confined
+    def _place(self, plan: LaunchPlan) -> LaunchPlan:
+        """Return the plan with the place of its agent, if that is not here."""
+        runtime, environ = self.machine.loaded.profile.runtime, self.machine.environ
+        if runtime.confined is None and not runtime.is_elsewhere:
+            return plan
+        from acp_launch.plan import confinement, elsewhere  # few agents have a place
 
-        def named(key: str, written: Sequence[str]) -> list[Named]:
-            paths = [("runtime", "confined", key, index) for index in range(len(written))]
-            texts = map(self.machine.text, paths, written)
-            return [Named(text, self.machine.origin(path)) for path, text in zip(paths, texts, strict=True) if text]
-
-        wish = Wish(
-            origin=self.machine.origin(("runtime", "confined")),
-            state=named("state", confined.state),
-            read=named("read", confined.read),
-            write=named("write", confined.write),
-            network=confined.network,
-        )
-        plan, problems = confine(plan, wish, self.machine.environ)
+        if runtime.confined is not None:
+            path, confined = ("runtime", "confined"), runtime.confined
+            named = {key: self._named((*path, key), getattr(confined, key)) for key in ("state", "read", "write")}
+            wished = confinement.Wish(origin=self.machine.origin(path), network=confined.network, **named)
+            plan, problems = confinement.confine(plan, wished, environ)
+        elif (wish := runtime.container) is not None:
+            path = ("runtime", "container")
+            wish = replace(wish, image=self.machine.text((*path, "image"), wish.image) or wish.image)
+            mounts = self._named((*path, "mounts"), wish.mounts)
+            plan, problems = elsewhere.contain(plan, wish, mounts, self.machine.origin(path), environ)
+        else:
+            assert runtime.ssh is not None, "it is elsewhere"
+            plan, problems = elsewhere.reach(plan, runtime.ssh, self.machine.origin(("runtime", "ssh")), environ)
         self.machine.problems += problems
         return plan
+
+    def _named(self, path: KeyPath, written: Sequence[str]) -> list[Named]:
+        paths = [(*path, index) for index in range(len(written))]
+        texts = map(self.machine.text, paths, written)
+        return [Named(text, self.machine.origin(each)) for each, text in zip(paths, texts, strict=True) if text]
 
     def _cwd(self, override: Path | None) -> Path | None:
         if override is not None:
@@ -647,7 +657,10 @@ class _Walk(Struct):
         inherits = machine.loaded.profile.agent_inherits
         search = search_path(machine.environ, inherits, own)
         reference = ""
-        if agent.registry is None:
+        command: Path | None
+        if machine.loaded.profile.runtime.is_elsewhere:
+            command, missing = Path(machine.text(("agent", "command"), agent.command or "") or "?"), ""
+        elif agent.registry is None:
             command = machine.command(("agent", "command"), agent.command or "", search=search)
             missing = machine.why_missing(("agent", "command"))
             if command is not None and not missing and not is_accepted:
@@ -667,7 +680,7 @@ class _Walk(Struct):
             missing = machine.why_missing(path)
         if command is None:
             return None
-        if not is_accepted:
+        if not (is_accepted or machine.loaded.profile.runtime.is_elsewhere):
             own = {**kept_out(command, args), **own}
         env = environment(machine.environ, inherits, own)
         return ProcessPlan(

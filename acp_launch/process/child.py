@@ -164,7 +164,7 @@ class Input(_Pipe):
 
     def __init__(self, spawned: Spawned) -> None:
         super().__init__(spawned)
-        self._owed = b""  # the rest of a write that was cancelled half way
+        self._owed = spawned.opening  # the rest of a write that was cancelled half way
 
     async def write(self, payload: bytes) -> None:
         """Write everything; returns when the pipe has taken it. Concurrent writes queue.

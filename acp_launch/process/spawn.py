@@ -107,6 +107,7 @@ class Spawned(Struct, eq=False):
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
     is_client: bool = False  # of a container engine, whose container may outlive it
     code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start
+    opening: bytes = b""  # of its input, before all that is written
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
     @property
@@ -252,13 +253,15 @@ def spawn(
     is_boxed: bool = False,
     is_client: bool = False,
     code: "Sequence[CodeFile]" = (),
+    opening: bytes = b"",
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
     `name` is its name in `ps` (`agent`, `github#2`), `restarts` the number of processes before this one. With
     `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
-    `is_boxed`: the program is bubblewrap; `is_client`: that of a container engine, which `Guard.use_engine` was told.
-    `code` is what it is started from, for `ps`.
+    `is_boxed`: the program is bubblewrap, or leads to one that ends with it in the same way; `is_client`: it is a
+    container engine's, which `Guard.use_engine` was told. `code` is what it is started from, for `ps`. `opening` is
+    written to its stdin before the first that is written there.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
@@ -282,6 +285,7 @@ def spawn(
             os.close(descriptor)
         undo.pop_all()
     spawned.stdin, spawned.stdout, spawned.stderr = ours
+    spawned.opening = opening
     return spawned
 
 

@@ -53,6 +53,8 @@ KEYS: Mapping[str, KeyRow] = {
     "client.fs": KeyRow(),
     "client.terminal": KeyRow(),
     "runtime.confined": KeyRow(worded=("state", "read", "write", "network")),
+    "runtime.container": KeyRow(worded=("image", "engine", "mounts", "network", "pull", "user")),
+    "runtime.ssh": KeyRow(worded=("host", "directory", "python")),
     "mcp_servers.*.restart": KeyRow(
         is_trusted=False,
         is_ours=True,

@@ -6,13 +6,13 @@ removes (docs/profiles.md). Permission rules are the exception: those below stay
 extends another must not lose its `deny` rules without saying so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.nodes import Node, Place, shorten
+from acp_launch.document.nodes import Node, Place, Plain, shorten
 from acp_launch.private import hash_content
 from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
@@ -130,29 +130,54 @@ def dropped_rules(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
 
 
 def relaxed_confinement(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
-    """Yield a warning for each layer that takes from the confinement which one below it asks for."""
-    is_confined, has_network = False, True
+    """Yield a warning for each layer that takes from the confinement which one below it asks for, or moves the agent
+    out of the container or the machine that one names."""
+    kept = dict[str, dict[str, Plain]]()  # the layers' word for each place that counts
     for part in parts:
         tree = part.document.tree if part.document else None
-        found = tree.entries.get("runtime") if tree else None
-        if found is not None and isinstance(found[1].value, dict):
-            found = found[1].entries.get("confined")
-        if found is None:
+        runtime = tree.entries.get("runtime") if tree else None
+        if runtime is None:
             continue
-        place, node = found
-        if node.value in (None, False):
-            if is_confined:
-                what = "the agent is not confined, as what this file extends asks"
-                yield place.problem(CONFINED, what, "remove this line to confine it", "warning")
-            is_confined, has_network = False, True
-            continue
-        own = node.entries.get("network")
-        before, is_kept = has_network, isinstance(node.value, dict)
-        has_network = own[1].value != "none" if own else before or not is_kept
-        if has_network and not before:
-            what = "the agent has the network, which what this file extends takes from it"
-            yield place.problem(CONFINED, what, "write network: none here, too", "warning")
-        is_confined = True
+        is_emptied = not isinstance(runtime[1].value, dict)
+        for kind in ("confined", "container", "ssh"):
+            found = runtime if is_emptied else runtime[1].entries.get(kind)
+            if found is None:
+                continue
+            place, node = found
+            before = kept.get(kind)
+            if node.value in (None, False):
+                if before is not None:
+                    what, fix = _REMOVED[kind]
+                    yield place.problem(f"runtime.{kind}", what, fix, "warning")
+                kept.pop(kind, None)
+                continue
+            own = node.value if isinstance(node.value, dict) else {}
+            now = kept[kind] = {**(before or {}), **own} if isinstance(node.value, dict) else {}
+            if before is not None and (gained := _gained(kind, before, now)):
+                yield place.problem(f"runtime.{kind}", *gained, "warning")
+
+
+_REMOVED = {
+    "confined": ("the agent is not confined, as what this file extends asks", "remove this line to confine it"),
+    "container": ("the agent is not in the container that what this file extends asks for", "remove this line"),
+    "ssh": ("the agent is not on the machine that what this file extends names", "remove this line"),
+}
+_NETWORKS = ("none", "default", "shared", "host")  # each reaches more than the one before it
+
+
+def _gained(kind: str, before: Mapping[str, Plain], now: Mapping[str, Plain]) -> tuple[str, str] | None:
+    """Say what an agent has by a layer that those below it take from it, with the fix; None if that is nothing."""
+    usual = "default" if kind == "container" else "shared"
+    was, now_has = (
+        next((n for n, word in enumerate(_NETWORKS) if word == each.get("network", usual)), 0) for each in (before, now)
+    )
+    if now_has > was and before.get("network", usual) != usual:
+        return "the agent has the network, which what this file extends takes from it", "write network: none here, too"
+    if now_has > was and kind == "container":
+        return "the agent has this machine's network, which what this file extends does not give it", "remove network"
+    if kind == "container" and now.get("mounts", []) != before.get("mounts", []):
+        return "the agent has other mounts than what this file extends gives it", "remove mounts to keep those"
+    return None
 
 
 def without_rules(tree: Node) -> Node:

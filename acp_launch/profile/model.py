@@ -48,6 +48,10 @@ Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 Start = Literal["eager", "lazy"]
 Network = Literal["shared", "none"]
+Engine = Literal["auto", "podman", "docker"]
+ContainerNetwork = Literal["default", "none", "host"]
+Pull = Literal["never", "missing"]
+ContainerUser = Literal["keep", "image"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
     "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -79,7 +83,7 @@ class Agent(Shape, frozen=True, kw_only=True):
     """Environment variables of the agent, over what it inherits."""
     inherit_env: Annotated[Inherit | None, AGENT_INHERIT] = None
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns. Default:
-    `all`; `minimal` for a confined agent."""
+    `all`; `minimal` for a confined agent, nothing in a container or by ssh."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """How long to wait for the agent."""
     mcp: McpTransport = "auto"
@@ -162,10 +166,45 @@ class Confined(Shape, frozen=True, kw_only=True):
     """Whether it has this machine's network, with all that listens on it, or none."""
 
 
+class Container(Shape, frozen=True, kw_only=True):
+    image: Template
+    """The image, which has `sh`, the agent's program, and python3 or node."""
+    engine: Engine = "auto"
+    """What starts the container: `podman` or `docker`; `auto` takes the first of both that is installed."""
+    mounts: tuple[Template, ...] = ()
+    """Further paths of this machine that the agent has there, beside the session's directories, each at its own path:
+    `~/.NAME`, or `~/.NAME:ro` to be read only."""
+    network: ContainerNetwork = "default"
+    """The network of the container: the engine's `default`, `none`, or `host`, the one of this machine."""
+    pull: Pull = "never"
+    """Whether the engine fetches an image that is not there: `never` or `missing`."""
+    user: ContainerUser = "keep"
+    """Whom the agent runs as there: `keep`, who you are here, or `image`, whom the image says."""
+
+
+class Ssh(Shape, frozen=True, kw_only=True):
+    host: str
+    """The other machine, as you name it to `ssh`: an alias of ~/.ssh/config, which has all options."""
+    directory: str
+    """The session's working directory there, an absolute path."""
+    python: str = "python3"
+    """The Python there, 3.8 or later, which ends what the agent leaves: a name on PATH, or an absolute path."""
+
+
 class Runtime(Shape, frozen=True, kw_only=True):
+    # `rules` ensures that at most one of them is present.
     confined: Annotated[Confined | None, SWITCHED] = None
     """Whether the agent sees nothing of this machine but the session's directories and what it needs to run (Linux,
     with bubblewrap): `true`, or a mapping with more that it may see."""
+    container: Container | None = None
+    """The agent runs in a container; its MCP servers and their secrets stay on this machine."""
+    ssh: Ssh | None = None
+    """The agent runs on another machine, reached by ssh; its MCP servers and their secrets stay on this one."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the agent's program is found in a container or on another machine."""
+        return self.container is not None or self.ssh is not None
 
 
 class Backoff(Shape, frozen=True, kw_only=True):
@@ -406,5 +445,5 @@ class Profile(Shape, frozen=True, kw_only=True):
     @property
     def agent_inherits(self) -> Inherit:
         """What the agent inherits from the shell, as the profile says, or by default."""
-        said = self.agent.inherit_env
-        return said if said is not None else "minimal" if self.runtime.confined else "all"
+        said, runtime = self.agent.inherit_env, self.runtime
+        return said if said is not None else () if runtime.is_elsewhere else "minimal" if runtime.confined else "all"

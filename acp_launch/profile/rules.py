@@ -159,6 +159,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     yield from _workspace(section(root, "workspace"))
     yield from _session(section(root, "session"))
     yield from _runtime(section(root, "runtime"))
+    yield from _elsewhere(root, section(root, "runtime"))
     for path, text in patterns(root):
         yield from _not_from_secrets(path, text, "a pattern")
     yield from broken_rules(root)
@@ -351,15 +352,68 @@ def _runtime(runtime: Mapping[str, Plain]) -> Iterator[Fault]:
     if "confined" in runtime and runtime["confined"] is None:
         fix = "write confined: true, or a mapping; false runs the agent as you"
         yield Fault(("runtime", "confined"), "confined has no value", fix, at_key=True)
-    confined = section(runtime, "confined")
-    for key in ("state", "read", "write"):
-        for where, path in _items(("runtime", "confined", key), confined.get(key)):
+    places = [key for key in ("confined", "container", "ssh") if runtime.get(key) not in (None, False)]
+    for key in places[1:]:
+        what = f"the agent runs in one place, and {places[0]} is one already"
+        yield Fault(("runtime", key), what, f"remove {key}, or write {places[0]}: null", at_key=True)
+    paths = [("confined", key) for key in ("state", "read", "write")] + [("container", "mounts")]
+    for kind, key in paths:
+        for where, path in _items(("runtime", kind, key), section(runtime, kind).get(key)):
             yield from _not_from_secrets(where, path, "a path")
             if not path.strip() or (path.startswith("~") and path[1:2] not in ("", "/")):
                 yield Fault(where, f'"{shorten(path)}" is not a path', "write ~/NAME, or an absolute path")
             elif key == "state" and not path.startswith(("~", "/", "$")):
                 what = f'"{shorten(path)}": state lies in your home, and this path begins at the project'
                 yield Fault(where, what, f"write ~/{shorten(path)}, or write: for a path of the project")
+            elif kind == "container" and ":" in path.removesuffix(":ro"):
+                what = f'"{shorten(path)}" has a colon, but each path is there at its own place'
+                yield Fault(where, what, "write the path alone, or PATH:ro")
+
+
+# The words that are given to the engine and to ssh, of which none may be an option.
+_PLACE_WORDS = {
+    ("container", "image"): (regex(r"[^\s-]\S*"), "the name of an image", "write it as in `podman images`"),
+    ("ssh", "host"): (
+        regex(r"[\w.:@%+][\w.:@%+-]*"),
+        "a host",
+        "write an alias of ~/.ssh/config, with all options there",
+    ),
+    ("ssh", "directory"): (regex(r"/[^\0\n]*"), "an absolute path there", "write a path such as /srv/shop"),
+    ("ssh", "python"): (regex(r"[\w./+][\w./+-]*"), "a program", "write a name such as python3, or an absolute path"),
+}
+
+
+def _elsewhere(root: Mapping[str, Plain], runtime: Mapping[str, Plain]) -> Iterator[Fault]:
+    """Check an agent in a container, or on another machine: its words, and what cannot be done for it from here."""
+    for (kind, key), (pattern, what, fix) in _PLACE_WORDS.items():
+        text = section(runtime, kind).get(key)
+        if isinstance(text, str) and not pattern.fullmatch(text):
+            yield Fault(("runtime", kind, key), f'"{shorten(text)}" is not {what}', fix)
+        if isinstance(text, str):
+            yield from _not_from_secrets(("runtime", kind, key), text, what)
+    is_remote = bool(section(runtime, "ssh"))
+    if not (is_remote or section(runtime, "container")):
+        return
+    where = "on another machine" if is_remote else "in a container"
+    client, agent = section(root, "client"), section(root, "agent")
+    if client.get("terminal") is True:
+        what = f"the agent is {where}, and its commands would run here"
+        yield Fault(("client", "terminal"), what, "remove it: agents have tools of their own to run commands")
+    if is_remote and client.get("fs") not in (None, False):
+        what = "the agent is on another machine, and its files would be read here"
+        yield Fault(("client", "fs"), what, "remove it: agents read and write files by themselves")
+    if is_remote and section(root, "workspace").get("additional_directories"):
+        what = "the agent is on another machine, which has no directory of this one"
+        yield Fault(("workspace", "additional_directories"), what, "remove it", at_key=True)
+    if agent.get("registry") is not None:
+        what = f"the agent is {where}, and the registry installs on this machine"
+        yield Fault(("agent", "registry"), what, "install it there, and name its program with command", at_key=True)
+    for name, server in section(root, "mcp_servers").items():
+        if isinstance(server, dict) and server.get("bridge") is False and "command" in server:
+            what = f"the agent is {where}, and would start this server there"
+            yield Fault(
+                ("mcp_servers", name, "bridge"), what, "remove bridge: false: it runs here, and the agent reaches it"
+            )
 
 
 def _not_from_secrets(path: KeyPath, text: Plain, what: str) -> Iterator[Fault]:

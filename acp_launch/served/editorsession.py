@@ -24,6 +24,7 @@ from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import Launch, Opening, OpenSession, SessionRequest
 from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
+from acp_launch.plan.model import OverSsh
 from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
@@ -127,7 +128,7 @@ class EditorSession(AgentSession):
                 acp.sequence(self._params.get("mcpServers")),
                 [each.name for each in plan.servers],
                 plan.cwd,
-                is_confined=plan.place is not None,
+                is_confined=plan.place is not None and not isinstance(plan.place.elsewhere, OverSsh),
             )
             for own, name in given.renamed:
                 show_note(

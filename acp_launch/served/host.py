@@ -422,7 +422,7 @@ class Host:
 
         async def story(connection: Connection) -> None:
             client = AcpSession(connection, name=session.name, gate=None, observer=RedactedOutput(feed))
-            params, id = SessionParams(self.plan.cwd, (), ()), ready.session_id
+            params, id = SessionParams(self.plan.directory, (), ()), ready.session_id
             await open_session(connection, client, params, how="load", session_id=id, limit=limit)
 
         with suppress(LaunchError, TimeoutError):

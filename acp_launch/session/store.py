@@ -492,9 +492,9 @@ def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool
         SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
     """
     record = registry.find(str(plan.project), plan.profile, name)
-    if record is not None and record.cwd != str(plan.cwd):
+    if record is not None and record.cwd != plan.location:
         raise SessionError(
-            f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
+            f'the session "{name}" works in {record.cwd}, this run in {plan.location}',
             fix=f"--cwd {shlex.quote(record.cwd)}, or {'no --continue' if latest else '--new'} to start afresh here",
         )
     return record
@@ -570,7 +570,7 @@ class SessionKeeper:
             agent_name="",
             agent_version="",
             agent_command=str(self._plan.agent.command),
-            cwd=str(self._plan.cwd),
+            cwd=self._plan.location,
             title=_as_title(self._prompt),
             created=now,
             last_used=now,

@@ -8,6 +8,7 @@ import hashlib
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from typing import IO
 import pytest
 
 from acp_launch.bridge import copying, shim
-from acp_launch.bridge.elsewhere import container_files
+from acp_launch.plan.model import STARTER
 from tests.patience import PATIENCE
 
 PROMPT = 5  # seconds; the promise is 1, the rest is for a machine with much to do
@@ -204,12 +205,13 @@ def test_the_seat_hears_of_the_death_of_one_that_has_lent(bench: Bench, number: 
 def test_in_a_container_a_script_starts_it_and_nothing_is_added_to_its_directory(bench: Bench, tmp_path: Path) -> None:
     directory = tmp_path / "mounted"
     directory.mkdir()
-    for name, text in container_files().items():
-        (directory / name).write_text(text)
-    bench.copying = ("/bin/sh", str(directory / "shim.sh"))
+    names = {STARTER, "shim.py", "copying.py"}
+    for name in names:
+        shutil.copy(Path(shim.__file__).parent / name, directory)
+    bench.copying = ("/bin/sh", str(directory / STARTER), "shim")
     started = bench.start(more_env={"ACP_LAUNCH_SEAT_COPY": "1", "PATH": os.environ["PATH"]})
     hang_up(bench.let_in(), started)
-    assert {path.name for path in directory.iterdir()} == set(container_files())
+    assert {path.name for path in directory.iterdir()} == names
 
 
 def test_it_copies_at_once_if_it_is_told_to(bench: Bench) -> None:

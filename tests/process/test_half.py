@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.bridge.elsewhere import BOOT, RemoteSeat, container_files, make_header, program, read_program
+from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_program
+from acp_launch.plan.model import PROGRAMS, STARTER
+from acp_launch.plan.place import BOOT
 from tests.patience import PATIENCE, until
 from tests.process import liveness as children
 from tests.process.liveness import Liveness
@@ -399,6 +401,15 @@ def test_a_directory_that_is_there_already_is_not_ours(start: Start, seat: Remot
     assert [path.name for path in tmp_path.rglob("*")] == ["there", "file"]
 
 
+def test_a_directory_that_an_earlier_agent_left_is_used_again(start: Start, seat: RemoteSeat, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "there" / "shim.py").write_text("old")
+    line = start(["cat"], seat=seat)
+    line.write(b"ask\n")
+    assert line.end() == (0, b"ask\n", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_socket_that_was_not_forwarded_is_an_error(start: Start, seat: RemoteSeat, tmp_path: Path) -> None:
     Path(seat.socket).unlink()
     said = f'acp-launch: the seat "{seat.directory}" cannot be made: No such file or directory, on build1\n'
@@ -414,9 +425,9 @@ SHELLS = [["/bin/sh"], ["dash"], ["busybox", "sh"]]
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Path:
-    """The directory of the seat as a container has it."""
-    for name, text in container_files().items():
-        (tmp_path / name).write_text(text)
+    """The programs as a container has them."""
+    for name in ("start.sh", "half.py", "half.js", "shim.py", "shim.js", "copying.py"):
+        shutil.copy(PROGRAMS / name, tmp_path)
     return tmp_path
 
 
@@ -432,7 +443,7 @@ def test_in_a_container_it_is_started_by_the_interpreter_that_is_there(
     for name, path in by_name.items():
         (mounted / "bin" / name).write_text(f'#!/bin/sh\necho {name} >&2; exec {path} "$@"\n')
         (mounted / "bin" / name).chmod(0o700)
-    half = [shutil.which(shell[0]) or "", *shell[1:], str(mounted / "half.sh")]
+    half = [shutil.which(shell[0]) or "", *shell[1:], str(mounted / STARTER), "half"]
     with lines(half) as begin:
         line = begin(["/bin/cat"], own_env={"PATH": str(mounted / "bin")}, input=b"ask\n")
         assert line.end() == (0, b"ask\n", f"{interpreters[0]}\n".encode())
@@ -440,7 +451,9 @@ def test_in_a_container_it_is_started_by_the_interpreter_that_is_there(
 
 @pytest.mark.parametrize("name", ["half", "shim"])
 def test_an_image_without_an_interpreter_is_named(mounted: Path, name: str) -> None:
-    ended = subprocess.run(["/bin/sh", mounted / f"{name}.sh"], env={"PATH": "/none"}, capture_output=True, check=False)
+    ended = subprocess.run(
+        ["/bin/sh", mounted / STARTER, name], env={"PATH": "/none"}, capture_output=True, check=False
+    )
     said = b"acp-launch: this image has neither python3 nor node, and acp-launch needs one of them\n"
     assert (ended.returncode, ended.stderr) == (127, said)
 

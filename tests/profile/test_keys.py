@@ -32,7 +32,7 @@ from acp_launch.plan.shared import share_key, shared_server
 from acp_launch.profile.discover import Found
 from acp_launch.profile.keys import KEYS, KeyRow, nullable, patterns, row_of
 from acp_launch.profile.load import Loaded, load
-from acp_launch.profile.model import Match, StdioServer
+from acp_launch.profile.model import Container, Match, Ssh, StdioServer
 from acp_launch.profile.rules import ANSWERS, broken
 from tests.patience import PATIENCE
 
@@ -64,6 +64,11 @@ SAMPLES: Mapping[str, Any] = {  # where the rules want more than the type
     "runtime.confined.state": ["~/.other"],
     "runtime.confined.read": ["/usr/share"],
     "runtime.confined.write": ["/var/tmp"],
+    "runtime.container.engine": "docker",
+    "runtime.container.image": "localhost/other:1",
+    "runtime.container.mounts": ["/var/tmp:ro"],
+    "runtime.ssh.host": "other",
+    "runtime.ssh.directory": "/srv/other",
     "mcp_servers.*.type": "sse",
     "mcp_servers.*.command": "/bin/cat",
     "mcp_servers.*.cwd": "${project}",
@@ -77,6 +82,8 @@ SAMPLES: Mapping[str, Any] = {  # where the rules want more than the type
 }
 BESIDE: Mapping[str, Any] = {  # what else must be written for the key to be accepted, or to have an effect
     **{f"permissions.rules.{answer}.{key}": {"tool": "z"} for answer in ANSWERS for key in Match.__struct_fields__},
+    **{f"runtime.container.{key}": {"image": "localhost/agent:1"} for key in Container.__struct_fields__},
+    **{f"runtime.ssh.{key}": {"host": "build1", "directory": "/srv/shop"} for key in Ssh.__struct_fields__},
     "mcp_servers.*.oauth.client_secret": {"client_id": "me"},
     "mcp_servers.*.env_headers": {"env": {"A_B": "x"}},
 }
@@ -131,8 +138,17 @@ def loaded(directory: Path, plain: object) -> Loaded:
 PLACE = re.compile(r"p\.yaml:\d+(:\d+)?")
 
 
+def install_program(folder: Path, name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
 def planned(profile: Loaded, directory: Path) -> tuple[LaunchPlan, Resolved]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(directory), "TERM": "xterm"}
+    programs = directory.parent / f"{directory.name}-bin"  # outside of the project
+    for name in ("podman", "docker", "ssh"):
+        install_program(programs, name)
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(directory), "TERM": "xterm"}
     resolved = resolve(profile, cwd=directory / "elsewhere", environ=environ)
     plan = resolved.plan or resolved.draft
     assert plan is not None, resolved.problems

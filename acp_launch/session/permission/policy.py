@@ -211,8 +211,8 @@ def policy(
     plan: LaunchPlan, *, approve: Approve | None = None, remembered: tuple[Remembered, ...] = (), home: str = ""
 ) -> Policy:
     further = (str(plan.project), *map(str, plan.additional_directories))
-    linked = find_links((str(plan.cwd), *further, *([home] if home else [])))
-    return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
+    linked = find_links((str(plan.directory), *further, *([home] if home else [])))
+    return Policy(plan.permission, approve, plan.rules, remembered, str(plan.directory), further, home, linked)
 
 
 def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) -> Verdict:

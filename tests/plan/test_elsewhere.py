@@ -1,0 +1,291 @@
+"""How the engine, or ssh, is told to lead to an agent elsewhere, and what prevents that (Linux)."""
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.console.plans import as_text, plan_json
+from acp_launch.errors import ProfileError
+from acp_launch.plan.model import InContainer, LaunchPlan, Mount, OverSsh, Place
+from acp_launch.plan.place import BOOT, add_seat, can_write, enclose, lead, shows
+from acp_launch.plan.resolve import Resolved, resolve
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import load
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs there are for Linux")
+Json = Mapping[str, Any]
+IMAGE = "localhost/agent:1"
+WHO = f"--user {os.getuid()}:{os.getgid()}"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project; on PATH are programs of all names, which are never started."""
+    for name in ("podman", "docker", "ssh"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def planned(project: Path, runtime: Json, **more: Any) -> Resolved:
+    file = project / "p.yaml"
+    file.write_text(json.dumps({"version": 1, "agent": {"command": "their-agent"}, "runtime": runtime, **more}))
+    return resolve(load(Found("p", file, project, "path")), cwd=project, environ=os.environ)
+
+
+def contained(project: Path, more: Json | None = None, **keys: Any) -> Resolved:
+    return planned(project, {"container": {"image": IMAGE, **(more or {})}}, **keys)
+
+
+def remote(project: Path, **keys: Any) -> Resolved:
+    return planned(project, {"ssh": {"host": "build1", "directory": "/srv/shop"}}, **keys)
+
+
+def said(resolved: Resolved) -> list[str]:
+    return [f"{problem.path}: {problem.message}; {problem.fix}" for problem in resolved.problems]
+
+
+def plan_of(resolved: Resolved) -> LaunchPlan:
+    assert resolved.plan is not None, said(resolved)
+    return resolved.plan
+
+
+def place_of(resolved: Resolved) -> Place:
+    place = plan_of(resolved).place
+    assert place is not None
+    return place
+
+
+def line(where: Place, cwd: Path, *labels: str) -> str:
+    return shlex.join(lead(where, cwd, labels))
+
+
+def test_a_container_has_the_directories_of_the_session_and_what_starts_the_agent(project: Path) -> None:
+    where = place_of(contained(project))
+    bridge = Path(sys.modules["acp_launch"].__file__ or "").parent / "bridge"
+    said = line(where, project, "--label", "acp-launch.launch=1")
+    assert said.startswith("run -i --rm --init --label acp-launch.launch=1 --pull=never ")
+    assert f" --workdir {project} " in said and "--network" not in said and "-t" not in said.split()
+    assert f"--mount type=bind,source={project},target={project} " in said
+    assert f"--mount type=bind,source={bridge},target={bridge},readonly " in said
+    assert said.count("--mount") == 2
+    assert said.endswith(f"--entrypoint /bin/sh {IMAGE} {bridge}/start.sh half")
+    assert plan_of(contained(project)).agent.command == Path("their-agent")
+
+
+def test_the_agent_in_a_container_has_no_variable_of_this_machine(project: Path) -> None:
+    plan = plan_of(contained(project, agent={"command": "their-agent", "env": {"A": "1"}}))
+    assert set(plan.agent.env) == {"A"}
+    named = plan_of(contained(project, agent={"command": "a", "inherit_env": ["PATH"]}))
+    assert set(named.agent.env) == {"PATH"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "user", "uid", "words"),
+    [
+        ("podman", "keep", 0, "--user 0:0"),
+        ("podman", "keep", 1000, "--userns=keep-id"),
+        ("docker", "keep", 1000, "--user 1000:1000"),
+        ("docker", "image", 1000, ""),
+    ],
+)
+def test_the_agent_is_who_we_are_unless_the_image_says(
+    project: Path, monkeypatch: pytest.MonkeyPatch, engine: str, user: str, uid: int, words: str
+) -> None:
+    monkeypatch.setattr("os.getuid", lambda: uid)
+    monkeypatch.setattr("os.getgid", lambda: uid)
+    there = place_of(contained(project, {"engine": engine, "user": user})).elsewhere
+    assert isinstance(there, InContainer) and (" ".join(there.user), there.engine) == (words, engine)
+
+
+def test_the_first_engine_that_is_installed_is_taken(project: Path) -> None:
+    assert place_of(contained(project)).program.name == "podman"
+    (project.parent / "bin" / "podman").unlink()
+    assert place_of(contained(project)).program.name == "docker"
+    assert said(contained(project, {"engine": "podman"})) == [
+        "runtime.container: the agent runs in a container, and there is no podman; install podman, or remove"
+        " runtime.container"
+    ]
+
+
+def test_mounts_are_at_their_own_paths_whatever_their_names(project: Path, tmp_path: Path) -> None:
+    odd = tmp_path / 'a, "b"'
+    odd.mkdir()
+    where = place_of(contained(project, {"mounts": [str(odd), "/usr/share:ro"]}))
+    words = [*lead(where, project)]
+    assert f'type=bind,"source={tmp_path}/a, ""b""","target={tmp_path}/a, ""b"""' in words
+    assert "type=bind,source=/usr/share,target=/usr/share,readonly" in words
+    assert can_write(where, odd / "x") and not can_write(where, Path("/usr/share/x"))
+    assert shows(where, project / "x") and not shows(where, Path("/etc/passwd"))
+
+
+def test_a_socket_is_not_mounted(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "run" / "docker.sock"))
+        for path in (tmp_path / "run", tmp_path / "run" / "docker.sock"):
+            assert any(
+                "docker.sock is a socket of this machine" in each
+                for each in said(contained(project, {"mounts": [str(path)]}))
+            )
+
+
+def test_a_mount_that_is_missing_or_holds_the_home_is_a_problem(project: Path) -> None:
+    found = said(contained(project, {"mounts": ["/nowhere", "~"]}))
+    assert (
+        "runtime.container.mounts[0]: /nowhere does not exist; create it, or remove it from runtime.container.mounts"
+        in found
+    )
+    assert any("would undo the agent's place: it is your home" in each for each in found)
+
+
+def test_code_of_a_server_with_a_secret_cannot_be_written_from_the_container(project: Path) -> None:
+    (project / "server.py").write_text("")
+    server = {"command": "/usr/bin/python3", "args": ["server.py"], "cwd": "${project}", "env": {"T": "${secret:t}"}}
+    found = "; ".join(said(contained(project, mcp_servers={"s": server})))
+    assert "server.py, and this server runs it outside" in found and "server.py:ro to runtime.container.mounts" in found
+
+
+def test_ssh_leads_to_the_directory_there(project: Path) -> None:
+    resolved = remote(project)
+    plan, where = plan_of(resolved), place_of(resolved)
+    assert (plan.cwd, plan.directory, plan.location) == (project, Path("/srv/shop"), "build1:/srv/shop")
+    assert line(where, project).startswith("-T -o BatchMode=yes -o ExitOnForwardFailure=yes -o ServerAliveInterval=15")
+    assert line(where, project).endswith(shlex.join(["--", "build1", f"python3 -I -S -c {shlex.quote(BOOT)}"]))
+    assert not shows(where, project) and not can_write(where, project)
+    seated = add_seat(where, Path("/run/x-12345678"))
+    assert "-R /tmp/s:/run/x-12345678/seat -- build1" in shlex.join(lead(seated, project, (), "/tmp/s"))
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_shell_there_passes_the_program_on_unchanged(shell: str) -> None:
+    program = b"import os;os.write(1, os.read(0, 9))"
+    given = b"%08d\n%bTHE REST!" % (len(program), program)
+    words = [shell, "-c", f"{sys.executable} -I -S -c {shlex.quote(BOOT)}"]
+    done = subprocess.run(words, input=given, stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"THE REST!"
+
+
+def test_a_program_beside_the_agent_runs_where_the_agent_does(project: Path) -> None:
+    argv, env = enclose(
+        ("their-agent", "login"), {"A": "a b", "HOME": "/h"}, project, place_of(contained(project)), has_terminal=True
+    )
+    assert argv[1:4] == ("run", "-it", "--rm") and argv[-4:] == ("--entrypoint", "their-agent", IMAGE, "login")
+    assert "A" in argv and "HOME=/h" in argv and env == {"A": "a b", "HOME": "/h"}
+    argv, env = enclose(("their-agent", "login"), {"A": "a b"}, project, place_of(remote(project)), has_terminal=True)
+    assert argv[1:4] == ("-t", "--", "build1") and env == {}
+    assert argv[4] == "cd /srv/shop && exec sh -lc 'exec env \"$@\"' sh 'A=a b' their-agent login"
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "what"),
+    [
+        (
+            {"client": {"terminal": True}},
+            "client.terminal",
+            "the agent is on another machine, and its commands would run here",
+        ),
+        ({"client": {"fs": "read"}}, "client.fs", "the agent is on another machine, and its files would be read here"),
+        (
+            {"workspace": {"additional_directories": ["/x"]}},
+            "workspace.additional_directories",
+            "which has no directory of this one",
+        ),
+        ({"agent": {"registry": "x"}}, "agent.registry", "the registry installs on this machine"),
+        (
+            {"mcp_servers": {"s": {"command": "x", "bridge": False}}},
+            "mcp_servers.s.bridge",
+            "would start this server there",
+        ),
+        ({"runtime": {"ssh": {"host": "-oProxyCommand=x", "directory": "/x"}}}, "runtime.ssh.host", "is not a host"),
+        (
+            {"runtime": {"ssh": {"host": "h", "directory": "x"}}},
+            "runtime.ssh.directory",
+            "is not an absolute path there",
+        ),
+        (
+            {"runtime": {"ssh": {"host": "h", "directory": "/x"}, "confined": True}},
+            "runtime.ssh",
+            "confined is one already",
+        ),
+        (
+            {"runtime": {"container": {"image": "--privileged"}}},
+            "runtime.container.image",
+            "is not the name of an image",
+        ),
+        ({"runtime": {"container": {"image": "x", "mounts": ["/a:/b"]}}}, "runtime.container.mounts[0]", "has a colon"),
+    ],
+)
+def test_what_cannot_be_done_from_here_is_refused(project: Path, keys: Json, path: str, what: str) -> None:
+    more = {"runtime": {"ssh": {"host": "build1", "directory": "/srv"}}, **keys}
+    with pytest.raises(ProfileError) as refused:
+        planned(project, more.pop("runtime"), **more)
+    assert any(each.path == path and what in each.message for each in refused.value.problems), refused.value.problems
+
+
+def test_the_plan_shows_where_the_agent_is(project: Path) -> None:
+    text = "\n".join(as_text(plan_of(contained(project, {"network": "none"})), verbose=True).splitlines())
+    assert f"container  {IMAGE}, by " in text and "network    none" in text and "starts as" in text
+    there = plan_json(plan_of(remote(project)))["agent"]["place"]["elsewhere"]
+    assert there == {"type": "ssh", "host": "build1", "directory": "/srv/shop", "python": "python3"}
+
+
+def layered(project: Path, below: Json, above: Json) -> list[str]:
+    (project / "below.yaml").write_text(json.dumps({"version": 1, "agent": {"command": "a"}, "runtime": below}))
+    (project / "p.yaml").write_text(json.dumps({"version": 1, "extends": "./below.yaml", "runtime": above}))
+    found = load(Found("p", project / "p.yaml", project, "path"))
+    return [problem.message for problem in found.problems]
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "what"),
+    [
+        (
+            {"container": {"image": "x"}},
+            {"container": None},
+            "not in the container that what this file extends asks for",
+        ),
+        (
+            {"ssh": {"host": "h", "directory": "/x"}},
+            {"ssh": None},
+            "not on the machine that what this file extends names",
+        ),
+        (
+            {"container": {"image": "x", "network": "none"}},
+            {"container": {"network": "default"}},
+            "which what this file extends takes",
+        ),
+        ({"container": {"image": "x"}}, {"container": {"network": "host"}}, "the agent has this machine's network"),
+        (
+            {"container": {"image": "x"}},
+            {"container": {"mounts": ["/usr"]}},
+            "other mounts than what this file extends gives",
+        ),
+    ],
+)
+def test_a_layer_that_gives_the_agent_more_is_told(project: Path, below: Json, above: Json, what: str) -> None:
+    assert any(what in message for message in layered(project, below, above))
+
+
+def test_a_layer_that_takes_from_the_agent_is_not_told(project: Path) -> None:
+    below = {"container": {"image": "x", "network": "host"}}
+    assert layered(project, below, {"container": {"network": "none"}}) == []
+
+
+def test_a_place_without_mounts_shows_nothing_of_this_machine() -> None:
+    where = Place(program=Path("/usr/bin/ssh"), mounts=(), elsewhere=OverSsh("h", Path("/srv"), "python3"))
+    assert add_seat(where, Path("/run/s")).mounts == ()
+    inside = Place(program=Path("/p"), mounts=(), elsewhere=InContainer("podman", "x", "default", "never", ()))
+    assert add_seat(inside, Path("/run/s")).mounts == (Mount(Path("/run/s"), "read", "seat"),)
