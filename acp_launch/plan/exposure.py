@@ -81,10 +81,10 @@ def keep_apart(
             problems += _check_remote(plan, server, where)
         elif server.bridge:
             problems += _check_local(plan, server, where, environ, written)
+            server = replace(server, env=_without_writable_folders(server.env, where))
         elif _is_trusted(server):
             at = _origin(plan, ("mcp_servers", server.name, "bridge"))
             problems.append(at.problem("the agent would get the secrets of this server", "remove bridge: false"))
-            server = replace(server, env=_without_writable_folders(server.env, where))
         servers.append(server)
     problems += _check_transport(plan, where)
     return replace(plan, servers=tuple(servers)), problems
