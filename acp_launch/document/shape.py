@@ -67,10 +67,9 @@ def _convert(hint: Any, plain: Plain) -> Any:
 
 def _unfold(hint: Any, plain: Plain) -> Plain:
     """Make the short notations in a value long, and numbers that know their notation plain."""
-    for note in getattr(hint, "__metadata__", ()):
-        if unfold := getattr(note, "unfold", None):
-            plain = unfold(plain)
-    kind, inner = typing.get_origin(hint), typing.get_args(hint)
+    unfolds, kind, inner = _parts(hint)
+    for unfold in unfolds:
+        plain = unfold(plain)
     if isinstance(plain, dict) and is_shape(hint):
         hints = hints_of(hint)
         return {key: _unfold(hints.get(key), value) for key, value in plain.items()}
@@ -81,6 +80,13 @@ def _unfold(hint: Any, plain: Plain) -> Plain:
     for member in () if kind in (Mapping, tuple) else inner:  # of a union; no value fits two
         plain = _unfold(member, plain)
     return float(plain) if isinstance(plain, float) else plain
+
+
+@cache
+def _parts(hint: Any) -> tuple[list[Callable[[Plain], Plain]], Any, tuple[Any, ...]]:
+    """Return what unfolds a value, the generic type and its arguments; a list of profiles reads each hint often."""
+    notes = (getattr(note, "unfold", None) for note in getattr(hint, "__metadata__", ()))
+    return [unfold for unfold in notes if unfold], typing.get_origin(hint), typing.get_args(hint)
 
 
 def validate(shape: type[S], plain: Plain, report: "Callable[[ErrorDetails], object]") -> S | None:

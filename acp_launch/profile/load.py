@@ -297,7 +297,7 @@ class _Walk(Struct):
         """Read the overlay. One that exists must be readable, since the user would not notice that it was skipped."""
         file = self.found.file
         for suffix in discover.SUFFIXES:
-            overlay = file.with_name(f"{file.stem}{discover.OVERLAY}{suffix}")
+            overlay = Path(f"{str(file).removesuffix(file.suffix)}{discover.OVERLAY}{suffix}")
             if not os.path.lexists(overlay):
                 self.absent_paths.append(overlay)
                 continue
