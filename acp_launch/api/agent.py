@@ -449,9 +449,10 @@ class Session:
         if not text.strip():
             raise UsageError("the prompt is empty")
         made: list[object] = [{"type": "text", "text": text}]
-        roots = tuple(map(Path, self._agent._up.result().directories))
+        up = self._agent._up.result()
+        roots = tuple(map(Path, up.directories))
         for file in files:
-            make = partial(attached_file, Path(file), self._agent.capabilities, roots=roots)
+            make = partial(attached_file, Path(file), self._agent.capabilities, roots=roots, machine=up.machine)
             made.append(await asyncio.to_thread(make))
         return made
 

@@ -145,5 +145,6 @@ def _up(order: Order, started: Launched, initialized: Raw, socket: Path) -> Up:
         timeouts={wait: float(limit) for wait, limit in asdict(plan.timeouts).items()},
         session=plan.session,
         directories=(str(plan.cwd), *map(str, plan.additional_directories)),
+        machine=plan.machine,
         settings=tuple((each.option, each.value, each.origin) for each in settings_of(plan, order.options)),
     )

@@ -16,8 +16,8 @@ EVENT, UP, FAILED = "event", "up", "failed"
 class Up(Struct, frozen=True, kw_only=True):
     """The host is up. `initialized` is the agent's answer to `initialize`; `timeouts` are in seconds.
 
-    `session` is the profile's, if it names one; `directories` are its sessions'; `settings` are the mode and
-    options of each: option, value and where that is written.
+    `session` is the profile's, if it names one; `directories` are its sessions'; `machine` is the agent's if it is
+    another one; `settings` are the mode and options of each: option, value and where that is written.
     """
 
     note: HostNote
@@ -26,6 +26,7 @@ class Up(Struct, frozen=True, kw_only=True):
     timeouts: Mapping[str, float]
     session: str | None
     directories: tuple[str, ...]
+    machine: str
     settings: tuple[tuple[str, str | bool, str], ...]
 
 

@@ -10,7 +10,7 @@ from acp_launch.app.spec import RunSpec, at_home, check_session_name, find_profi
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
+from acp_launch.plan.model import LaunchPlan, Origin, OverSsh, Place, ProcessPlan, Value
 from acp_launch.problem import dotted, ours
 from acp_launch.profile.discover import Found, here, read, shown
 from acp_launch.profile.model import Timeouts
@@ -76,6 +76,7 @@ def _launch_plan(plan: FrontPlan, found: Found, request: RunSpec, *, cwd: Path) 
     typed = Origin(found.called)
     command, *rest = plan.agent
     args = tuple(Value((argument,), typed) for argument in rest)
+    there = None if plan.there is None else OverSsh(plan.there[0], Path(plan.there[1]), "")
     return LaunchPlan(
         profile=found.name,
         file=found.file,
@@ -92,6 +93,7 @@ def _launch_plan(plan: FrontPlan, found: Found, request: RunSpec, *, cwd: Path) 
         servers=(),
         mode=plan.mode,
         config=plan.config,
+        place=None if there is None else Place(program=Path("ssh"), mounts=(), elsewhere=there),
         origins={
             path: Origin(shown(Path(file)), line, column, dotted(path)) for path, file, line, column in plan.origins
         },

@@ -44,6 +44,7 @@ from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.engine.run import SessionRequest, add_advice, open_requested
 from acp_launch.engine.servers import LaunchServers, unable, untakeable
+from acp_launch.engine.surroundings import explain_place
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
 from acp_launch.mcp.client import PING_TIMEOUT, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
@@ -272,10 +273,11 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             Stopped: a signal came; earlier results have been passed to `answer`.
         """
         first, settings = able[0], self.factory.settings
+        bridged = [each.server for each in self.parts if each.planned is not None and offer.is_bridged(each.planned)]
         assert first.plan is not None
         with (
             verb_processes(settings, first.plan, "doctor", self.trace) as processes,
-            with_seat(PreparedPlan(first.plan, self.factory.secrets), settings) as ready,
+            with_seat(PreparedPlan(first.plan, self.factory.secrets), settings, is_fixed=not bridged) as ready,
         ):
             first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
@@ -311,6 +313,9 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
                     async with connect(transport, output, max_line=max_line, command=command) as connection:
                         await self._ask_agent(part, plan, connection, child, begun)
                 except LaunchError as error:
+                    is_said = isinstance(error, AgentRefused)  # by the agent itself, which is there
+                    if plan.place is not None and isinstance(error, AgentError) and not is_said:
+                        explain_place(error, plan.place, child.exit.status if child.exit else None)
                     self._fail(part, error, child)
                 finally:
                     await stop(child, hurry=hurry)
@@ -324,7 +329,9 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         after = time.monotonic() - begun
         servers = [server for each in self.parts if (server := each.planned) is not None]
         over = offer.transport(plan, agent.capabilities) if any(map(offer.is_bridged, servers)) else ""
-        self.answer(part, answers.agent(answers.Handshake(agent, after, limit, over, plan.place is not None)))
+        self.answer(
+            part, answers.agent(answers.Handshake(agent, after, limit, over, plan.place.words if plan.place else ""))
+        )
         for problem in unable(plan, servers, agent):
             self.answer(part, of_problem("agent", "", problem, MACHINE))
         for each in self.parts:
@@ -341,7 +348,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             check = await self._open_session(plan, connection, child, [entry])
             self.answer(part, check)
             if check.verdict == "ok":
-                self.answer(part, await confined.await_shim(opened))
+                self.answer(part, await confined.await_shim(opened, where.words))
 
     async def _open_session(
         self, plan: LaunchPlan, connection: Connection, child: Child, servers: Sequence[object] = ()

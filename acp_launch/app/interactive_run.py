@@ -78,7 +78,7 @@ class SessionTerminal:
             return await run_session(launching, self.setup(sessions, sessions.first(name, record, ExitStack()), rules))
 
     def _blocks(self, text: str, able: Any) -> list[dict[str, Any]]:
-        return blocks(text, self._plan.cwd, self._roots, able)
+        return blocks(text, self._plan.cwd, self._roots, able, machine=self._plan.machine)
 
     async def _log_in(self, server: str) -> bool:
         """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 
 from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_program
-from acp_launch.bridge.offer import is_bridged
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
@@ -50,7 +49,7 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         labels = label_arguments()
     else:
         first = program()
-        if where.seat is not None and any(map(is_bridged, plan.servers)):
+        if where.seat is not None:
             files = {name: read_program(name) for name in ("shim.py", "copying.py")}
             directory = there_directory(where.seat)
             seat = RemoteSeat(directory, f"{directory}-{os.urandom(8).hex()}", files)

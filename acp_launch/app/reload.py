@@ -24,7 +24,7 @@ from acp_launch.app.stores import open_store, open_unasked, outcomes
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import MachineError, NotTrusted, ProblemsError, StateError
 from acp_launch.mcp.http.wire import Credentials
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, unfit, unmet
+from acp_launch.plan.model import LaunchPlan, OverSsh, RemotePlan, ServerPlan, unfit, unmet
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -53,6 +53,7 @@ def front_plan(loaded: Loaded, plan: LaunchPlan) -> FrontPlan | None:
     if any("${" in text for text in written):
         return None
     files = {layer.label: str(layer.file) for layer in loaded.layers}
+    there = plan.place.elsewhere if plan.place else None
     places = {path: origin for path, origin in plan.origins.items() if path[:2] in SETTINGS}
     return FrontPlan(
         file=str(loaded.found.file),
@@ -69,6 +70,7 @@ def front_plan(loaded: Loaded, plan: LaunchPlan) -> FrontPlan | None:
         origins=tuple(
             (tuple(map(str, path)), files[origin.source], origin.line, origin.column) for path, origin in places.items()
         ),
+        there=(there.host, str(there.directory)) if isinstance(there, OverSsh) else None,
     )
 
 

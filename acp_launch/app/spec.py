@@ -85,7 +85,7 @@ class RunSpec(Struct, frozen=True, kw_only=True):
             from acp_launch.session.attachments import attach
 
             roots = (plan.cwd, *plan.additional_directories)
-            return [said, *(attach(path, able, roots=roots) for path in self.attach)]
+            return [said, *(attach(path, able, roots=roots, machine=plan.machine) for path in self.attach)]
 
         return make
 

@@ -19,7 +19,7 @@ from acp_launch.console.processes import container_sentences, sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
 from acp_launch.plan.executable import inherited
-from acp_launch.plan.model import OURS, InContainer, LaunchPlan, StdioPlan
+from acp_launch.plan.model import OURS, InContainer, LaunchPlan, OverSsh, StdioPlan
 from acp_launch.private import directory
 from acp_launch.process.containers import ContainerEngine
 from acp_launch.process.guard_client import Guard
@@ -173,10 +173,14 @@ def spawn_agent(planned: "PreparedPlan") -> Spawned:
 
 
 @contextmanager
-def with_seat(planned: "PreparedPlan", settings: Settings) -> "Iterator[PreparedPlan]":
-    """Make the directory for the launch's sockets before its agent starts, if the agent must be shown it."""
+def with_seat(planned: "PreparedPlan", settings: Settings, *, is_fixed: bool = False) -> "Iterator[PreparedPlan]":
+    """Make the directory for the launch's sockets before its agent starts, if the agent must be shown it.
+
+    `is_fixed`: there will be no other servers than the plan's; then ssh forwards no socket if none is bridged.
+    """
     where = planned.plan.place
-    if where is None:
+    is_without = is_fixed and not any(server.bridge for server in planned.plan.servers)
+    if where is None or (is_without and isinstance(where.elsewhere, OverSsh)):
         yield planned
         return
     from acp_launch.plan.place import add_seat
@@ -266,7 +270,7 @@ def launch_agent(
     """
     with (
         guarded_launch(settings, ready.plan, verb, trace) as (watching, tracing),
-        with_seat(ready, settings) as ready,
+        with_seat(ready, settings, is_fixed=verb == "run") as ready,
         with_workdirs(settings, ready.plan) as given,
         agent_process(ready) as spawned,
     ):

@@ -35,14 +35,14 @@ NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "pr
 class Handshake(Struct, frozen=True):
     """An agent's answer to `initialize`, `after` seconds from its start; `limit` is its timeout in seconds.
 
-    `mcp` is how it reaches bridged MCP servers, empty if there are none. `is_confined`: it answered in its place.
+    `mcp` is how it reaches bridged MCP servers, empty if there are none. `place` says where it answered: "confined".
     """
 
     negotiated: Negotiated
     after: float
     limit: float
     mcp: str = ""
-    is_confined: bool = False
+    place: str = ""
 
 
 def agent(shaken: Handshake) -> Check:
@@ -64,9 +64,9 @@ def agent(shaken: Handshake) -> Check:
     if shaken.mcp == "http":
         detail = (*detail, f"reaches bridged MCP servers over {shaken.mcp}")
         facts["mcp_over"] = shaken.mcp
-    if shaken.is_confined:
-        detail = (*detail, "confined: it answered in its place, which plan shows")
-        facts["confined"] = True
+    if shaken.place:
+        detail = (*detail, f"{shaken.place}: it answered in its place, which plan shows")
+        facts |= {"confined": True} if shaken.place == "confined" else {"place": shaken.place}
     check = Check(name="agent", text=text, detail=detail, facts=facts)
     if shaken.after <= SLOW * shaken.limit:
         return check

@@ -114,12 +114,13 @@ async def offer_shim(where: Place) -> AsyncIterator[tuple[Mapping[str, object], 
         yield make_entry(TRIAL, way), opened
 
 
-async def await_shim(opened: asyncio.Event) -> Check:
-    """Report whether the agent opens the shim that it was offered; some do so some time after the session's opening."""
+async def await_shim(opened: asyncio.Event, words: str) -> Check:
+    """Report whether the agent opens the shim that it was offered; some do so some time after the session's opening.
+    `words` say where the agent is."""
     try:
         async with asyncio.timeout(TRIAL_TIMEOUT):
             await opened.wait()
     except TimeoutError:
         what = f"the agent has not opened {TRIAL}, a shim that it was offered in its place, within {TRIAL_TIMEOUT:g} s"
-        return warning("shims", "confined", what, "compare with a run that is not confined: some agents drop servers")
-    return ok("shims", "confined", "the agent opens them in its place")
+        return warning("shims", words, what, f"compare with a run that is not {words}: some agents drop servers")
+    return ok("shims", words, "the agent opens them in its place")

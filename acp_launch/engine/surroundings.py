@@ -15,7 +15,7 @@ from acp_launch.errors import (
     ProtocolError,
     WaitExpired,
 )
-from acp_launch.plan.model import InContainer, OverSsh
+from acp_launch.plan.model import InContainer, OverSsh, Place
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
@@ -123,13 +123,8 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
         point_to_trace(error, file_of(context.trace))
         return
     if isinstance(error, AgentError) and not isinstance(error, AgentRefused):
-        if context.plan.place is not None and any(line.startswith("bwrap: ") for line in error.detail):
-            error.fix = (
-                f"bubblewrap could not make the agent's place; to try that: {ours('doctor', context.plan.called)}"
-            )
-        elif context.plan.place is not None and (there := context.plan.place.elsewhere) is not None:
-            status = child.exit.status if child.exit else None
-            explain_elsewhere(error, there, str(context.plan.place.program), status, context.plan.called)
+        if context.plan.place is not None:
+            explain_place(error, context.plan.place, child.exit.status if child.exit else None, context.plan.called)
         return
     last_words = child.stderr_tail()
     error.detail = (*error.detail, *last_words)
@@ -140,27 +135,73 @@ SSH_FAILED, ENGINE_FAILED, CANNOT_RUN, NOT_FOUND = 255, 125, 126, 127  # exit st
 _WORDS_OF_HALF = "acp-launch: "
 
 
-def explain_elsewhere(
-    error: AgentError, there: InContainer | OverSsh, program: str, status: int | None, called: str
-) -> None:
-    """Say what failed on the way to an agent elsewhere: `program`, the engine or ssh, or what is to run there."""
-    trial = f"to try each part: {ours('doctor', called)}"
+# What ssh says when it fails with 255, what that means for the host, and what mends it.
+_SSH_WORDS = (
+    (
+        "port forwarding failed",
+        "{host} does not let ssh forward a socket, over which the agent reaches its MCP servers",
+        "set AllowStreamLocalForwarding yes in sshd_config there; or sort out why /tmp there cannot be written",
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {host} is not the one known here, or none is known",
+        "log in once on a terminal, and compare the key: ssh {host}",
+    ),
+    (
+        "Permission denied",
+        "{host} accepts no key that ssh can use without a question",
+        "load the key into your ssh agent (ssh-add), so that this works: ssh -o BatchMode=yes {host} true",
+    ),
+    ("Could not resolve hostname", "ssh knows no host {host}", "name it in ~/.ssh/config, or correct runtime.ssh.host"),
+    ("not responding", "the line to {host} was silent for 45 s", "see whether the network and {host} are up"),
+)
+
+
+def explain_place(error: AgentError, where: Place, status: int | None, called: str = "") -> None:
+    """Say what failed on the way to an agent that is not simply here. `called` is for advice to run `doctor`."""
+    trial = f"to try each part: {ours('doctor', called)}" if called else ""
     said = next((line for line in reversed(error.detail) if line.startswith(_WORDS_OF_HALF)), "")
-    if isinstance(there, OverSsh) and status == SSH_FAILED:
-        error.message = f"there is no connection to {there.host}, or it was lost ({error.message})"
-        error.fix = f"see whether `ssh {there.host} true` works without a question; {trial}"
+    there, has_failed = where.elsewhere, status in (CANNOT_RUN, NOT_FOUND)
+    if there is None:
+        if called and any(line.startswith("bwrap: ") for line in error.detail):
+            error.fix = f"bubblewrap could not make the agent's place; to try that: {ours('doctor', called)}"
+        return
+    if isinstance(there, OverSsh) and (status == SSH_FAILED or not said):
+        _explain_ssh(error, there, status, trial)
     elif isinstance(there, InContainer) and status == ENGINE_FAILED:
-        error.message = f"{program} could not start the container of {there.image}"
+        error.message = f"{where.program} could not start the container of {there.image}"
         is_missing = any(
             word in " ".join(error.detail).lower() for word in ("not known", "no such image", "unable to find")
         )
-        error.fix = f"fetch the image: {program} pull {there.image}; or write pull: missing" if is_missing else trial
-    elif status in (CANNOT_RUN, NOT_FOUND) and said:
+        error.fix = (
+            f"fetch the image: {where.program} pull {there.image}; or write pull: missing" if is_missing else trial
+        )
+    elif said and (has_failed or "Python" in said):
         error.message = said.removeprefix(_WORDS_OF_HALF)
         error.detail = tuple(line for line in error.detail if line != said)
-        error.fix = f"install it there, or correct the profile; {trial}"
+        error.fix = "; ".join(filter(None, ("install it there, or correct the profile", trial)))
     else:
         error.message = f"{error.message} ({there.words})"
+
+
+def _explain_ssh(error: AgentError, there: OverSsh, status: int | None, trial: str) -> None:
+    """Explain a failure by what ssh says, or by what the shell there says of Python."""
+    said = " ".join(error.detail)
+    if status == SSH_FAILED:
+        message = f"there is no connection to {there.host}, or it was lost"
+        fix = f"see whether this works without a question: ssh -o BatchMode=yes {there.host} true"
+        for words, means, mends in _SSH_WORDS:
+            if words in said:
+                message, fix = means.format(host=there.host), mends.format(host=there.host)
+                break
+        error.message = f"{message} ({error.message})"
+    elif status in (CANNOT_RUN, NOT_FOUND) and there.python in said:
+        error.message = f"{there.python} cannot be run {there.words}"
+        fix = "install Python 3.8 or later there, or name it: runtime.ssh.python"
+    else:
+        error.message = f"{error.message} ({there.words})"
+        return
+    error.fix = "; ".join(filter(None, (fix, trial)))
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: Spawned, observer: Observer) -> TurnEnd:

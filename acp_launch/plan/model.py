@@ -318,6 +318,12 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
         return there.directory if isinstance(there, OverSsh) else self.cwd
 
     @property
+    def machine(self) -> str:
+        """Where its agent is, for a message, if that is another machine: "on build1"."""
+        there = self.place.elsewhere if self.place else None
+        return there.words if isinstance(there, OverSsh) else ""
+
+    @property
     def location(self) -> str:
         """Where its sessions work: the directory, with the machine if that is another one."""
         there = self.place.elsewhere if self.place else None

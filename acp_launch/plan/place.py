@@ -39,7 +39,10 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
 # Reads a program from its input, as long as eight digits before it say, and runs it. One line without a single quote, a
 # backslash or an exclamation mark, for any shell there.
-BOOT = 'import os;r=lambda n,t=b"":t if len(t)==n else r(n,t+(os.read(0,n-len(t))or os._exit(1)));exec(r(int(r(9))))'
+BOOT = (
+    'import os,sys;sys.version_info<(3,8)and sys.exit("acp-launch: Python 3.8 or later is needed there");'
+    'r=lambda n,t=b"":t if len(t)==n else r(n,t+(os.read(0,n-len(t))or os._exit(1)));exec(r(int(r(9))))'
+)
 # Variables that the engine's client itself obeys, or the agent: their values are in its arguments.
 _CLIENTS, _CLIENTS_FAMILIES = ("HOME", "PATH", "TMPDIR"), ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "LD_")
 # A question could not be answered, as the line belongs to the agent. A line that is silent for 45 s is lost.

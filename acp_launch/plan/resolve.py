@@ -453,7 +453,9 @@ def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
     if not written:
         return ()
 
-    quoted = {name: escape(value) for name, value in substitution.variables.items()}
+    ssh = substitution.loaded.profile.runtime.ssh
+    there = {} if ssh is None else {"project": ssh.directory}  # where the files are that rules are about
+    quoted = {name: escape(value) for name, value in {**substitution.variables, **there}.items()}
     quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
     return tuple(_rule(quoting, ("permissions", "rules", index), rule) for index, rule in enumerate(written))
 
@@ -462,8 +464,9 @@ def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
     answer, match = _answer(rule)
     commands = _texts(substitution, (*path, answer, "command"), match.command)
     paths = _texts(substitution, (*path, answer, "path"), match.path)
-    project = escape(str(substitution.loaded.found.project))
-    absolute = dict.fromkeys(each for text in paths for each in _absolute(project, text))
+    ssh = substitution.loaded.profile.runtime.ssh
+    project = escape(str(substitution.loaded.found.project) if ssh is None else ssh.directory)
+    absolute = dict.fromkeys(each for text in paths for each in _absolute(project, text, is_here=ssh is None))
     resolved = replace(match, command=tuple(commands), path=tuple(absolute))  # no templates now
     return RulePlan(answer, resolved, substitution.origin(path))
 
@@ -481,15 +484,15 @@ def _texts(substitution: Substitution, path: KeyPath, written: tuple[str, ...]) 
     return [text for text in texts if text is not None]
 
 
-def _absolute(project: str, written: str) -> Iterator[str]:
-    """Yield the absolute glob, and a second one if its fixed part leads through a link. `src/` means all in it."""
+def _absolute(project: str, written: str, *, is_here: bool) -> Iterator[str]:
+    """Yield the absolute glob, and a second one if its fixed part leads through a link here. `src/` means all in it."""
     path = os.path.normpath(os.path.join(project, written))  # noqa: PTH118 - a glob is no path
     path = f"{path}/**" if written.endswith("/") else path
     yield path
     parts = path.split("/")
     fixed = next((index for index, part in enumerate(parts) if _WILD & set(part)), len(parts))
     here = "/".join(parts[:fixed])
-    if (real := os.path.realpath(here or "/")) != (here or "/"):
+    if is_here and (real := os.path.realpath(here or "/")) != (here or "/"):
         yield "/".join([escape(real), *parts[fixed:]])
 
 

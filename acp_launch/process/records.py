@@ -85,7 +85,7 @@ class LaunchRecord:
 
     def began(self, spawned: Spawned) -> None:
         self._add("child", spawned.pid, spawned.started, spawned.restarts, spawned.name)
-        if spawned.is_boxed:
+        if spawned.is_boxed and not spawned.opening:  # an agent elsewhere is named so, and is not confined here
             self._add("boxed", spawned.pid, spawned.started)
         if spawned.is_client:
             self._add("client", spawned.pid, spawned.started)

@@ -280,12 +280,12 @@ def spawn(
             is_boxed=is_boxed,
             is_client=is_client,
             code=code,
+            opening=opening,
         )
         for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()
     spawned.stdin, spawned.stdout, spawned.stderr = ours
-    spawned.opening = opening
     return spawned
 
 
@@ -322,6 +322,7 @@ def _begin(
     is_boxed: bool = False,
     is_client: bool = False,
     code: "Sequence[CodeFile]" = (),
+    opening: bytes = b"",
 ) -> Spawned:
     """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
     mark = prepare.fresh_mark()
@@ -335,7 +336,7 @@ def _begin(
         prepare.give_back_limit(pid)
         spawned = register(pid, seen.started if seen else 0, is_fostered=False)
     spawned.name, spawned.mark, spawned.restarts = name, mark, restarts
-    spawned.is_boxed, spawned.is_client, spawned.code = is_boxed, is_client, code
+    spawned.is_boxed, spawned.is_client, spawned.code, spawned.opening = is_boxed, is_client, code, opening
     for observer in observers:
         observer.began(spawned)
     return spawned

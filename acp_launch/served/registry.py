@@ -30,7 +30,8 @@ class FrontPlan(Struct, frozen=True, kw_only=True):
 
     `files` are the digests of the files of the profile, by their paths; one at `absent_paths` would be one too.
     `names_cwd` is whether the profile says in which directory its sessions work. `agent` is a command line with
-    credentials masked. `origins` say where mode and options are written: path, file, line, column.
+    credentials masked. `origins` say where mode and options are written: path, file, line, column. `there` are host and
+    directory of an agent on another machine.
     """
 
     file: str
@@ -45,6 +46,7 @@ class FrontPlan(Struct, frozen=True, kw_only=True):
     mode: str | None
     config: Mapping[str, str | bool]
     origins: tuple[tuple[tuple[str, ...], str, int, int], ...]
+    there: tuple[str, str] | None = None
 
 
 class HostNote(Struct, frozen=True, kw_only=True):

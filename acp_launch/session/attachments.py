@@ -180,18 +180,33 @@ def examine(path: Path, roots: Sequence[Path] = ()) -> None:
 
 
 def attach(
-    path: Path, able: Capabilities, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
+    path: Path,
+    able: Capabilities,
+    *,
+    roots: Sequence[Path] = (),
+    limit: int = TEXT_LIMIT,
+    mention: bool = False,
+    machine: str = "",
 ) -> Block:
     """Return the content block of one file.
 
     `roots` are the session's directories: the block is named by its path below one of them, else by its file name. No
     link leads out of them, or of another project.
     `limit` is the longest text to embed, in bytes; longer text becomes a link whose `description` says why. A `mention`
-    becomes a link if an attachment would be refused, unless it is neither a file nor a directory.
+    becomes a link if an attachment would be refused, unless it is neither a file nor a directory. `machine` is that of
+    an agent on another one, "on build1", where a link would lead to another file, or to none.
 
     Raises:
         AttachError: missing, unreadable, neither file nor directory, too large, or not accepted by the agent.
     """
+    block = _block(path, able, roots, limit, mention=mention)
+    if machine and block["type"] == "resource_link":
+        why = f"the agent is {machine}, and of this file here it can take only a link"
+        raise AttachError(f"{path}: {why}", fix="copy it there, and name it in the prompt by its path there, without @")
+    return block
+
+
+def _block(path: Path, able: Capabilities, roots: Sequence[Path], limit: int, *, mention: bool) -> Block:
     name = _name(path, roots)
     if _is_directory(path, roots):
         return _link(path, name, "inode/directory")
@@ -220,17 +235,21 @@ def attach(
     raise refusal
 
 
-def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Capabilities, *, limit: int = TEXT_LIMIT) -> list[Block]:
+def blocks(
+    text: str, cwd: Path, roots: Sequence[Path], able: Capabilities, *, limit: int = TEXT_LIMIT, machine: str = ""
+) -> list[Block]:
     """Return a prompt: its text unchanged, then one block for each existing file or directory it mentions.
 
-    A relative path is looked for in `cwd` and then in each of `roots`; `~` is the home directory.
+    A relative path is looked for in `cwd` and then in each of `roots`; `~` is the home directory. `machine` as in
+    `attach`.
 
     Raises:
         AttachError: a mentioned file cannot be read.
     """
     found = [_find(each.path, [cwd, *roots]) for each in mentions(text)]
     paths = dict.fromkeys(path for path in found if path is not None)
-    attached = [attach(path, able, roots=[cwd, *roots], limit=limit, mention=True) for path in paths]
+    how: Any = {"roots": [cwd, *roots], "limit": limit, "mention": True, "machine": machine}
+    attached = [attach(path, able, **how) for path in paths]
     return [{"type": "text", "text": text}, *attached]
 
 

@@ -495,9 +495,17 @@ def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool
     if record is not None and record.cwd != plan.location:
         raise SessionError(
             f'the session "{name}" works in {record.cwd}, this run in {plan.location}',
-            fix=f"--cwd {shlex.quote(record.cwd)}, or {'no --continue' if latest else '--new'} to start afresh here",
+            fix=f"{_way_back(record, plan)}, or {'no --continue' if latest else '--new'} to start afresh here",
         )
     return record
+
+
+def _way_back(record: Record, plan: "LaunchPlan") -> str:
+    """Say how to work where a session does."""
+    host, _, directory = record.cwd.partition(":")
+    if not record.cwd.startswith("/"):
+        return f"write runtime: {{ssh: {{host: {host}, directory: {directory}}}}}"
+    return "remove runtime.ssh" if plan.machine else f"--cwd {shlex.quote(record.cwd)}"
 
 
 # What a run stores: written when its session is open, so that `kill -9` loses no session.

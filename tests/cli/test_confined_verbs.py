@@ -198,7 +198,7 @@ def test_doctor_names_state_that_is_one_file(launch: Launcher) -> None:
 
 def test_doctor_names_a_shim_that_the_agent_has_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "TRIAL_TIMEOUT", 0.0)
-    check = asyncio.run(confined.await_shim(asyncio.Event()))
+    check = asyncio.run(confined.await_shim(asyncio.Event(), "confined"))
     what = "the agent has not opened acp-launch-trial, a shim that it was offered in its place, within 0 s"
     assert (check.verdict, check.subject, check.text) == ("warning", "confined", what)
 

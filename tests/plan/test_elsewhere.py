@@ -19,6 +19,7 @@ from acp_launch.plan.place import BOOT, add_seat, can_write, enclose, lead, show
 from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
+from acp_launch.session.permission.policy import judge, policy
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs there are for Linux")
 Json = Mapping[str, Any]
@@ -289,3 +290,18 @@ def test_a_place_without_mounts_shows_nothing_of_this_machine() -> None:
     assert add_seat(where, Path("/run/s")).mounts == ()
     inside = Place(program=Path("/p"), mounts=(), elsewhere=InContainer("podman", "x", "default", "never", ()))
     assert add_seat(inside, Path("/run/s")).mounts == (Mount(Path("/run/s"), "read", "seat"),)
+
+
+def test_rules_are_about_paths_of_the_other_machine(project: Path) -> None:
+    rules = {"rules": [{"deny": {"path": ["src/", "${project}/x", "/etc/*"]}}]}
+    (rule,) = plan_of(remote(project, permissions=rules)).rules
+    assert rule.match.path == ("/srv/shop/src/**", "/srv/shop/x", "/etc/*")
+    calls = [{"kind": "edit", "locations": [{"path": path}]} for path in ("/srv/shop/src/a", str(project / "src/a"))]
+    allowed = policy(plan_of(remote(project, permissions=rules)), home=str(project))
+    assert [judge(allowed, call).answer for call in calls] == ["deny", "ask"]
+
+
+def test_python_that_is_too_old_there_is_told_before_anything_is_read() -> None:
+    old = f"import sys; sys.version_info = (3, 7); exec({BOOT!r})"
+    done = subprocess.run([sys.executable, "-c", old], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (1, b"acp-launch: Python 3.8 or later is needed there\n")

@@ -210,6 +210,8 @@ class Verdict(Struct, frozen=True):
 def policy(
     plan: LaunchPlan, *, approve: Approve | None = None, remembered: tuple[Remembered, ...] = (), home: str = ""
 ) -> Policy:
+    if plan.machine:  # the files that calls name are on another machine
+        return Policy(plan.permission, approve, plan.rules, remembered, str(plan.directory), (), "", ())
     further = (str(plan.project), *map(str, plan.additional_directories))
     linked = find_links((str(plan.directory), *further, *([home] if home else [])))
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.directory), further, home, linked)

@@ -50,6 +50,17 @@ def made(tmp_path: Path, name: str, data: bytes) -> Path:
     return path
 
 
+def test_an_agent_on_another_machine_gets_no_link_to_a_file_here(tmp_path: Path) -> None:
+    text, other = made(tmp_path, "a.py", b"x = 1\n"), made(tmp_path, "a.bin", b"\0")
+    assert attach(text, ALL, machine="on build1")["type"] == "resource"
+    for path, able in ((text, NONE), (other, ALL), (tmp_path, ALL)):
+        with pytest.raises(AttachError, match="the agent is on build1, and of this file here it can take only a link"):
+            attach(path, able, machine="on build1")
+    with pytest.raises(AttachError, match="the agent is on build1"):
+        blocks("see @a.bin", tmp_path, [], ALL, machine="on build1")
+    assert len(blocks("see @nothing", tmp_path, [], ALL, machine="on build1")) == 1
+
+
 def test_text_is_embedded_for_an_agent_that_takes_it(tmp_path: Path) -> None:
     path = made(tmp_path, "a b#ü.py", "print('ü')\n".encode())
     block = attach(path, ALL)
