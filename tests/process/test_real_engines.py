@@ -1,29 +1,23 @@
 """Podman and docker, where this machine can have them for a while: whatever is killed, no container stays."""
 
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from acp_launch.process.leftovers import clear
 from acp_launch.process.records import files, read_all
+from tests.engines import KINDS, RealEngine, having
 from tests.patience import PATIENCE
 
 from .launches import Running, gone, launched
-from .liveness import CHILDREN, Liveness
+from .liveness import Liveness
 
-# What a machine without an engine needs to have one for a while; it stands beside the checkout in some places.
-ENGINE_ROOM = Path(__file__).resolve().parents[3] / "shared" / "tools" / "elsewhere" / "enginroom.py"
-ROOM_TIMEOUT = 60  # seconds: packages are fetched the first time
 DEAF = """
 import signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -34,29 +28,10 @@ while True:
 """
 
 
-class RealEngine(NamedTuple):
-    program: str
-    image: str
-
-    def count(self, launch: str) -> int:
-        words = [self.program, "ps", "-a", "-q", "--filter", f"label=acp-launch.launch={launch}"]
-        return len(subprocess.check_output(words, timeout=PATIENCE).split())
-
-
-@pytest.fixture(scope="module", params=["podman", "docker"])
+@pytest.fixture(scope="module", params=KINDS)
 def engine(request: pytest.FixtureRequest) -> Iterator[RealEngine]:
-    if not ENGINE_ROOM.exists():
-        pytest.skip(f"{request.param}: {ENGINE_ROOM.name} does not stand beside the checkout")
-    with tempfile.TemporaryDirectory(prefix="er") as directory:
-        argv = [sys.executable, str(CHILDREN / "room.py"), str(ENGINE_ROOM), request.param, f"{directory}/r"]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as room:
-            assert room.stdout is not None
-            select.select([room.stdout], [], [], ROOM_TIMEOUT)
-            said = json.loads(room.stdout.readline())
-            if isinstance(said, str):
-                pytest.skip(said)
-            yield RealEngine(*said)
-            room.communicate(timeout=ROOM_TIMEOUT)
+    with having(request.param) as found:
+        yield found
 
 
 @pytest.fixture
@@ -91,7 +66,7 @@ def test_what_is_killed_leaves_no_container_in_a_real_engine(
 ) -> None:
     """A client alone: the container goes with the end of the launch. All three: with the next start."""
     (launch,) = read_all(tmp_path)
-    assert engine.count(launch.id) == 1
+    assert len(engine.list(launch.id)) == 1
     pids = {"launcher": running.pid, "lower": running.lower, "upper": running.upper, "client": running.children[0]}
     if len(victims) == 3:
         running.kill_with_guards()
@@ -105,5 +80,5 @@ def test_what_is_killed_leaves_no_container_in_a_real_engine(
             if "launcher" not in victims:
                 running.tell("end")
             running.process.wait(PATIENCE)
-    assert engine.count(launch.id) == 0
+    assert engine.list(launch.id) == []
     assert files(tmp_path) == []

@@ -1,0 +1,185 @@
+"""Ring 3. An agent in a container of podman or docker: its servers and their secrets stay here, and nothing of it."""
+
+import json
+import os
+import select
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process.records import RecordedLaunch, read_all
+from tests.batch.repositories import make_repository
+from tests.cli.hosted import up
+from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
+from tests.cli.serving import serving
+from tests.engines import KINDS, RealEngine, having
+from tests.patience import PATIENCE, until
+
+SECRET = "not-a-real-5c2e8d1f70"
+AGENTS = str(ROOT / "tests" / "agents")
+MOUNTS = [f"{ROOT}/tests/__init__.py:ro", f"{AGENTS}:ro"]
+SERVER = {**DEMO_SERVER, "env": {"TRACKER_TOKEN": "${secret:tracker}"}}
+ADD = "call('sums', 'add', a=2, b=3)"
+DEAF = "[script.ignore(1, 2, 15), __import__('atexit').register(script.hang), 'deaf'][-1]"
+# A program elsewhere in the container, which outlives the agent and the end of its input.
+DAEMON = "[subprocess.Popen(['setsid', 'sleep', '3600']), 'left'][-1]"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def engine(request: pytest.FixtureRequest) -> Iterator[RealEngine]:
+    with having(request.param) as found:
+        yield found
+
+
+Contained = Callable[..., None]
+
+
+@pytest.fixture
+def contained(launch: Launcher, engine: RealEngine) -> Contained:
+    """Write the profile of an agent in a container, with a server that has a secret."""
+    launch.env |= {"PATH": f"{Path(engine.program).parent}:{launch.env['PATH']}", "ACP_LAUNCH_SECRET_TRACKER": SECRET}
+
+    def contained(container: Json | None = None, **sections: Json) -> None:
+        runtime = {"container": {"image": engine.image, "engine": engine.name, "mounts": MOUNTS}}
+        runtime["container"] |= container or {}
+        command = {"command": "python3", "args": ["-B", "-I", "-S", f"{AGENTS}/spy.py"]}
+        command |= sections.pop("agent", {})
+        launch.write({"agent": command, "runtime": runtime, "mcp_servers": {"sums": SERVER}, **sections})
+
+    return contained
+
+
+@contextmanager
+def held(launch: Launcher, *lines: str) -> Iterator[tuple[Running, Callable[[], None]]]:
+    """A run whose turn waits after these lines until it is called to go on."""
+    begun, released = (launch.project / name for name in ("begun", "released"))
+    for pipe in (begun, released):
+        os.mkfifo(pipe)
+    hearing = os.open(begun, os.O_RDONLY | os.O_NONBLOCK)
+
+    def go_on() -> None:
+        with released.open("w"):
+            pass
+
+    prompt = "\n".join([*lines, f"write({str(begun)!r})", f"read({str(released)!r})"])
+    try:
+        with launch.start("run", "p", prompt, apart=True) as running:
+            if not select.select([hearing], [], [], PATIENCE)[0]:
+                running.kill(signal.SIGTERM)
+                raise AssertionError(running.end())
+            yield running, go_on
+    finally:
+        os.close(hearing)
+
+
+def record_of(launch: Launcher) -> RecordedLaunch:
+    (found,) = read_all(launch.state)
+    return found
+
+
+def gone(engine: RealEngine, launch: str) -> None:
+    """Return once no container of the launch is left."""
+    until(lambda: not engine.list(launch), lambda: engine.ask("ps", "-a"))
+
+
+def test_its_server_answers_and_no_secret_of_it_is_in_the_container(
+    launch: Launcher, contained: Contained, engine: RealEngine
+) -> None:
+    contained(agent={"env": {"OWN": "of the agent"}})
+    halves = f"{SECRET[:9]!r} + {SECRET[9:]!r}"
+    search = (
+        f"run('grep', '-D', 'skip', '-rl', {halves}, '/etc', '/home', '/opt', '/root', '/run', '/tmp', '/var', '.')"
+    )
+    looks = (ADD, "processes()", "dict(os.environ)", search, "read('/proc/self/mountinfo')")
+    with held(launch, *looks) as (running, go_on):
+        (container,) = engine.list(record_of(launch).id)
+        inspected = engine.ask("inspect", container)
+        listed = json.loads(launch("ps", "--json").out)["launches"]
+        shown = launch("ps").out.decode()
+        go_on()
+        done = running.end()
+    assert done.code == 0, done.err
+    summed, processes, environ, files, mounts, *_ = (json.loads(line) for line in done.out.decode().splitlines())
+    assert "'text': '5'" in summed
+    assert files == "" and "OWN" in environ and environ["OWN"] == "of the agent"
+    for place in (inspected, json.dumps(processes), json.dumps(environ), mounts):
+        assert SECRET not in place and "ACP_LAUNCH_SECRET" not in place
+    assert "PATH=" + launch.env["PATH"] not in json.dumps(processes)
+    assert [each["name"] for each in listed[0]["processes"]][:1] and "agent in the container" in shown
+    assert engine.list() == []
+
+
+@pytest.mark.parametrize("lines", [(), (DAEMON,), (DEAF,)], ids=["polite", "daemon", "deaf"])
+def test_an_orderly_end_leaves_nothing(
+    launch: Launcher, contained: Contained, engine: RealEngine, lines: Sequence[str]
+) -> None:
+    contained()
+    done = launch("run", "p", "\n".join([ADD, *lines]))
+    assert done.code == 0 and b"'text': '5'" in done.out, done.err
+    assert engine.list() == []
+
+
+def test_two_interrupts_leave_nothing(launch: Launcher, contained: Contained, engine: RealEngine) -> None:
+    contained()
+    with held(launch, DEAF) as (running, _):
+        running.kill(signal.SIGINT)
+        running.complains("Ctrl-C stops at once")
+        running.kill(signal.SIGINT)
+        assert running.end().code == 130
+    assert engine.list() == []
+
+
+@pytest.mark.parametrize("victims", ["launcher", "guards", "launcher guards", "client"])
+def test_what_is_killed_leaves_no_container(
+    launch: Launcher, contained: Contained, engine: RealEngine, victims: str
+) -> None:
+    """Where no guard is left, the program that starts the agent there ends at the end of its input."""
+    contained()
+    with held(launch, DEAF, DAEMON) as (running, go_on):
+        record = record_of(launch)
+        (client,) = record.clients
+        pids = {"launcher": [running.process.pid], "guards": [each.pid for each in record.guards]}
+        pids["client"] = [client.pid]
+        killed = [pid for name in victims.split() for pid in pids[name]]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in killed:
+                os.kill(pid, number)
+        if victims == "guards":
+            go_on()
+        if victims != "launcher guards":
+            running.process.wait(PATIENCE)
+        gone(engine, record.id)
+    assert engine.list() == []
+
+
+def test_a_host_an_editor_and_a_loaded_session_have_it(
+    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+) -> None:
+    contained()
+    with up(launch) as host:
+        assert len(engine.list()) == 1
+        assert "'text': '5'" in host.run(ADD).out.decode()
+        assert len(engine.list()) == 1
+    assert engine.list() == []
+    with serving(launch, apart=True) as editor:
+        editor.begin()
+        assert editor.prompt(editor.open(), ADD)["result"]["stopReason"] == "end_turn"
+        assert "'text': '5'" in editor.said()
+    assert engine.list() == []
+    (tmp_path / "state").mkdir()
+    state = {"XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "state")}
+    contained(
+        container={"mounts": [f"{ROOT}/acp_launch:ro", str(tmp_path / "state")]},
+        agent={"args": ["-m", "acp_launch.demo.agent"], "env": state},
+        session={"name": "mine"},
+    )
+    for text in ("echo one", "history"):
+        done = launch("run", "p", text)
+        assert done.code == 0, done.err
+    assert "one" in done.out.decode()
+    assert engine.list() == []
