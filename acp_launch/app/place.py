@@ -60,6 +60,7 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         grace=THERE_GRACE_SECONDS,
         where=where.words,
         login_path=not labels,
+        needs_home=bool(labels) and "HOME" not in env,
         seat=seat,
     )
     return spawn(

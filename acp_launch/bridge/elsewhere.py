@@ -29,16 +29,18 @@ def make_header(
     grace: float,
     where: str,
     login_path: bool = False,
+    needs_home: bool = False,
     seat: RemoteSeat | None = None,
 ) -> bytes:
     """Tell the half what to start.
 
     `env` is added to the variables there. `grace` are the seconds for the agent to end after its stdin has. `where`
-    ends a message: "on build1". `login_path`: PATH is the login shell's, unless `env` has one.
+    ends a message: "on build1". `login_path`: PATH is the login shell's, unless `env` has one; `needs_home`: HOME is
+    writable, likewise.
     """
     made = None if seat is None else asdict(seat) | {"files": dict(seat.files)}
     task = {"argv": list(argv), "env": dict(env), "cwd": cwd, "grace": grace, "where": where}
-    return _measured(json.dumps(task | {"login_path": login_path, "seat": made}).encode())
+    return _measured(json.dumps(task | {"login_path": login_path, "needs_home": needs_home, "seat": made}).encode())
 
 
 @cache

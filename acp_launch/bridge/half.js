@@ -2,7 +2,7 @@
 // It cannot see the end of an input that it does not read, so it holds more than half.py.
 "use strict"
 const { spawn } = require("child_process")
-const { existsSync } = require("fs")
+const { accessSync, existsSync, mkdtempSync, constants } = require("fs")
 const { signals } = require("os").constants
 
 const MAX_HELD_BYTES = 1 << 24
@@ -14,10 +14,19 @@ function fail(status, text) {
   process.exit(status)
 }
 
-function start({ argv: [name, ...args], env, cwd, grace, where }, rest) {
+function findHome() {
+  try {
+    accessSync(process.env.HOME || "", constants.W_OK)
+    return process.env.HOME
+  } catch {
+    return mkdtempSync("/tmp/home-")
+  }
+}
+
+function start({ argv: [name, ...args], env, cwd, grace, where, needs_home }, rest) {
   if (!existsSync(cwd)) fail(126, `the directory "${cwd}" cannot be used: No such file or directory, ${where}`)
   const stdio = ["pipe", "inherit", "inherit"]
-  const agent = spawn(name, args, { cwd, env: { ...process.env, ...env }, detached: true, stdio })
+  const agent = spawn(name, args, { cwd, env: { ...process.env, ...(needs_home ? { HOME: findHome() } : {}), ...env }, detached: true, stdio })
   const kill = (signal) => agent.pid && agent.exitCode === null && process.kill(-agent.pid, signal)
   const end = () => {
     agent.stdin.destroy()

@@ -105,6 +105,7 @@ class Half:
         self.argv = [_encode(part) for part in task["argv"]]
         self.env = {_encode(name): _encode(value) for name, value in task["env"].items()}
         self.cwd, self.grace, self.login_path = _encode(task["cwd"]), task["grace"], task["login_path"]
+        self.needs_home = task["needs_home"]
         self.seat = task["seat"] or {}
         self.made = ""  # the directory of the seat, once it is ours
         self.agent, self.sink = 0, -1  # its pid, and our end of its stdin
@@ -183,7 +184,17 @@ class Half:
         path = self._ask_login_shell() if self.login_path and b"PATH" not in self.env else b""
         if path:
             env[b"PATH"] = path
+        if self.needs_home and not os.access(env.get(b"HOME", b""), os.W_OK):
+            env[b"HOME"] = self._make_home()
         return {**env, **self.env}
+
+    def _make_home(self) -> bytes:
+        home = b"/tmp/home-" + os.urandom(4).hex().encode()
+        try:
+            os.mkdir(home, 0o700)
+        except OSError as error:
+            self._say(f"HOME cannot be written, and no directory can be made in /tmp: {error.strerror},")
+        return home
 
     def _start(self, env: "dict[bytes, bytes]") -> None:
         """Start the agent. Raise _Refusal if it cannot run."""

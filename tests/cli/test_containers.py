@@ -3,17 +3,14 @@
 import json
 import os
 import select
-import shlex
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from acp_launch.process.records import RecordedLaunch, read_all
-from tests.batch.repositories import make_repository
 from tests.cli.hosted import up
 from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving

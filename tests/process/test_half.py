@@ -43,6 +43,7 @@ class Line:
         cwd: str = "/",
         grace: float = PATIENCE,
         login_path: bool = False,
+        needs_home: bool = False,
         seat: RemoteSeat | None = None,
         half: Sequence[str],
         own_env: Mapping[str, str] | None = None,
@@ -56,7 +57,14 @@ class Line:
         assert self.half.stdin and self.half.stdout and self.half.stderr
         self.stdin, self.stdout, self.stderr = self.half.stdin, self.half.stdout, self.half.stderr
         self.header = before + make_header(
-            argv, env, cwd, grace=grace, where="on build1", login_path=login_path, seat=seat
+            argv,
+            env,
+            cwd,
+            grace=grace,
+            where="on build1",
+            login_path=login_path,
+            needs_home=needs_home,
+            seat=seat,
         )
         if input is not None:
             self.write(self.header + input)
@@ -467,3 +475,23 @@ def test_python_3_8_reads_what_runs_elsewhere(name: str) -> None:
     annotations += [argument.annotation for each in functions for argument in (*each.args.args, *each.args.kwonlyargs)]
     assert {type(each) for each in annotations} <= {ast.Name, ast.Constant, type(None)}
     assert not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree))
+
+
+@pytest.mark.parametrize("interpreter", ["python3", "node"])
+def test_a_home_that_cannot_be_written_is_another_directory_where_that_is_asked(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """As of an image's HOME for another user than the image's own."""
+    if not (program := shutil.which(interpreter)):
+        pytest.skip(f"{interpreter} is not installed")
+    half = [*PYTHON] if interpreter == "python3" else [program, str(BRIDGE / "half.js")]
+    for home, needs_home, stays in (("/none", True, False), ("/none", False, True), (str(tmp_path), True, True)):
+        with lines(half) as begin:
+            own = {"PATH": os.environ["PATH"], "HOME": home}
+            asked = ["/bin/sh", "-c", 'echo "$HOME"; test "$HOME" = /none || touch "$HOME/x"']
+            status, out, err = begin(asked, needs_home=needs_home, own_env=own).end()
+        said = out.decode().strip()
+        assert (status, said == home, err) == (0, stays, b"")
+        if not stays:
+            assert said.startswith("/tmp/home-")
+            shutil.rmtree(said)
