@@ -3,7 +3,8 @@ The check of an item: a command in its directory after the agent's turn, which a
 
 It is started as everything is: below guards, so that its whole tree ends with it, after its time-out, and with us. It
 is over when its process has ended. No shell is involved, stdin is /dev/null, and no secret is in its environment. It
-runs code that the agent has written, so it runs in the agent's place if that is confined.
+runs code that the agent has written, so it runs in the agent's place: in the box of a confined agent, or in another
+container of the same image, which has none of our variables. On another machine it cannot run.
 """
 
 import asyncio
@@ -20,9 +21,11 @@ from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
 from acp_launch.plan.executable import CannotRun, find, inherited
-from acp_launch.plan.model import Place
+from acp_launch.plan.model import InContainer, OverSsh, Place
 from acp_launch.plan.place import enclose, shows
+from acp_launch.plan.written import keep_path
 from acp_launch.private import real
+from acp_launch.process.containers import ContainerEngine, label_arguments
 from acp_launch.process.terminal import Terminal
 from acp_launch.waits import first_of, seconds
 
@@ -48,11 +51,14 @@ def run_check(
         Stopped: a signal came, or it was cancelled.
     """
     begun = time.monotonic()
-    program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
+    there = None if place is None else place.elsewhere
+    program = find(check.command[0], project=cwd, path=os.environ.get("PATH")) if there is None else check.command[0]
     if not isinstance(program, CannotRun):
         if place is not None and (fault := find_absence(check, place, cwd)):
             raise StateError(fault[0], fix=fault[1])
         with record_and_guard(load_settings(), "batch", "check", cwd) as guard:
+            if place is not None and isinstance(there, InContainer):
+                guard.use_engine(ContainerEngine(str(place.program), inherited(os.environ, "all")))
             argv = [str(program), *check.command[1:]]
             code, text = run_supervised(guard, partial(_carry_out, argv, check.timeout, cwd, place, is_cancelled))
     elif "/" in check.command[0]:
@@ -63,7 +69,11 @@ def run_check(
 
 
 def find_absence(check: CheckCommand, place: Place, cwd: Path) -> tuple[str, str] | None:
-    """Say that the program of a check is not in the place where it runs, and the fix; None if it is there."""
+    """Say why a check cannot run in a place, and the fix. What an image has is not known."""
+    if isinstance(place.elsewhere, OverSsh):
+        return f"the check runs where the agent does, and cannot {place.words}", "write check: {outside: true}"
+    if place.elsewhere is not None:
+        return None
     program = find(check.command[0], project=cwd, path=os.environ.get("PATH"))
     if isinstance(program, CannotRun) or program.is_relative_to(cwd):
         return None
@@ -82,9 +92,12 @@ async def _carry_out(
     interrupts: Interrupts,
 ) -> tuple[int | None, str]:
     """Return the exit code, None after the time-out, and what was printed."""
-    env = inherited(os.environ, "all" if place is None else "minimal")
+    is_client = place is not None and place.elsewhere is not None
+    outer = inherited(os.environ, "all")
+    env = outer if place is None else inherited(os.environ, () if is_client else "minimal")
     if place is not None:
-        argv, env = enclose(argv, env, cwd, place)
+        labels = label_arguments() if is_client else ()
+        argv, env = enclose(argv, env, cwd, place, labels=labels, outer=keep_path(outer))
     try:
         terminal = Terminal(
             argv,
@@ -93,6 +106,7 @@ async def _carry_out(
             name="check",
             limit=MAX_OUTPUT_BYTES,
             is_boxed=place is not None,
+            is_client=is_client,
             said=lambda text: None,
             ended=lambda exit: None,
         )

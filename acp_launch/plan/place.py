@@ -89,20 +89,20 @@ def enclose(
     *,
     has_terminal: bool = False,
     labels: Sequence[str] = (),
+    outer: Mapping[str, str] = {},
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the command line and the variables that start a program in a place. `has_terminal`: it leads a session on
-    a terminal that no other program uses, and keeps it. Elsewhere, `env` goes there, and the variables are the caller's
-    for the engine or ssh to add to its own; `labels` are words for the engine."""
+    a terminal that no other program uses, and keeps it. Elsewhere, `env` goes there, and the engine or ssh itself has
+    the variables `outer`; `labels` are words for the engine."""
     match where.elsewhere:
         case InContainer() as there:
-            return tuple(_enclose_in_container(argv, env, cwd, where, there, labels, has_terminal=has_terminal)), dict(
-                env
-            )
+            line = tuple(_enclose_in_container(argv, env, cwd, where, there, labels, has_terminal=has_terminal))
+            return line, {**outer, **{name: value for name, value in env.items() if not _is_clients(name)}}
         case OverSsh() as there:
             inner = shlex.join((*(f"{name}={value}" for name, value in env.items()), *argv))
             words = shlex.join(("sh", "-lc", 'exec env "$@"'))
             remote = f"cd {shlex.quote(str(there.directory))} && exec {words} sh {inner}"
-            return (str(where.program), "-t" if has_terminal else "-T", "--", there.host, remote), {}
+            return (str(where.program), "-t" if has_terminal else "-T", "--", there.host, remote), dict(outer)
     loaders = [part for name, value in env.items() if _is_loaders(name) for part in ("--setenv", name, value)]
     line = (str(where.program), *_options(where, has_terminal=has_terminal), *loaders, "--chdir", str(cwd), "--", *argv)
     return line, {name: value for name, value in env.items() if not _is_loaders(name)}
@@ -137,7 +137,7 @@ def _enclose_in_container(
     yield from (str(where.program), "run", *(("-it",) if has_terminal else ()), "--rm", "--init", *labels)
     yield from _container(where, there, cwd)
     for name, value in env.items():  # a variable that the client obeys must not be the agent's
-        yield from ("--env", f"{name}={value}" if name in _CLIENTS or name.startswith(_CLIENTS_FAMILIES) else name)
+        yield from ("--env", f"{name}={value}" if _is_clients(name) else name)
     yield from ("--entrypoint", argv[0], there.image, *argv[1:])
 
 
@@ -156,6 +156,10 @@ def _bind(source: Path, target: Path, *, is_writable: bool) -> str:
     words = ["type=bind", f"source={source}", f"target={target}", *(() if is_writable else ("readonly",))]
     quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' if set(word) & set(',"') else word for word in words)
     return ",".join(quoted)
+
+
+def _is_clients(name: str) -> bool:
+    return name in _CLIENTS or name.startswith(_CLIENTS_FAMILIES)
 
 
 def _is_loaders(name: str) -> bool:

@@ -54,7 +54,12 @@ async def foreground(program: LocalProgram) -> Exit:
         try:
             with shutdown.critical_section():  # a signal in between would leave a program that is not known yet
                 spawned = spawn_in_our_session(
-                    program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
+                    program.argv,
+                    env=program.env,
+                    cwd=program.cwd,
+                    name=program.name,
+                    streams=streams,
+                    is_client=program.is_client,
                 )
                 tree = Tree(spawned)
             with reaped():

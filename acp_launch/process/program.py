@@ -146,13 +146,14 @@ class Program(Protocol):
 class LocalProgram(Struct, frozen=True):
     """A program of this machine with its secrets revealed. Its repr shows only the name.
 
-    `argv` begins with an absolute path; `env` is the whole environment.
+    `argv` begins with an absolute path; `env` is the whole environment; `is_client`: as in `spawn`.
     """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
+    is_client: bool = False
 
     @classmethod
     def of(cls, plan: "ProcessPlan | StdioPlan", name: str, secrets: Mapping[str, Secret]) -> "LocalProgram":

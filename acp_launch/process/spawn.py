@@ -290,14 +290,20 @@ def spawn(
 
 
 def spawn_in_our_session(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str, streams: Sequence[int]
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    name: str,
+    streams: Sequence[int],
+    is_client: bool = False,
 ) -> Spawned:
     """Start a program in our own session and its own group, so that it can use our terminal.
 
     `streams` are our descriptors that become its stdin, stdout and stderr; there are no pipes. Raises as `spawn` does.
     """
     with _explained(argv, cwd):
-        return _begin(argv, env, cwd, streams, leads=False, name=name)
+        return _begin(argv, env, cwd, streams, leads=False, name=name, is_client=is_client)
 
 
 @contextmanager

@@ -79,17 +79,21 @@ class Terminal:
         name: str,
         limit: int,
         is_boxed: bool = False,
+        is_client: bool = False,
         said: Callable[[str], None],
         ended: Callable[[Exit], None],
     ) -> None:
-        """Start it. `name` is its name in `ps`, `limit` the bytes of output to store. `is_boxed`: as in `spawn`.
+        """Start it. `name` is its name in `ps`, `limit` the bytes of output to store. `is_boxed`, `is_client`: as in
+        `spawn`.
 
         Raises:
             AgentError: it could not be started.
         """
         self.exit: Exit | None = None
         self.hurry = asyncio.Event()  # set: no more grace for ending it
-        self.spawned = spawn(argv, env=env, cwd=cwd, name=name, is_output_only=True, is_boxed=is_boxed)
+        self.spawned = spawn(
+            argv, env=env, cwd=cwd, name=name, is_output_only=True, is_boxed=is_boxed, is_client=is_client
+        )
         self._said, self._ended = said, ended
         self._loop = asyncio.get_running_loop()
         self._scrollback = Scrollback(limit)

@@ -15,6 +15,7 @@ asks twice, and nothing proves that the login worked: only the agent's next answ
 a profile to name, no edit of a built-in profile, and no second try if the agent has named a missing variable.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
@@ -33,10 +34,12 @@ from acp_launch.errors import (
     UsageError,
     WaitExpired,
 )
-from acp_launch.plan.executable import CannotRun, find
-from acp_launch.plan.model import Place
+from acp_launch.plan.executable import CannotRun, find, inherited
+from acp_launch.plan.model import InContainer, Place
+from acp_launch.plan.written import keep_path
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process import pseudoterminal
+from acp_launch.process.containers import label_arguments
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.spawn import BOXED_SIGNALS
 from acp_launch.process.tree import Exit
@@ -184,7 +187,7 @@ class LoginContext(Struct, frozen=True, kw_only=True):
     adviser: Adviser | None  # None if the user cannot be asked
     in_front: InFront | None  # None without a terminal
     is_built_in: bool = False  # a built-in profile, which cannot be changed
-    place: Place | None = None  # of a confined agent
+    place: Place | None = None  # of an agent that has one
 
     @property
     def advice(self) -> Advice:
@@ -336,8 +339,18 @@ def _confine(program: LocalProgram, where: Place) -> LocalProgram:
     """Return the command line of a program in a place, on our pseudo-terminal: it must not type on the user's."""
     from acp_launch.plan.place import enclose
 
-    argv, env = enclose(program.argv, program.env, program.cwd, where, has_terminal=True)
-    return LocalProgram(program.name, (sys.executable, "-I", "-S", pseudoterminal.__file__, *argv), env, program.cwd)
+    is_client = isinstance(where.elsewhere, InContainer)
+    argv, env = enclose(
+        program.argv,
+        program.env,
+        program.cwd,
+        where,
+        has_terminal=True,
+        labels=label_arguments() if is_client else (),
+        outer=keep_path(inherited(os.environ, "all")),
+    )
+    argv = (sys.executable, "-I", "-S", pseudoterminal.__file__, *argv)
+    return LocalProgram(program.name, argv, env, program.cwd, is_client)
 
 
 async def log_out(connection: Connection, *, limit: float) -> bool:
@@ -362,7 +375,9 @@ async def log_out(connection: Connection, *, limit: float) -> bool:
 
 async def _foreign(method: AuthMethod, context: LoginContext) -> LocalProgram:
     own = context.program
-    found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
+    found: object = method.command[0]
+    if context.place is None or context.place.elsewhere is None:
+        found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
     if isinstance(found, CannotRun):
         raise _failure(method, _one_line(found.message), context)
     program = LocalProgram("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)

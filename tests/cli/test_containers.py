@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process.records import RecordedLaunch, read_all
+from tests.batch.repositories import make_repository
 from tests.cli.hosted import up
 from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
+from tests.cli.terminal import on_terminal
 from tests.engines import KINDS, RealEngine, having
 from tests.patience import PATIENCE, until
 
@@ -179,4 +181,76 @@ def test_a_host_an_editor_and_a_loaded_session_have_it(
         done = launch("run", "p", text)
         assert done.code == 0, done.err
     assert "one" in done.out.decode()
+    assert engine.list() == []
+
+
+BATCH = """\
+version: 1
+profiles: [p]
+tasks: [{id: a}]
+prompt: |
+  run('git', 'rev-parse', '--show-toplevel')
+  write('made', 'made')
+  call('sums', 'add', a=2, b=3)
+isolation: {kind: worktree, keep: always}
+check: {command: [sh, -c, 'cat made; env; readlink /proc/self/exe; command -v only-here; test -e made'], timeout: 60}
+"""
+
+
+def test_an_item_of_a_batch_has_its_tree_and_its_check_there(
+    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+) -> None:
+    """The check finds its programs in the image, and sees no variable of this machine."""
+    make_repository(launch.project)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "only-here").symlink_to("/bin/true")
+    launch.env["PATH"] = f"{tmp_path / 'bin'}:{launch.env['PATH']}"
+    contained()
+    (launch.project / "b.yaml").write_text(BATCH)
+    done = launch("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
+    item = tmp_path / "out" / "items" / "a.p" / "1"
+    said = {each.name: each.read_text() for each in item.glob("*.*")}
+    assert done.code == 0, (done, said)
+    assert "'text': '5'" in said["answer.md"]
+    assert said["check.txt"].startswith("made")
+    assert SECRET not in said["check.txt"] and "only-here" not in said["check.txt"]
+    assert f"PATH={tmp_path}" not in said["check.txt"]
+    assert engine.list() == []
+
+
+def test_a_check_that_does_not_end_leaves_no_container(
+    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+) -> None:
+    make_repository(launch.project)
+    contained()
+    check = "check: {command: [sh, -c, 'trap \"\" TERM INT HUP; echo up; sleep 3600 & wait; wait'], timeout: 3s}\n"
+    (launch.project / "b.yaml").write_text(BATCH.partition("check:")[0] + check)
+    done = launch("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
+    assert done.code == 9, done
+    assert "the check did not end within 3 s" in (tmp_path / "out" / "items" / "a.p" / "1" / "check.txt").read_text()
+    assert engine.list() == []
+
+
+@pytest.mark.parametrize("how", ["wait", "ask"])
+def test_a_login_has_a_terminal_there_and_leaves_no_container(
+    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "state").mkdir()
+    store = tmp_path / "state" / "store"
+    kind = "terminal" if how == "ask" else f"terminal:{how}"
+    contained(
+        {"mounts": [*MOUNTS, str(tmp_path / "state")]},
+        agent={"args": ["-B", "-I", "-S", f"{AGENTS}/login.py", str(store), kind]},
+    )
+    with on_terminal("login", "p", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        if how == "ask":
+            terminal.until("ask, new: ")
+            terminal.types("please\n")
+            assert terminal.ends() == 0, terminal.text
+        else:
+            terminal.until("wait, new: ")
+            assert len(engine.list()) >= 1
+            terminal.process.send_signal(signal.SIGTERM)
+            assert terminal.ends() == 143
+    assert store.exists() == (how == "ask")
     assert engine.list() == []
