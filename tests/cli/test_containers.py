@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process.records import RecordedLaunch, read_all
-from tests.batch.repositories import make_repository
+from tests.batch.test_freeze import make_repository
 from tests.cli.hosted import up
 from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
@@ -189,11 +189,11 @@ version: 1
 profiles: [p]
 tasks: [{id: a}]
 prompt: |
-  run('git', 'rev-parse', '--show-toplevel')
+  os.listdir(read('.git').split()[1])
   write('made', 'made')
   call('sums', 'add', a=2, b=3)
 isolation: {kind: worktree, keep: always}
-check: {command: [sh, -c, 'cat made; env; readlink /proc/self/exe; command -v only-here; test -e made'], timeout: 60}
+check: {command: [sh, -c, 'cat made; env; readlink /proc/self/exe; command -v only-here; test -e made'], timeout: 60s}
 """
 
 
@@ -207,12 +207,12 @@ def test_an_item_of_a_batch_has_its_tree_and_its_check_there(
     launch.env["PATH"] = f"{tmp_path / 'bin'}:{launch.env['PATH']}"
     contained()
     (launch.project / "b.yaml").write_text(BATCH)
-    done = launch("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
+    done = launch.forked("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
     item = tmp_path / "out" / "items" / "a.p" / "1"
     said = {each.name: each.read_text() for each in item.glob("*.*")}
     assert done.code == 0, (done, said)
     assert "'text': '5'" in said["answer.md"]
-    assert said["check.txt"].startswith("made")
+    assert "made" in said["check.txt"] and "HOSTNAME=" in said["check.txt"]
     assert SECRET not in said["check.txt"] and "only-here" not in said["check.txt"]
     assert f"PATH={tmp_path}" not in said["check.txt"]
     assert engine.list() == []
@@ -225,7 +225,7 @@ def test_a_check_that_does_not_end_leaves_no_container(
     contained()
     check = "check: {command: [sh, -c, 'trap \"\" TERM INT HUP; echo up; sleep 3600 & wait; wait'], timeout: 3s}\n"
     (launch.project / "b.yaml").write_text(BATCH.partition("check:")[0] + check)
-    done = launch("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
+    done = launch.forked("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"))
     assert done.code == 9, done
     assert "the check did not end within 3 s" in (tmp_path / "out" / "items" / "a.p" / "1" / "check.txt").read_text()
     assert engine.list() == []
