@@ -19,8 +19,9 @@ ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 PAGE = PACKAGE / "batch" / "page.py"  # HTML and CSS, where two dashes begin a variable
-# To git and to bubblewrap, and of no option of ours.
-SPEAKERS = ("batch/baseline.py", "batch/worktree.py", "plan/place.py", "process/git.py")
+# To git, to bubblewrap and to container engines, and of no option of ours.
+ENGINES = ("plan/elsewhere.py", "plan/place.py", "process/containers.py")
+SPEAKERS = ("batch/baseline.py", "batch/worktree.py", "process/git.py", *ENGINES)
 SPOKEN_TO = {option for each in SPEAKERS for option in re.findall(r"--[a-z][a-z-]*", (PACKAGE / each).read_text())}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
