@@ -216,6 +216,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
             # An item has no terminal to ask for the passphrase again.
             plans[name] = prepare_plan(resolved, settings, with_logins=not elsewhere, asks_passphrase=False).plan
             missing += _find_absent_check(found, plans[name])
+            missing += _find_absent_tree(found, plans[name])
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:
@@ -235,6 +236,14 @@ def _find_absent_check(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
 
     if fault := find_absence(check, plan.place, found.project):
         yield about(found.claim.label, *fault)
+
+
+def _find_absent_tree(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
+    """Find that items would have trees of their own here, and an agent on another machine."""
+    kind = found.checked.file.isolation.kind if found.checked.file else "none"
+    if plan.machine and kind != "none":
+        what = f"the agent of {plan.called} is {plan.machine}, and a {kind} of an item would be made here"
+        yield about(found.claim.label, what, "write isolation: none: its items work in runtime.ssh.directory")
 
 
 # The files.
@@ -466,7 +475,7 @@ def _find_writer(batch: Batch, plans: Mapping[str, LaunchPlan], path: Path) -> s
 
 
 def _can_write(batch: Batch, name: str, plan: LaunchPlan, directory: Path) -> bool:
-    if (place := plan.place) is None:
+    if (place := plan.place) is None or plan.machine:
         return False
     # The plan is for a session in the project; an item's has its own directory.
     mounts = [each for each in place.mounts if (each.path, each.reason) != (real(plan.cwd), "session")]
