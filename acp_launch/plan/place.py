@@ -38,11 +38,14 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 # have written that code.
 _LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
 # Reads a program from its input, as long as eight digits before it say, and runs it. One line without a single quote, a
-# backslash or an exclamation mark, for any shell there.
+# backslash or an exclamation mark, for any shell there. Its argument is the socket that sshd has made, if there is one:
+# sshd leaves it, and where there is no Python for that program it is removed before.
 BOOT = (
-    'import os,sys;sys.version_info<(3,8)and sys.exit("acp-launch: Python 3.8 or later is needed there");'
+    "import os,sys;sys.version_info<(3,8)and(list(map(os.unlink,sys.argv[1:])),"
+    'sys.exit("acp-launch: Python 3.8 or later is needed there"));'
     'r=lambda n,t=b"":t if len(t)==n else r(n,t+(os.read(0,n-len(t))or os._exit(1)));exec(r(int(r(9))))'
 )
+_START = 'command -v "$0" >/dev/null || { rm -f "$2"; echo "$0: not found" >&2; exit 127; }; exec "$0" -I -S -c "$@"'
 # Variables that the engine's client itself obeys, or the agent: their values are in its arguments.
 _CLIENTS, _CLIENTS_FAMILIES = ("HOME", "PATH", "TMPDIR"), ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "LD_")
 # A question could not be answered, as the line belongs to the agent. A line that is silent for 45 s is lost.
@@ -121,7 +124,8 @@ def lead(where: Place, cwd: Path, labels: Sequence[str] = (), socket: str = "") 
             yield from _SSH_OPTIONS
             if where.seat is not None and socket:
                 yield from ("-R", f"{socket}:{where.seat / SOCKET}")
-            yield from ("--", there.host, f"{there.python} -I -S -c {shlex.quote(BOOT)}")
+            words = ("sh", "-c", _START, there.python, BOOT, *([socket] if where.seat is not None and socket else []))
+            yield from ("--", there.host, shlex.join(words))
 
 
 def _enclose_in_container(

@@ -164,7 +164,8 @@ def test_ssh_leads_to_the_directory_there(project: Path) -> None:
     plan, where = plan_of(resolved), place_of(resolved)
     assert (plan.cwd, plan.directory, plan.location) == (project, Path("/srv/shop"), "build1:/srv/shop")
     assert line(where, project).startswith("-T -o BatchMode=yes -o ExitOnForwardFailure=yes -o ServerAliveInterval=15")
-    assert line(where, project).endswith(shlex.join(["--", "build1", f"python3 -I -S -c {shlex.quote(BOOT)}"]))
+    *_, host, command = lead(where, project)
+    assert host == "build1" and command.endswith(shlex.join(["python3", BOOT]))
     assert not shows(where, project) and not can_write(where, project)
     seated = add_seat(where, Path("/run/x-12345678"))
     assert "-R /tmp/s:/run/x-12345678/seat -- build1" in shlex.join(lead(seated, project, (), "/tmp/s"))
@@ -174,7 +175,10 @@ def test_ssh_leads_to_the_directory_there(project: Path) -> None:
 def test_a_shell_there_passes_the_program_on_unchanged(shell: str) -> None:
     program = b"import os;os.write(1, os.read(0, 9))"
     given = b"%08d\n%bTHE REST!" % (len(program), program)
-    words = [shell, "-c", f"{sys.executable} -I -S -c {shlex.quote(BOOT)}"]
+    *_, command = lead(
+        Place(program=Path("ssh"), mounts=(), elsewhere=OverSsh("build1", Path("/"), sys.executable)), Path("/")
+    )
+    words = [shell, "-c", command]
     done = subprocess.run(words, input=given, stdout=subprocess.PIPE, check=True)
     assert done.stdout == b"THE REST!"
 
@@ -301,7 +305,14 @@ def test_rules_are_about_paths_of_the_other_machine(project: Path) -> None:
     assert [judge(allowed, call).answer for call in calls] == ["deny", "ask"]
 
 
-def test_python_that_is_too_old_there_is_told_before_anything_is_read() -> None:
+def test_python_that_is_too_old_there_is_told_and_no_socket_stays(tmp_path: Path) -> None:
     old = f"import sys; sys.version_info = (3, 7); exec({BOOT!r})"
-    done = subprocess.run([sys.executable, "-c", old], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    (tmp_path / "socket").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", old, str(tmp_path / "socket")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (1, b"acp-launch: Python 3.8 or later is needed there\n")
+    assert not (tmp_path / "socket").exists()
