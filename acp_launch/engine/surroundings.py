@@ -126,6 +126,8 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
         if context.plan.place is not None:
             explain_place(error, context.plan.place, child.exit.status if child.exit else None, context.plan.called)
         return
+    if context.plan.machine:
+        error.message = f"{error.message} ({context.plan.machine})"
     last_words = child.stderr_tail()
     error.detail = (*error.detail, *last_words)
     refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))

@@ -2,17 +2,21 @@
 
 import json
 import os
+import re
 import select
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_launch.process.records import RecordedLaunch, read_all
+from tests.batch.repositories import make_repository
 from tests.cli.hosted import up
-from tests.cli.launcher import DEMO_SERVER, Json, Launcher, Running
+from tests.cli.launcher import AGENTS, DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
 from tests.otherhost import OtherHost, having
 from tests.patience import PATIENCE, until, until_ended
@@ -47,6 +51,88 @@ def reached(launch: Launcher, other: OtherHost) -> Iterator[Reached]:
     yield reached
     until(lambda: not other.processes(), lambda: str(other.processes()))
     assert other.leftovers() == []
+
+
+@pytest.fixture
+def small(launch: Launcher, tmp_path: Path) -> Callable[..., Path]:
+    """Write a profile as `reached` does, with an ssh in small; `mode` is what it does."""
+    state, bin = tmp_path / "there", tmp_path / "bin"
+    for each in (state, bin):
+        each.mkdir()
+    program = bin / "ssh"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/children/ssh.py {state} "$@"\n')
+    program.chmod(0o755)
+    launch.env |= {"PATH": f"{bin}:{launch.env['PATH']}", "ACP_LAUNCH_SECRET_TRACKER": SECRET}
+
+    def small(mode: str = "", **sections: Any) -> Path:
+        (state / "mode").write_text(mode)
+        agent = {"command": sys.executable, "args": ["-B", "-I", "-S", str(AGENTS / "spy.py")]}
+        runtime = {"ssh": {"host": "build1", "directory": str(state), **sections.pop("ssh", {})}}
+        launch.write({"agent": agent, "runtime": runtime, "mcp_servers": {"sums": SERVER}, **sections})
+        return state
+
+    return small
+
+
+def test_an_ssh_in_small_carries_servers_and_no_secret(launch: Launcher, small: Callable[..., Path]) -> None:
+    state = small()
+    done = launch("run", "p", "\n".join([ADD, "dict(os.environ)", "os.getcwd()"]))
+    assert done.code == 0, done.err
+    summed, environ, cwd = map(json.loads, done.out.decode().splitlines())
+    assert "'text': '5'" in summed and cwd == str(state)
+    assert SECRET not in json.dumps(environ) + (state / "calls").read_text()
+    (call,) = (state / "calls").read_text().splitlines()
+    (socket,) = re.findall(r"-R (\S+):", call)
+    assert not os.path.lexists(socket) and not os.path.lexists(socket.rpartition("-")[0])
+
+
+@pytest.mark.parametrize(
+    ("mode", "change", "said"),
+    [
+        ("refuses", {}, "build1 does not let ssh forward a socket"),
+        ("asks", {}, "build1 accepts no key that ssh can use without a question"),
+        ("silent", {"agent": {"timeouts": {"initialize": "1s"}}}, "from the agent within 1 s (on build1)"),
+        ("", {"ssh": {"python": "python9"}}, "python9 cannot be run on build1"),
+    ],
+)
+def test_an_ssh_that_leads_nowhere_is_told(
+    launch: Launcher, small: Callable[..., Path], mode: str, change: Json, said: str
+) -> None:
+    agent = {"command": sys.executable, "args": [str(AGENTS / "spy.py")], **change.pop("agent", {})}
+    state = small(mode, agent=agent, **change)
+    done = launch("run", "p", "x")
+    assert done.code == (124 if mode == "silent" else 4) and said in done.err, done.err
+    sockets = re.findall(r"-R (\S+):", (state / "calls").read_text())
+    assert sockets and not any(map(os.path.lexists, sockets))
+
+
+def test_without_a_server_no_socket_is_forwarded(launch: Launcher, small: Callable[..., Path]) -> None:
+    state = small("refuses", mcp_servers={})
+    assert launch("run", "p", "1 + 1").out == b"2\n"
+    assert " -R " not in (state / "calls").read_text()
+
+
+def test_items_of_a_batch_work_there_and_have_no_tree_here(launch: Launcher, small: Callable[..., Path]) -> None:
+    make_repository(launch.project.with_name("repo"))
+    state = small()
+    batch: Json = {
+        "version": 1,
+        "profiles": ["p"],
+        "tasks": [{"id": "one", "prompt": "write('made')", "repo": "../repo"}],
+    }
+    file = launch.project / "b.yaml"
+    file.write_text(json.dumps(batch))
+    with launch.start("batch", "run", str(file), "--out", "out", "--trust", apart=True) as running:
+        done = running.end()
+    assert done.code == 0 and (state / "made").exists(), done.err
+    for key, value, what in (
+        ("isolation", "clone", "a clone of an item would be made here"),
+        ("check", {"command": ["true"]}, "the check cannot see"),
+    ):
+        file.write_text(json.dumps({**batch, key: value}))
+        with launch.start("batch", "run", str(file), "--out", "other", "--trust", apart=True) as running:
+            refused = running.end()
+        assert refused.code != 0 and what in refused.err and not (launch.project / "other").exists(), refused.err
 
 
 DEMO = {"command": "python3", "args": ["-m", "acp_launch.demo.agent"]}
@@ -174,7 +260,7 @@ def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reache
         half = next(pid for pid, words in other.processes().items() if words.startswith("python3 -I -S -c"))
         os.kill(half, signal.SIGKILL)
         until_ended(half)
-        assert b"1 turn" in host.run("history", "--session", "s").out
+        until(lambda: b"1 turn" in host.run("history", "--session", "s").out)  # once the host has seen it
         assert host.run("add 4 4", "--session", "s").out == b"8\n"
     with serving(launch, apart=True) as editor:
         editor.begin()
