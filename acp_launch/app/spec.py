@@ -101,7 +101,7 @@ class RunSpec(Struct, frozen=True, kw_only=True):
                 is_here = plan.project == project_of(Path.cwd())
                 listing = ours("permission", "list", "--", plan.profile)
                 listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
-            return await permission_asker(person, listing, str(plan.cwd))(question)
+            return await permission_asker(person, listing, str(plan.directory))(question)
 
         return ask
 

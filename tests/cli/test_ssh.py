@@ -18,6 +18,7 @@ from tests.batch.repositories import make_repository
 from tests.cli.hosted import up
 from tests.cli.launcher import AGENTS, DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
+from tests.cli.terminal import on_terminal
 from tests.otherhost import OtherHost, having
 from tests.patience import PATIENCE, until, until_ended
 
@@ -127,12 +128,34 @@ def test_items_of_a_batch_work_there_and_have_no_tree_here(launch: Launcher, sma
     assert done.code == 0 and (state / "made").exists(), done.err
     for key, value, what in (
         ("isolation", "clone", "a clone of an item would be made here"),
-        ("check", {"command": ["true"]}, "the check cannot see"),
+        ("check", {"command": ["true"]}, "write check: {outside: true}"),
     ):
         file.write_text(json.dumps({**batch, key: value}))
         with launch.start("batch", "run", str(file), "--out", "other", "--trust", apart=True) as running:
             refused = running.end()
         assert refused.code != 0 and what in refused.err and not (launch.project / "other").exists(), refused.err
+
+
+def test_a_login_that_needs_a_terminal_runs_there(launch: Launcher, small: Callable[..., Path], tmp_path: Path) -> None:
+    account = tmp_path / "account"
+    agent = {"command": sys.executable, "args": ["-B", "-I", "-S", str(AGENTS / "login.py"), str(account), "terminal"]}
+    state = small(agent=agent, mcp_servers={})
+    with on_terminal("login", "p", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0
+    assert account.exists() and "-t -- build1 cd " in (state / "calls").read_text()
+
+
+def test_a_server_of_an_editor_runs_here(launch: Launcher, small: Callable[..., Path]) -> None:
+    """The profile has none, and the directory is the one there."""
+    state = small(mcp_servers={})
+    server = {"name": "theirs", "command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"], "env": []}
+    with serving(launch, apart=True) as editor:
+        editor.begin()
+        session = editor.open(mcpServers=[server])
+        editor.prompt(session, "call('theirs', 'add', a=2, b=3)\nos.getcwd()")
+        assert "'text': '5'" in editor.said() and str(state) in editor.said()
 
 
 DEMO = {"command": "python3", "args": ["-m", "acp_launch.demo.agent"]}

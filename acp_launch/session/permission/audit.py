@@ -469,7 +469,7 @@ class PermissionRecord:
 
     def __init__(self, plan: LaunchPlan, settings: "Settings", note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
-        self._cwd, self._note = str(plan.cwd), note
+        self._cwd, self._note = str(plan.directory), note
         self._shelf = shelf_of(plan, settings)
         self._audit = Audit(settings.state, plan.profile, project=str(plan.project), note=note)
 
