@@ -15,7 +15,7 @@ import pytest
 
 from acp_launch.checks import confined
 from acp_launch.plan.confinement import INSTALL
-from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
+from tests.cli.launcher import DEMO, DEMO_SERVER, Json, Launcher
 from tests.cli.terminal import Terminal, on_terminal
 from tests.confined import needs_box
 
@@ -131,6 +131,29 @@ def test_what_a_confined_agent_may_see_is_shown_before_it_is_trusted(launch: Lau
         "               reads ~/.nvm\n"
         "               shares the network of this machine\n"
     ) in launch("trust", "p").err
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said"),
+    [
+        (
+            {"container": {"image": "localhost/agent:1", "mounts": ["/usr/share:ro"], "network": "host"}},
+            "  container    image localhost/agent:1, by podman or docker\n"
+            "               has the session's directories of this machine, and\n"
+            "               reads /usr/share\n"
+            "               shares the network of this machine\n",
+        ),
+        (
+            {"ssh": {"host": "build1", "directory": "/srv/shop"}},
+            "  ssh          build1, in /srv/shop, by python3 there\n",
+        ),
+    ],
+)
+def test_where_an_agent_elsewhere_runs_is_shown_before_it_is_trusted(
+    launch: Launcher, runtime: Json, said: str
+) -> None:
+    launch.write({"agent": {"command": "their-agent"}, "runtime": runtime})
+    assert said in launch("trust", "p").err
 
 
 def test_what_a_server_takes_as_data_is_shown_before_it_is_trusted(launch: Launcher) -> None:

@@ -225,6 +225,17 @@ def test_a_program_beside_the_agent_runs_where_the_agent_does(project: Path) -> 
             "runtime.ssh",
             "confined is one already",
         ),
+        ({"runtime": {"container": {"image": "x"}, "confined": {}}}, "runtime.container", "confined is one already"),
+        (
+            {"runtime": {"container": {"image": "x"}, "ssh": {"host": "h", "directory": "/x"}}},
+            "runtime.ssh",
+            "container is one already",
+        ),
+        (
+            {"runtime": {"container": {"image": "x"}}, "agent": {"registry": "x"}},
+            "agent.registry",
+            "the registry installs on this machine",
+        ),
         (
             {"runtime": {"container": {"image": "--privileged"}}},
             "runtime.container.image",
