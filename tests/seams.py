@@ -16,7 +16,9 @@ CAPABILITIES = (
     "serve",  # a profile as the agent of an editor
     "batch",  # items, their directory and trees
     "dask",  # items on the workers of a cluster
-    "confined",  # the place of an agent
+    "confined",  # the place of an agent: a box here,
+    "container",  # a container,
+    "ssh",  # or another machine
     "import",  # other tools' configuration, read and written
     "login",  # of an agent, and to remote servers
     "registry",  # agents that are published, installed and locked
@@ -55,6 +57,12 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("trust", "confined"): Held(
         "tests/cli/test_confined_verbs.py::test_what_a_confined_agent_may_see_is_shown_before_it_is_trusted"
     ),
+    ("trust", "container"): Held(
+        "tests/cli/test_confined_verbs.py::test_where_an_agent_elsewhere_runs_is_shown_before_it_is_trusted"
+    ),
+    ("trust", "ssh"): Held(
+        "tests/cli/test_confined_verbs.py::test_where_an_agent_elsewhere_runs_is_shown_before_it_is_trusted"
+    ),
     ("trust", "import"): Held("tests/cli/test_interop.py::test_what_is_imported_is_not_trusted_with_it"),
     ("trust", "login"): Held("tests/cli/test_mcp_login.py::test_an_untrusted_profile_opens_no_page"),
     ("trust", "registry"): Held("tests/cli/test_agents.py::test_the_plan_and_the_trust_screen_name_the_version"),
@@ -74,6 +82,10 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("secrets", "confined"): Held(
         "tests/cli/test_confined.py::test_a_program_that_it_wrote_gets_no_secret_from_the_store"
     ),
+    ("secrets", "container"): Held(
+        "tests/cli/test_containers.py::test_its_server_answers_and_no_secret_of_it_is_in_the_container"
+    ),
+    ("secrets", "ssh"): Held("tests/cli/test_ssh.py::test_its_server_answers_and_no_secret_of_it_is_there"),
     ("secrets", "import"): Held(
         "tests/cli/test_interop.py::test_of_ten_literal_tokens_none_is_left_behind_and_all_are_in_the_store"
     ),
@@ -92,6 +104,10 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("seat", "confined"): Held(
         "tests/cli/test_confined.py::test_the_spy_sees_its_project_and_its_state_and_nothing_else"
     ),
+    ("seat", "container"): Held(
+        "tests/cli/test_containers.py::test_its_server_answers_and_no_secret_of_it_is_in_the_container"
+    ),
+    ("seat", "ssh"): Held("tests/cli/test_ssh.py::test_its_server_answers_and_no_secret_of_it_is_there"),
     ("seat", "import"): CannotMeet(IMPORT_STARTS_NOTHING),
     ("seat", "login"): Held(
         "tests/seat/test_logins.py::test_a_session_uses_the_login_and_nothing_else_sees_its_tokens"
@@ -107,6 +123,8 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("share", "confined"): Held(
         "tests/cli/test_confined.py::test_it_shares_a_server_with_an_agent_that_is_not_confined"
     ),
+    ("share", "container"): Held("tests/cli/test_containers.py::test_it_shares_a_server_with_an_agent_that_is_here"),
+    ("share", "ssh"): Held("tests/cli/test_ssh.py::test_it_shares_a_server_with_an_agent_that_is_here"),
     ("share", "import"): CannotMeet(
         "No other tool has such a key: an import brings none, and an export leaves it out."
     ),
@@ -119,6 +137,8 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
         "A worker only starts `batch item`, which looks for no host, whichever engine calls it."
     ),
     ("host", "confined"): Held("tests/cli/test_confined.py::test_a_host_confines_its_agent"),
+    ("host", "container"): Held("tests/cli/test_containers.py::test_a_host_an_editor_and_a_loaded_session_have_it"),
+    ("host", "ssh"): Held("tests/cli/test_ssh.py::test_a_host_an_editor_and_a_restarted_agent_have_it"),
     ("host", "import"): CannotMeet("An import writes a profile's file as an editor does; a host compares files alone."),
     ("host", "login"): Held("tests/cli/test_up.py::test_a_host_needs_the_login_before_it_is_up_and_keeps_its_tokens"),
     ("host", "registry"): Held("tests/cli/test_lock.py::test_a_locked_run_uses_no_host_that_started_another_version"),
@@ -132,6 +152,8 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("serve", "confined"): Held(
         "tests/cli/test_confined.py::test_a_served_agent_is_confined_to_what_it_was_started_with"
     ),
+    ("serve", "container"): Held("tests/cli/test_containers.py::test_a_host_an_editor_and_a_loaded_session_have_it"),
+    ("serve", "ssh"): Held("tests/cli/test_ssh.py::test_a_host_an_editor_and_a_restarted_agent_have_it"),
     ("serve", "import"): Held("tests/cli/test_interop.py::test_an_agent_that_is_acp_launch_itself_is_not_imported"),
     ("serve", "login"): Held("tests/cli/test_login.py::test_an_editor_runs_a_login_on_its_terminal_through_serve"),
     ("serve", "registry"): Held("tests/cli/test_agents.py::test_an_agent_of_the_registry_is_served_to_an_editor"),
@@ -142,6 +164,12 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("batch", "confined"): Held(
         "tests/batch/test_trust.py"
         "::test_a_directory_of_an_earlier_batch_is_not_believed_once_a_confined_agent_could_write_it"
+    ),
+    ("batch", "container"): Held(
+        "tests/cli/test_containers.py::test_an_item_of_a_batch_has_its_tree_and_its_check_there"
+    ),
+    ("batch", "ssh"): Held(
+        "tests/batch/test_checking.py::test_a_check_cannot_run_where_an_agent_on_another_machine_does"
     ),
     ("batch", "import"): CannotMeet(
         "Items import nothing; a profile that an import changes is one that was not frozen."
@@ -154,6 +182,12 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
         "An item is carried out by `batch item`; a program that prompts often launches agents by itself."
     ),
     ("dask", "confined"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
+    ("dask", "container"): CannotMeet(
+        "A worker starts `batch item` alone, which asks the engine of its own host, as without Dask."
+    ),
+    ("dask", "ssh"): CannotMeet(
+        "A worker starts `batch item` alone, which calls ssh on its own host, as without Dask."
+    ),
     ("dask", "import"): CannotMeet("A worker starts `batch item` alone, and no item imports another tool's file."),
     ("dask", "login"): Held(
         "tests/batch/test_freeze.py::test_secrets_and_logins_of_items_that_run_elsewhere_are_only_named_here"
@@ -162,6 +196,8 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("dask", "api"): CannotMeet(
         "A worker starts `batch item` alone, which starts its agent as a run does, without a program."
     ),
+    ("confined", "container"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
+    ("confined", "ssh"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
     ("confined", "import"): Held(
         "tests/cli/test_interop.py::test_a_tools_file_that_leads_out_of_the_project_is_not_read"
     ),
@@ -172,6 +208,25 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
         "tests/cli/test_agents.py::test_a_confined_agent_of_the_registry_sees_its_program_and_its_seat_alone"
     ),
     ("confined", "api"): Held("tests/api/test_meets.py::test_a_confined_agent_sees_its_place_alone"),
+    ("container", "ssh"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
+    ("container", "import"): CannotMeet(
+        "No other tool has such a key: an import brings none, and `export --direct` leaves out all that is ours."
+    ),
+    ("container", "login"): Held(
+        "tests/cli/test_containers.py::test_a_login_has_a_terminal_there_and_leaves_no_container"
+    ),
+    ("container", "registry"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
+    ("container", "api"): CannotMeet(
+        "A program's launch is a private host, which starts its agent by the code of every host."
+    ),
+    ("ssh", "import"): CannotMeet(
+        "No other tool has such a key: an import brings none, and `export --direct` leaves out all that is ours."
+    ),
+    ("ssh", "login"): Held("tests/plan/test_elsewhere.py::test_a_program_beside_the_agent_runs_where_the_agent_does"),
+    ("ssh", "registry"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
+    ("ssh", "api"): CannotMeet(
+        "A program's launch is a private host, which starts its agent by the code of every host."
+    ),
     ("import", "login"): Held(
         "tests/interop/test_writers.py"
         "::test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we_do_is_said"

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from acp_launch.batch import checking
-from acp_launch.batch.checking import run_check
+from acp_launch.batch.checking import find_absence, run_check
 from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import StateError, Stopped
+from acp_launch.plan.model import OverSsh, Place
 from tests.patience import PATIENCE
 
 # Holds a lock from a session of its own, whose parent has ended: it is free once that process has.
@@ -170,3 +171,9 @@ def test_a_check_ends_with_the_process_that_runs_it(tmp_path: Path, number: sign
 
     with locked(tmp_path / "lock", PATIENCE):  # raises TimeoutError if the daemon lives on
         pass
+
+
+def test_a_check_cannot_run_where_an_agent_on_another_machine_does(tmp_path: Path) -> None:
+    there = Place(program=Path("/usr/bin/ssh"), mounts=(), elsewhere=OverSsh("build1", Path("/srv"), "python3"))
+    fault = find_absence(CheckCommand(command=("pytest",)), there, tmp_path)
+    assert fault is not None and "on build1" in fault[0] and "outside: true" in fault[1]

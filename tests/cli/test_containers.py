@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -254,3 +255,17 @@ def test_a_login_has_a_terminal_there_and_leaves_no_container(
             assert terminal.ends() == 143
     assert store.exists() == (how == "ask")
     assert engine.list() == []
+
+
+def test_it_shares_a_server_with_an_agent_that_is_here(launch: Launcher, contained: Contained) -> None:
+    polite = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
+    shared = {"polite": {**polite, "env": SERVER["env"], "share": "user", "idle": "1h", "cwd": "/usr"}}
+    try:
+        launch.profile("spy", mcp_servers=shared)
+        here = launch.apart("run", "p", "call('polite', 'pid')")
+        contained(mcp_servers=shared)
+        inside = launch.apart("run", "p", "call('polite', 'pid')")
+        assert (here.code, inside.code, inside.out) == (0, 0, here.out), inside.err
+        assert b"'text'" in here.out
+    finally:
+        launch("down", "--servers", "--force")

@@ -312,3 +312,17 @@ def test_doctor_has_the_shim_opened_there(launch: Launcher, reached: Reached, ot
     reached(agent=demo(other))
     shown = launch("doctor", "p").out.decode()
     assert "on there: it answered in its place" in shown and "shims on there" in shown, shown
+
+
+def test_it_shares_a_server_with_an_agent_that_is_here(launch: Launcher, reached: Reached) -> None:
+    polite = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
+    shared = {"polite": {**polite, "env": SERVER["env"], "share": "user", "idle": "1h", "cwd": "/usr"}}
+    try:
+        launch.profile("spy", mcp_servers=shared)
+        here = launch.apart("run", "p", "call('polite', 'pid')")
+        reached(mcp_servers=shared)
+        there = launch.apart("run", "p", "call('polite', 'pid')")
+        assert (here.code, there.code, there.out) == (0, 0, here.out), there.err
+        assert b"'text'" in here.out
+    finally:
+        launch("down", "--servers", "--force")
