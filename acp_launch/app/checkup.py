@@ -49,7 +49,7 @@ from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError
 from acp_launch.mcp.client import PING_TIMEOUT, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.confinement import prepare_place
-from acp_launch.plan.model import LaunchPlan, Place, next_command
+from acp_launch.plan.model import InContainer, LaunchPlan, Place, next_command
 from acp_launch.process import node
 from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
@@ -156,7 +156,11 @@ class Checkup(Struct, kw_only=True):
             return
         plan = parts[0].plan
         if plan is not None and plan.place is not None:
-            self._note(self._examine_place(plan.place))
+            examined = list(self._examine_place(plan.place))
+            if plan.place.elsewhere and any(each.verdict == "problem" for each in examined):
+                self.answers[parts[0].label] = examined
+            else:
+                self._note(examined)
         programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
         paths = [(label, str(plan.agent.command)) for label, plan in programs]
         self._note(ok("command", label, path, path=path) for label, path in paths)
@@ -188,6 +192,10 @@ class Checkup(Struct, kw_only=True):
             live.run(able)
 
     def _examine_place(self, where: Place) -> Iterable[Check]:
+        if isinstance(where.elsewhere, InContainer):
+            return [confined.ask_engine(where.program, where.elsewhere)]
+        if where.elsewhere is not None:
+            return []
         found = confined.probe(is_needed=True)
         if found.verdict == "problem":
             return [found]

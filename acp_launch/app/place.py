@@ -2,17 +2,24 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_program
+from acp_launch.checks.confined import ask_engine
+from acp_launch.errors import MachineError
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
-from acp_launch.plan.place import lead, place
+from acp_launch.plan.place import add_seat, lead, place
 from acp_launch.plan.repository import list_shared_objects
 from acp_launch.plan.written import keep_path
+from acp_launch.private import create, make_digest, make_private
+from acp_launch.problem import about
 from acp_launch.process.containers import label_arguments
 from acp_launch.process.git import pack_loose_objects
 from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.settings.model import Settings
 
 THERE_GRACE_SECONDS = 1.8  # for the agent to end there; our own patience is a little longer (`process.child`)
 
@@ -31,6 +38,31 @@ def _make_ready(where: Place) -> None:
     prepare_place(where)
     for objects in list_shared_objects(where):
         pack_loose_objects(objects)
+
+
+def show_seat(where: Place, seat: Path, settings: Settings) -> Place:
+    """Return the place with the directory for sockets of the launch.
+
+    Raises:
+        MachineError: the engine of its container cannot start the agent.
+    """
+    if isinstance(where.elsewhere, InContainer):
+        _require_engine(where, where.elsewhere, settings)
+    return add_seat(where, seat)
+
+
+def _require_engine(where: Place, there: InContainer, settings: Settings) -> None:
+    """Ask the engine, once for each image. A file of the cache remembers that it can start the agent."""
+    asked = (str(where.program), there.image, there.pull, *there.user, os.environ.get("DOCKER_HOST", ""))
+    known = settings.cache / "engines" / make_digest(*asked)
+    if known.exists():
+        return
+    found = ask_engine(where.program, there)
+    if found.verdict == "problem":
+        raise MachineError([about("runtime.container", found.text, found.fix)])
+    with suppress(OSError):  # it is asked again
+        make_private(known.parent)
+        create(known, b"")
 
 
 def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Mapping[str, str]) -> Spawned:

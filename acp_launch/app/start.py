@@ -183,10 +183,10 @@ def with_seat(planned: "PreparedPlan", settings: Settings, *, is_fixed: bool = F
     if where is None or (is_without and isinstance(where.elsewhere, OverSsh)):
         yield planned
         return
-    from acp_launch.plan.place import add_seat
+    from acp_launch.app.place import show_seat
 
     with directory(settings.state) as made:
-        yield planned._replace(plan=replace(planned.plan, place=add_seat(where, made)))
+        yield planned._replace(plan=replace(planned.plan, place=show_seat(where, made, settings)))
 
 
 def visible_env(plan: LaunchPlan) -> dict[str, str]:

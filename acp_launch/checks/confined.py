@@ -1,7 +1,8 @@
 """
-Checks of confinement: whether bubblewrap can confine an agent on this machine, and what the place of one lacks.
+Checks of an agent's place: whether bubblewrap can confine it here, or an engine has a container for it, and what lacks.
 
-`probe` starts nothing but bubblewrap itself. `offer_shim` finds out whether the agent opens a shim in its place.
+`probe` starts nothing but bubblewrap, `ask_engine` nothing but the engine's client. `offer_shim` finds out whether the
+agent opens a shim in its place.
 """
 
 import asyncio
@@ -17,8 +18,11 @@ from acp_launch.bridge.seat import ShimConnection, listen_for_shims
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.plan.confinement import INSTALL
-from acp_launch.plan.model import Place
+from acp_launch.plan.executable import inherited
+from acp_launch.plan.model import InContainer, Place
+from acp_launch.plan.written import keep_path
 from acp_launch.process.capture import capture
+from acp_launch.process.containers import ID_LENGTH
 from acp_launch.waits import stretch
 
 PLATFORM: str = sys.platform
@@ -49,6 +53,9 @@ OBSTACLES = (
     ),
 )
 ELSEWHERE = "in a container, start that one so that it may make user namespaces"
+FACTS = {"podman": "{{.Version.Version}}", "docker": "{{.ServerVersion}} {{.SecurityOptions}}"}  # of `info`
+# Security options of docker by which a user there is another one here; by the second, root there is the user here.
+MAPPINGS = ("name=userns", "name=rootless")
 _TRIAL = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/")
 
 
@@ -90,6 +97,42 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+def ask_engine(program: Path, there: InContainer) -> Check:
+    """Ask an engine whether it has the image, and whether the agent would be in the container who we are here."""
+    name, fix = there.engine, "choose another one: runtime.container.engine"
+    try:
+        version, _, options = _ask(program, "info", "--format", FACTS[name]).partition(" ")
+    except LaunchError as error:
+        what = f"{name} does not answer: {error.message}"
+        return problem("container", "agent", what, f"start its daemon, or {fix}")
+    mappings = MAPPINGS if "--user" in there.user else MAPPINGS[:1]
+    if maps := next((each for each in mappings if each in options), ""):
+        what = f"{name} gives the agent another user than you ({maps}), who may not open the socket of its servers"
+        return problem("container", "agent", what, f"start its daemon without that, or {fix}")
+    try:
+        image = _ask(program, "image", "inspect", "--format", "{{.Id}}", there.image)
+    except LaunchError as error:
+        if there.pull == "never":
+            what = f"{name} does not have the image {there.image}: {error.message}"
+            return problem("container", "agent", what, f"fetch it: {name} pull {there.image}; or write pull: missing")
+        image = ""
+    has = image.removeprefix("sha256:")[:ID_LENGTH] or "is fetched by the start"
+    return ok(
+        "container", "agent", f"{name} {version}; {there.image}: {has}", engine=name, version=version, image=image
+    )
+
+
+def _ask(program: Path, *words: str) -> str:
+    """Return what the engine's client says. Raise LaunchError if it fails."""
+    argv = [str(program), *words]
+    done = capture(argv, TRIAL_TIMEOUT, env=keep_path(inherited(os.environ, "all")), cwd=Path("/"))
+    if done.timed_out:
+        raise LaunchError(f"no answer within {TRIAL_TIMEOUT:g} s")
+    if done.ending.status:
+        raise LaunchError(done.err[-1] if done.err else f"it {done.ending}")
+    return done.out.decode(errors="replace").strip()
 
 
 def examine_state(where: Place) -> Iterator[Check]:

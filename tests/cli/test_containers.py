@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.checks.confined import ask_engine
+from acp_launch.plan.model import InContainer
 from acp_launch.process.records import RecordedLaunch, read_all
 from tests.batch.test_freeze import make_repository
 from tests.cli.hosted import up
@@ -269,3 +271,52 @@ def test_it_shares_a_server_with_an_agent_that_is_here(launch: Launcher, contain
         assert b"'text'" in here.out
     finally:
         launch("down", "--servers", "--force")
+
+
+def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
+    launch: Launcher, contained: Contained, engine: RealEngine
+) -> None:
+    room = Path(engine.program).parents[1]
+    calls = room / "calls"
+    contained({"image": "localhost/nothing:1"})
+    refused = launch("run", "p", ADD)
+    assert refused.code == 3, refused
+    assert f"runtime.container: {engine.name} does not have the image localhost/nothing:1" in refused.err
+    assert f"fix: fetch it: {engine.name} pull localhost/nothing:1; or write pull: missing\n" in refused.err
+    contained()
+    (room / "mode").write_text("down")
+    try:
+        refused = launch("run", "p", ADD)
+        examined = launch("doctor", "p")
+    finally:
+        (room / "mode").write_text("")
+    assert refused.code == 3 and f"{engine.name} does not answer: " in refused.err and "it is down" in refused.err
+    assert examined.code == 3 and b"problem  container agent" in examined.out
+    calls.write_text("")
+    for _ in range(2):
+        assert launch("run", "p", ADD).code == 0
+    asked = [line.split()[0] for line in calls.read_text().splitlines()]
+    assert asked.count("info") == asked.count("image") == 1, asked
+    demo = {"args": ["-m", "acp_launch.demo.agent"], "env": {"PYTHONPATH": str(ROOT)}}
+    contained({"mounts": [f"{ROOT}/acp_launch:ro"]}, agent=demo)
+    (found,) = [
+        each for each in json.loads(launch("doctor", "p", "--json").out)["checks"] if each["check"] == "container"
+    ]
+    assert found["facts"]["engine"] == engine.name and found["facts"]["version"], found
+
+
+def test_an_engine_that_maps_users_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    for option, user, said in (
+        ("name=userns", (), "problem"),
+        ("name=rootless", ("--user", "1000:1000"), "problem"),
+        ("name=rootless", (), "ok"),
+        ("name=seccomp,profile=default", ("--user", "1000:1000"), "ok"),
+    ):
+        program.write_text(
+            f'#!/bin/sh\ncase $1 in info) echo "27.1 [{option}]";; *) echo sha256:0123456789abcdef;; esac\n'
+        )
+        program.chmod(0o755)
+        found = ask_engine(program, InContainer("docker", "x", "default", "never", user))
+        assert found.verdict == said, found
+        assert found.text == "docker 27.1; x: 0123456789ab" or option in found.text
