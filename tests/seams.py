@@ -168,9 +168,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("batch", "container"): Held(
         "tests/cli/test_containers.py::test_an_item_of_a_batch_has_its_tree_and_its_check_there"
     ),
-    ("batch", "ssh"): Held(
-        "tests/batch/test_checking.py::test_a_check_cannot_run_where_an_agent_on_another_machine_does"
-    ),
+    ("batch", "ssh"): Held("tests/cli/test_ssh.py::test_items_of_a_batch_work_there_and_have_no_tree_here"),
     ("batch", "import"): CannotMeet(
         "Items import nothing; a profile that an import changes is one that was not frozen."
     ),
@@ -222,7 +220,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("ssh", "import"): CannotMeet(
         "No other tool has such a key: an import brings none, and `export --direct` leaves out all that is ours."
     ),
-    ("ssh", "login"): Held("tests/plan/test_elsewhere.py::test_a_program_beside_the_agent_runs_where_the_agent_does"),
+    ("ssh", "login"): Held("tests/cli/test_ssh.py::test_a_login_that_needs_a_terminal_runs_there"),
     ("ssh", "registry"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
     ("ssh", "api"): CannotMeet(
         "A program's launch is a private host, which starts its agent by the code of every host."
