@@ -377,13 +377,13 @@ async def open_requested(
         from acp_launch.engine.servers import offer_servers
 
         entries[:0] = await offer_servers(prepared, connection, servers, request.name)
-    asked = opening.params
+    asked, cwd = opening.params, plan.directory if plan.place else plan.cwd
     if asked is not None and plan.machine:  # it has no directory of the editor's machine
         others = {name: value for name, value in asked.items() if name != "additionalDirectories"}
-        asked = {**others, "cwd": str(plan.directory)}
+        asked = {**others, "cwd": str(cwd)}
     theirs = acp.sequence((asked or {}).get("additionalDirectories"))
     directories = _directories(plan, agent, connection.observer, theirs)
-    params = SessionParams(plan.directory, directories, entries, request.meta, asked)
+    params = SessionParams(cwd, directories, entries, request.meta, asked)
     limit, replay = plan.timeouts.session, opening.replay or (_replay(plan.agent) if how == "load" else "")
     tried = partial(
         open_session, connection, client, params, how=how, session_id=session_id, limit=limit, replay=replay
