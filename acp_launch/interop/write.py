@@ -140,6 +140,9 @@ def export_entries(profile: Profile, tool: Tool, context: ExportContext) -> Expo
         for name, text in server.env.items() if isinstance(server, StdioServer) else ():
             writer.references.reserve(text, name)
     agents = writer.agent(profile.agent) if tool.agents else {}
+    runtime = profile.runtime
+    if agents and (kind := next((key for key in ("confined", "container", "ssh") if getattr(runtime, key)), "")):
+        writer.notes.append(f"{tool.title} starts the agent here, as you: it has no word for runtime.{kind}")
     servers = {}
     for name, server in profile.mcp_servers.items() if tool.servers else ():
         try:
