@@ -194,7 +194,7 @@ def _server_meant(written: Plain) -> Plain:
     """Return the server for which a text or a list most likely stands: its url, or its command line."""
     if isinstance(written, list):
         return mapping_meant(StdioServer, written) or {"command": "..."}
-    if not isinstance(written, str):
+    if not isinstance(written, str) or not written.strip():
         return written if isinstance(written, dict) else {"command": "..."}
     return {"type": "http", "url": written} if "://" in written.split()[0] else program_meant(written)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_launch.document.scalars import Duration
@@ -928,6 +928,7 @@ VALUES = st.recursive(
 
 @pytest.mark.whole
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.booleans())
+@example({"mcp_servers": ""}, False)
 def test_any_mapping_is_a_profile_or_has_problems_with_places(root: dict[str, object], whole: bool) -> None:
     """JSON is YAML: written as JSON it reaches the checker as it is."""
     text = json.dumps({"version": 1, "agent": {"command": "x"}, **root} if whole else root)
