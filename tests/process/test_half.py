@@ -288,6 +288,7 @@ def test_an_agent_whose_half_is_killed_hears_the_end_of_its_input(start: Start, 
     (agent,) = pids_below(line.half.pid)
     line.half.kill()
     alive.assert_all_dead()
+    line.half.wait(PATIENCE)  # before that, its children are still its own
     os.waitpid(agent, 0)  # it has come to us
 
 
