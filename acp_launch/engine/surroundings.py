@@ -172,12 +172,12 @@ def explain_place(error: AgentError, where: Place, status: int | None, called: s
         _explain_ssh(error, there, status, trial)
     elif isinstance(there, InContainer) and status == ENGINE_FAILED:
         error.message = f"{where.program} could not start the container of {there.image}"
-        is_missing = any(
-            word in " ".join(error.detail).lower() for word in ("not known", "no such image", "unable to find")
-        )
-        error.fix = (
-            f"fetch the image: {where.program} pull {there.image}; or write pull: missing" if is_missing else trial
-        )
+        told = " ".join(error.detail).lower()
+        if any(word in told for word in ("not known", "no such image", "unable to find")):
+            trial = f"fetch the image: {where.program} pull {there.image}; or write pull: missing"
+        elif any(word in told for word in ("reference format", "lowercase")):
+            trial = "correct runtime.container.image"
+        error.fix = trial
     elif said and (has_failed or "Python" in said):
         error.message = said.removeprefix(_WORDS_OF_HALF)
         error.detail = tuple(line for line in error.detail if line != said)

@@ -206,8 +206,10 @@ class PlaceSurvey(Struct):
         for place, what in self.private:
             if place.is_relative_to(path):
                 return f"it holds {what}" if place != path else f"it is {what}"
+        trees = real(directory("STATE")) / "batches"
+        is_tree = path.is_relative_to(trees) and path.relative_to(trees).parts[1:2] == ("trees",)  # of an item
         for place, what in (*_list_own(), (Path("/proc"), "the processes"), (Path("/dev"), "the devices")):
-            if path.is_relative_to(place):
+            if path.is_relative_to(place) and not is_tree:
                 return f"it lies in {what}"
         for place in self._list_code() if access == "write" else ():
             if place.is_relative_to(path) or path.is_relative_to(place):
@@ -218,6 +220,8 @@ class PlaceSurvey(Struct):
         """Yield what acp-launch runs itself: it has the secrets, and starts the agent."""
         yield from (real(Path(module.__file__ or "").parent) for module in (acp_launch, os, msgspec))
         yield from (self.program, real(Path(sys.executable)), Path("/etc"))
+        if self.key:  # a container has its own system: nothing of this one is needed there to be written
+            yield from (real(Path(each)) for each in (*SYSTEM, "/boot", "/sys", "/var/lib") if os.path.exists(each))
 
     def show_agent(self, origin: Origin) -> Direct | None:
         """Show the agent's installation, and the programs of servers that the agent starts itself. Return what starts
@@ -370,6 +374,7 @@ def list_private(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         yield real(Path(runtime)), "the runtime directory, with the sockets of your session"
     yield from _list_own()
     yield Path("/run"), "the sockets of this machine"
+    yield Path("/run/user"), "the sockets of all users' sessions"
     yield real(Path("/tmp")), "the sockets of other programs"
 
 

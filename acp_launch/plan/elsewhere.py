@@ -26,7 +26,7 @@ from acp_launch.profile.model import Container, Ssh
 MOUNTS = "runtime.container.mounts"
 ENGINES = ("podman", "docker")  # in this order
 SELINUX = Path("/sys/fs/selinux/enforce")  # "1" if containers may not read what is mounted without a label
-_SOCKETS = ("docker.sock", "podman.sock", "containerd.sock", "crio.sock")
+_SOCKETS = ("docker.sock", "podman.sock", "podman/podman.sock", "containerd/containerd.sock", "crio/crio.sock")
 
 
 def contain(

@@ -153,7 +153,7 @@ def relaxed_confinement(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
                 continue
             own = node.value if isinstance(node.value, dict) else {}
             now = kept[kind] = {**(before or {}), **own} if isinstance(node.value, dict) else {}
-            if before is not None and (gained := _gained(kind, before, now)):
+            for gained in _list_gained(kind, before, now) if before is not None else ():
                 yield place.problem(f"runtime.{kind}", *gained, "warning")
 
 
@@ -165,19 +165,29 @@ _REMOVED = {
 _NETWORKS = ("none", "default", "shared", "host")  # each reaches more than the one before it
 
 
-def _gained(kind: str, before: Mapping[str, Plain], now: Mapping[str, Plain]) -> tuple[str, str] | None:
-    """Say what an agent has by a layer that those below it take from it, with the fix; None if that is nothing."""
+def _list_gained(kind: str, before: Mapping[str, Plain], now: Mapping[str, Plain]) -> Iterator[tuple[str, str]]:
+    """Say what an agent has by a layer that those below it do not give it, with the fix."""
     usual = "default" if kind == "container" else "shared"
-    was, now_has = (
-        next((n for n, word in enumerate(_NETWORKS) if word == each.get("network", usual)), 0) for each in (before, now)
+    was, is_now = (
+        _NETWORKS.index(str(each.get("network", usual))) if each.get("network", usual) in _NETWORKS else 0
+        for each in (before, now)
     )
-    if now_has > was and before.get("network", usual) != usual:
-        return "the agent has the network, which what this file extends takes from it", "write network: none here, too"
-    if now_has > was and kind == "container":
-        return "the agent has this machine's network, which what this file extends does not give it", "remove network"
-    if kind == "container" and now.get("mounts", []) != before.get("mounts", []):
-        return "the agent has other mounts than what this file extends gives it", "remove mounts to keep those"
-    return None
+    if is_now > was and before.get("network", usual) != usual:
+        what = "the agent has the network, which what this file extends takes from it"
+        yield what, "write network: none here, too"
+    elif is_now > was and kind == "container":
+        what = "the agent has this machine's network, which what this file extends does not give it"
+        yield what, "remove network"
+    for key, what in _OTHER[kind].items():
+        if now.get(key) != before.get(key):
+            yield f"the agent has {what} than what this file extends gives it", f"remove {key} to keep that"
+
+
+_OTHER: Mapping[str, Mapping[str, str]] = {
+    "confined": {},
+    "container": {"image": "another image", "mounts": "other mounts", "user": "another user", "pull": "another pull"},
+    "ssh": {"host": "another machine"},
+}
 
 
 def without_rules(tree: Node) -> Node:

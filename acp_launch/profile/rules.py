@@ -352,6 +352,12 @@ def _runtime(runtime: Mapping[str, Plain]) -> Iterator[Fault]:
     if "confined" in runtime and runtime["confined"] is None:
         fix = "write confined: true, or a mapping; false runs the agent as you"
         yield Fault(("runtime", "confined"), "confined has no value", fix, at_key=True)
+    for kind, fix in (
+        ("container", "write container: {image: NAME}"),
+        ("ssh", "write ssh: {host: NAME, directory: /PATH}"),
+    ):
+        if kind in runtime and runtime[kind] is None:
+            yield Fault(("runtime", kind), f"{kind} has no value", f"{fix}, or remove it", at_key=True)
     places = [key for key in ("confined", "container", "ssh") if runtime.get(key) not in (None, False)]
     for key in places[1:]:
         what = f"the agent runs in one place, and {places[0]} is one already"
@@ -360,7 +366,7 @@ def _runtime(runtime: Mapping[str, Plain]) -> Iterator[Fault]:
     for kind, key in paths:
         for where, path in _items(("runtime", kind, key), section(runtime, kind).get(key)):
             yield from _not_from_secrets(where, path, "a path")
-            if not path.strip() or (path.startswith("~") and path[1:2] not in ("", "/")):
+            if not path.strip() or "\n" in path or (path.startswith("~") and path[1:2] not in ("", "/")):
                 yield Fault(where, f'"{shorten(path)}" is not a path', "write ~/NAME, or an absolute path")
             elif key == "state" and not path.startswith(("~", "/", "$")):
                 what = f'"{shorten(path)}": state lies in your home, and this path begins at the project'
@@ -396,6 +402,9 @@ def _elsewhere(root: Mapping[str, Plain], runtime: Mapping[str, Plain]) -> Itera
         return
     where = "on another machine" if is_remote else "in a container"
     client, agent = section(root, "client"), section(root, "agent")
+    if agent.get("inherit_env") in ("all", "minimal"):
+        what = f"the agent is {where}, where your PATH and HOME are not"
+        yield Fault(("agent", "inherit_env"), what, "name the variables that it needs: [LANG]")
     if client.get("terminal") is True:
         what = f"the agent is {where}, and its commands would run here"
         yield Fault(("client", "terminal"), what, "remove it: agents have tools of their own to run commands")

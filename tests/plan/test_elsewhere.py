@@ -20,6 +20,7 @@ from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.session.permission.policy import judge, policy
+from acp_launch.settings.load import directory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs there are for Linux")
 Json = Mapping[str, Any]
@@ -293,6 +294,42 @@ def layered(project: Path, below: Json, above: Json) -> list[str]:
 )
 def test_a_layer_that_gives_the_agent_more_is_told(project: Path, below: Json, above: Json, what: str) -> None:
     assert any(what in message for message in layered(project, below, above))
+
+
+def test_a_layer_that_changes_several_is_told_of_each(project: Path) -> None:
+    found = layered(project, {"container": {"image": "x"}}, {"container": {"image": "y", "user": "image"}})
+    assert [each.split(" than ")[0] for each in found] == ["the agent has another image", "the agent has another user"]
+    far = {"ssh": {"host": "a", "directory": "/x"}}
+    (found_there,) = layered(project, far, {"ssh": {"host": "b"}})
+    assert found_there.startswith("the agent has another machine")
+
+
+@pytest.mark.parametrize("runtime", [{"container": None}, {"ssh": None}])
+def test_a_place_without_a_value_is_a_problem(project: Path, runtime: Json) -> None:
+    with pytest.raises(ProfileError, match="has no value"):
+        planned(project, runtime)
+
+
+def test_the_path_of_this_machine_is_not_taken_along(project: Path) -> None:
+    with pytest.raises(ProfileError, match="where your PATH and HOME are not"):
+        contained(project, agent={"command": "a", "inherit_env": "all"})
+
+
+@pytest.mark.parametrize("path", ["/usr", "/var/lib", "/sys", "/run/user"])
+def test_the_system_of_this_machine_cannot_be_written_from_a_container(project: Path, path: str) -> None:
+    if not Path(path).exists():
+        pytest.skip(f"there is no {path}")
+    assert any("would undo the agent's place" in each for each in said(contained(project, {"mounts": [path]})))
+
+
+def test_the_tree_of_an_item_in_the_state_directory_is_mounted(project: Path) -> None:
+    tree = directory("STATE") / "batches" / "b-1" / "trees" / "one"
+    tree.mkdir(parents=True)
+    file = project / "p.yaml"
+    profile = {"version": 1, "agent": {"command": "a"}, "runtime": {"container": {"image": IMAGE}}}
+    file.write_text(json.dumps(profile))
+    where = place_of(resolve(load(Found("p", file, project, "path")), cwd=tree, environ=os.environ))
+    assert can_write(where, tree / "x") and not can_write(where, tree.parent / "x")
 
 
 def test_a_layer_that_takes_from_the_agent_is_not_told(project: Path) -> None:
