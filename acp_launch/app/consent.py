@@ -21,10 +21,9 @@ from acp_launch.console.stderr import can_ask_user, harmless, say, tell
 from acp_launch.console.trust import ReportRow, heading, report
 from acp_launch.engine.loop import hear_guards
 from acp_launch.errors import MachineError, NotTrusted, Stopped, UsageError
-from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import Need
 from acp_launch.plan.resolve import Resolved
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.problem import Problem, about, dotted, errors, ours
 from acp_launch.process.foreground import available, foreground
 from acp_launch.process.guard_client import start_guards
@@ -170,7 +169,7 @@ def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
 
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
-    env = keep_path(inherited(os.environ, "all"))
+    env = make_safe_environment()
     program = LocalProgram(argv[0], (which(argv[0], path=env["PATH"]) or argv[0], *argv[1:]), env, Path.home())
     ended = _run_in_front(program)
     if ended.status != 0:

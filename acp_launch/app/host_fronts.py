@@ -22,9 +22,8 @@ from acp_launch.engine.context import LaunchContext, leave_login
 from acp_launch.engine.run import Launch
 from acp_launch.engine.surroundings import conversation
 from acp_launch.errors import StateError, first
-from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.process import detached
 from acp_launch.served.connections import listen
 from acp_launch.served.host import Host, HostNotices
@@ -165,7 +164,7 @@ def _notifier(settings: Settings, plan: LaunchPlan, note: Callable[[str], None])
         program, *rest = settings.notify_command
         for mark, name in (("{profile}", plan.called), ("{session}", session)):
             rest = [argument.replace(mark, name) for argument in rest]
-        env = keep_path(inherited(os.environ, "all"))
+        env = make_safe_environment()
         found = shutil.which(program, path=env["PATH"])
         why = detached.start([os.path.abspath(found), *rest], env) if found else "command not found"  # noqa: PTH100
         if why:

@@ -9,11 +9,10 @@ from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_p
 from acp_launch.checks.confined import ask_engine
 from acp_launch.errors import MachineError
 from acp_launch.plan.confinement import prepare_place
-from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
 from acp_launch.plan.place import add_seat, lead, place
 from acp_launch.plan.repository import list_shared_objects
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.private import create, make_digest, make_private
 from acp_launch.problem import about
 from acp_launch.process.containers import label_arguments
@@ -97,7 +96,7 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
     )
     return spawn(
         [str(where.program), *lead(where, plan.cwd, labels, seat.socket if seat else "")],
-        env=keep_path(inherited(os.environ, "all")),  # of the engine, or of ssh
+        env=make_safe_environment(),  # of the engine, or of ssh
         cwd=plan.agent.cwd,
         name=f"{plan.agent.name} {where.words}",
         is_boxed=True,

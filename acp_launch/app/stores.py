@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from acp_launch.console.secrets import choices
 from acp_launch.console.stderr import can_ask_user, tell
 from acp_launch.errors import SecretError
-from acp_launch.plan.executable import inherited
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.problem import did_you_mean
 from acp_launch.process.spawn import hide
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
@@ -158,7 +157,7 @@ async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResu
 
 def _environment() -> dict[str, str]:
     """Return our environment without secrets, and without folders of PATH that a confined agent could write."""
-    return keep_path(inherited(os.environ, "all"))
+    return make_safe_environment()
 
 
 def offer_sealed_file(settings: Settings) -> Settings | None:

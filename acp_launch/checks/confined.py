@@ -18,9 +18,8 @@ from acp_launch.bridge.seat import ShimConnection, listen_for_shims
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.plan.confinement import INSTALL
-from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import InContainer, Place
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.process.capture import capture
 from acp_launch.process.containers import ID_LENGTH
 from acp_launch.waits import stretch
@@ -127,7 +126,7 @@ def ask_engine(program: Path, there: InContainer) -> Check:
 def _ask(program: Path, *words: str) -> str:
     """Return what the engine's client says. Raise LaunchError if it fails."""
     argv = [str(program), *words]
-    done = capture(argv, TRIAL_TIMEOUT, env=keep_path(inherited(os.environ, "all")), cwd=Path("/"))
+    done = capture(argv, TRIAL_TIMEOUT, env=make_safe_environment(), cwd=Path("/"))
     if done.timed_out:
         raise LaunchError(f"no answer within {TRIAL_TIMEOUT:g} s")
     if done.ending.status:

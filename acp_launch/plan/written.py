@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acp_launch.errors import LaunchError, StateError
+from acp_launch.plan.executable import inherited
 from acp_launch.plan.model import Place
 from acp_launch.private import Unfit, follow_links, make_private, read_bounded
 from acp_launch.private import replace as replace_file
@@ -99,3 +100,8 @@ def keep_path(environ: Mapping[str, str]) -> dict[str, str]:
     folders = map(Path, os.get_exec_path(environ))
     kept = [str(each) for each in folders if each.is_absolute() and not find_written(each)]
     return {**environ, "PATH": os.pathsep.join(kept)}
+
+
+def make_safe_environment() -> dict[str, str]:
+    """Return our variables for a program that we run ourselves: without secrets, and with PATH as by `keep_path`."""
+    return keep_path(inherited(os.environ, "all"))

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 from acp_launch import shutdown
 from acp_launch.errors import StateError
-from acp_launch.plan.executable import inherited
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.process.table import NO_PIDFD, open_pid
 from acp_launch.regex import regex
 from acp_launch.waits import seconds, stretch
@@ -179,7 +178,7 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> None:
 
 def make_environment() -> dict[str, str]:
     """Return our environment without secrets, and without what would lead git to another repository or index."""
-    public = keep_path(inherited(os.environ, "all"))  # without what an agent could have put there
+    public = make_safe_environment()  # without what an agent could have put there
     kept = {
         name: value for name, value in public.items() if not name.startswith("GIT_") or name.startswith(_KEPT_VARIABLES)
     }

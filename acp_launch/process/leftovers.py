@@ -24,8 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import LaunchError
-from acp_launch.plan.executable import inherited
-from acp_launch.plan.written import keep_path, refuse_written
+from acp_launch.plan.written import make_safe_environment, refuse_written
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.code import changed_code
@@ -144,7 +143,7 @@ def _ask_engine(launch: RecordedLaunch, ask: Callable[[ContainerEngine, str], La
         return LaunchContainers()
     try:
         refuse_written(program)
-        return ask(ContainerEngine(launch.engine, keep_path(inherited(os.environ, "all"))), launch.id)
+        return ask(ContainerEngine(launch.engine, make_safe_environment()), launch.id)
     except LaunchError as error:  # an agent may have written it
         return LaunchContainers(why=str(error))
 

@@ -15,7 +15,6 @@ asks twice, and nothing proves that the login worked: only the agent's next answ
 a profile to name, no edit of a built-in profile, and no second try if the agent has named a missing variable.
 """
 
-import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
@@ -34,9 +33,9 @@ from acp_launch.errors import (
     UsageError,
     WaitExpired,
 )
-from acp_launch.plan.executable import CannotRun, find, inherited
+from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import InContainer, Place
-from acp_launch.plan.written import keep_path
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process import pseudoterminal
 from acp_launch.process.containers import label_arguments
@@ -347,7 +346,7 @@ def _confine(program: LocalProgram, where: Place) -> LocalProgram:
         where,
         has_terminal=True,
         labels=label_arguments() if is_client else (),
-        outer=keep_path(inherited(os.environ, "all")),
+        outer=make_safe_environment(),
     )
     argv = (sys.executable, "-I", "-S", pseudoterminal.__file__, *argv)
     return LocalProgram(program.name, argv, env, program.cwd, is_client)
