@@ -20,7 +20,9 @@ from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 from tests.patience import PATIENCE
 
 TOKEN = "t0ken-" + "a1B2c3" * 4
+GITHUB_TOKEN = "ghp_" + "a1B2" * 9
 PASSPHRASE = "correct horse battery"
+LOGIN = "oauth/docs.example/0123456789abcdef"  # its tokens
 ECHO = ("/bin/echo", "value-of-{name}")
 NO_KEYRING = yes_or_no("No desktop keyring here. Keep secrets in a sealed file with a passphrase?")
 NEEDY = {"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}", "URL": "x${secret:team/docs}"}}}
@@ -77,44 +79,41 @@ def files_holding(text: str, *roots: Path) -> list[Path]:
 # set
 
 
-def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> None:
-    done = sealed("secret", "set", "github", stdin=TOKEN.encode() + b"\n")
-    file = sealed.config / "secrets.sealed"
-    assert (done.code, done.out, done.err) == (0, b"", f"github: stored in the sealed file ({file})\n")
-    assert value_of(sealed, "github") == TOKEN
-    assert files_holding(TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
-
-
 @pytest.mark.parametrize(
     ("given", "value"),
     [
-        (b"a-value\n", "a-value"),
+        (TOKEN.encode() + b"\n", TOKEN),
         (b"a-value\r\n", "a-value"),
-        (b"two\nlines\n\n", "two\nlines\n"),
         (b"x" * 64 * 1024, "x" * 64 * 1024),
     ],
 )
-def test_all_is_kept_but_one_line_break_at_the_end(sealed: Launcher, given: bytes, value: str) -> None:
-    assert sealed("secret", "set", "x", stdin=given).code == 0
-    assert value_of(sealed, "x") == value
+def test_what_is_piped_in_is_kept_but_for_one_line_break_where_the_settings_say(
+    sealed: Launcher, given: bytes, value: str
+) -> None:
+    done = sealed("secret", "set", "github", stdin=given)
+    file = sealed.config / "secrets.sealed"
+    assert (done.code, done.out, done.err) == (0, b"", f"github: stored in the sealed file ({file})\n")
+    assert value_of(sealed, "github") == value
+    assert files_holding(value, Path(sealed.env["HOME"]), sealed.project) == []
 
 
-def test_it_can_come_from_a_variable(sealed: Launcher) -> None:
-    done = sealed("secret", "set", "github", "--from-env", "HELD", HELD=TOKEN)
-    assert done.code == 0
-    assert TOKEN not in done.err
-    assert value_of(sealed, "github") == TOKEN
-    done = sealed("secret", "set", "github", "--from-env", "HELD")
-    assert (done.code, done.err) == (
-        2,
-        "acp-launch: variable HELD is not set\n    fix: export HELD=..., or leave --from-env away\n",
-    )
-    done = sealed("secret", "set", "github", "--from-env", "ghp_" + "a1B2" * 9)
-    assert (done.code, done.err) == (
-        2,
-        "acp-launch: --from-env: the variable is not set\n"
-        "    fix: give its name, without a $: --from-env GITHUB_TOKEN\n",
-    )
+@pytest.mark.parametrize(
+    ("variable", "error"),
+    [
+        ("HELD", ""),
+        ("GONE", "variable GONE is not set\n    fix: export GONE=..., or leave --from-env away\n"),
+        (
+            GITHUB_TOKEN,
+            "--from-env: the variable is not set\n    fix: give its name, without a $: --from-env GITHUB_TOKEN\n",
+        ),
+    ],
+)
+def test_it_can_come_from_a_variable(sealed: Launcher, variable: str, error: str) -> None:
+    done = sealed("secret", "set", "github", "--from-env", variable, HELD=TOKEN)
+    if error:
+        assert (done.code, done.err) == (2, f"acp-launch: {error}")
+    else:
+        assert (done.code, TOKEN in done.err, value_of(sealed, "github")) == (0, False, TOKEN)
 
 
 def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launcher) -> None:
@@ -131,14 +130,35 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launche
 
 
 @pytest.mark.parametrize(
-    "name",
-    [f"github={TOKEN}", "a b", "", "..", "../a", "a/./b", "/a", "a/", "a//b", "ä", "x" * 201, "${secret:x}", "a\nb"],
+    ("name", "message"),
+    [
+        (GITHUB_TOKEN, "this looks like a GitHub token, not like a secret's name; nothing was stored"),
+        *(
+            (name, "not a secret's name")
+            for name in (
+                f"github={TOKEN}",
+                "a b",
+                "",
+                "..",
+                "a/./b",
+                "/a",
+                "a//b",
+                "ä",
+                "x" * 201,
+                "${secret:x}",
+                "a\nb",
+            )
+        ),
+    ],
 )
-def test_a_name_that_is_none_is_refused_and_a_value_in_its_place_not_repeated(sealed: Launcher, name: str) -> None:
+def test_a_name_that_is_none_is_refused_and_a_value_in_its_place_not_repeated(
+    sealed: Launcher, name: str, message: str
+) -> None:
     done = sealed("secret", "set", name, stdin=b"a-value")
     assert done.code == 2
-    assert "not a secret's name\n" in done.err
-    assert TOKEN not in done.err
+    assert f"{message}\n" in done.err
+    assert not any(token in done.err for token in (TOKEN, GITHUB_TOKEN))
+    assert files_holding(GITHUB_TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
 
 
 @pytest.mark.parametrize(
@@ -175,85 +195,30 @@ def test_what_may_not_have_been_meant_is_a_warning(sealed: Launcher, name: str, 
     assert done.err.splitlines()[1:] == [f"acp-launch: warning: {warning}"]
 
 
-def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
-    launch.env.pop("PYTHON_KEYRING_BACKEND")
-    done = launch("secret", "set", "github", stdin=TOKEN.encode())
-    config = launch.config / "config.yaml"
-    assert done.code == 3
-    first, *rest = done.err.splitlines()
-    assert first.startswith('acp-launch: cannot store secret "github": ')
-    assert [
-        f"    to store secrets elsewhere, set one of these in {config}:",
-        "        secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
-        '        secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
-        "    or set it in the environment, for instance in CI: export ACP_LAUNCH_SECRET_GITHUB=...",
-    ] == rest[:4]
-
-
-def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launcher) -> None:
-    """Nobody is asked for a value first."""
-    del launch.env["PYTHON_KEYRING_BACKEND"]
-    for variables in (
-        {},
-        {"ACP_LAUNCH_SECRETS__STORE": "command", "ACP_LAUNCH_SECRETS__COMMAND": '["echo", "{name}"]'},
-    ):
-        env = {**launch.env, **variables}
-        with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
-            if not variables:
-                terminal.until(NO_KEYRING)
-                terminal.types("n")
-            assert terminal.ends() == 3
-        assert 'cannot store secret "github": ' in terminal.text
-        assert "value of the secret" not in terminal.text
-    assert not config_file(launch).exists()
-
-
-def test_without_a_keyring_a_sealed_file_is_offered_and_on_a_yes_the_secret_is_stored_there(launch: Launcher) -> None:
-    del launch.env["PYTHON_KEYRING_BACKEND"]
-    launch.configure("# mine\nmax_line: 8MiB\n")
-    with on_terminal("secret", "set", "github", cwd=launch.project, env=launch.env) as terminal:
-        terminal.until(NO_KEYRING)
-        terminal.types("y")
-        sealed_with(terminal, PASSPHRASE)
-        terminal.until('value of the secret "github": ')
-        terminal.types(f"{TOKEN}\n")
-        assert terminal.ends() == 0
-    assert f"acp-launch: secrets.store: file is now in {config_file(launch)}\n" in terminal.text
-    assert "github: stored in the sealed file (" in terminal.text
-    assert config_file(launch).read_text().startswith("# mine\nmax_line: 8MiB\n")
-    launch.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
-    assert value_of(launch, "github") == TOKEN
-
-
 @pytest.mark.parametrize(
-    ("settings", "variables"),
+    ("settings", "variables", "is_offered"),
     [
-        ("secrets: {store: keyring}\n", {}),
-        ("", {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}),
+        ("", {}, True),
+        ("secrets: {store: keyring}\n", {}, False),
+        ("", {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}, False),
+        ('secrets: {store: command, command: [echo, "{name}"]}\n', {}, False),
     ],
-    ids=["settings", "another backend"],
+    ids=["no choice", "settings", "another backend", "a command"],
 )
-def test_no_other_store_is_offered_where_the_user_has_chosen_one(
-    launch: Launcher, settings: str, variables: dict[str, str]
+def test_no_value_is_asked_for_that_cannot_be_kept_and_no_other_store_offered_where_one_was_chosen(
+    launch: Launcher, settings: str, variables: dict[str, str], is_offered: bool
 ) -> None:
     del launch.env["PYTHON_KEYRING_BACKEND"]
     launch.configure(settings)
-    env = {**launch.env, **variables}
-    with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
+    with on_terminal("secret", "set", "github", cwd=launch.project, env={**launch.env, **variables}) as terminal:
+        if is_offered:
+            terminal.until(NO_KEYRING)
+            terminal.types("n")
         assert terminal.ends() == 3
-    assert NO_KEYRING not in terminal.text
+    assert (NO_KEYRING in terminal.text) == is_offered
     assert 'cannot store secret "github": ' in terminal.text
-
-
-def test_a_token_in_the_place_of_the_name_is_not_taken_as_one(sealed: Launcher) -> None:
-    token = "ghp_" + "a1B2" * 9
-    done = sealed("secret", "set", token, stdin=b"a-value")
-    assert (done.code, done.err) == (
-        2,
-        "acp-launch: this looks like a GitHub token, not like a secret's name; nothing was stored\n"
-        "    fix: acp-launch secret set NAME asks for the value; rotate the one you just typed\n",
-    )
-    assert files_holding(token, Path(sealed.env["HOME"]), sealed.project) == []
+    assert "value of the secret" not in terminal.text
+    assert config_file(launch).read_text() == settings
 
 
 # list and check
@@ -276,12 +241,11 @@ def test_the_list_names_secrets_times_and_profiles_never_values(sealed: Launcher
 
 
 def test_the_tokens_of_logins_are_not_among_the_secrets(sealed: Launcher) -> None:
-    item = "oauth/docs.example/0123456789abcdef"
     kept(sealed)
     config, state = (Path(sealed.env[f"ACP_LAUNCH_{each}_DIR"]) for each in ("CONFIG", "STATE"))
     store = open_file(FileSettings(key_file="key"), config, {}, lambda prompt: None)
-    store.write(item, Secret("{}"))
-    login = Login(url="https://docs.example", client="", issuer="", resource="", client_id="us", item=item)
+    store.write(LOGIN, Secret("{}"))
+    login = Login(url="https://docs.example", client="", issuer="", resource="", client_id="us", item=LOGIN)
     Logins(state).put(login)
     done = sealed("secret", "list")
     assert (done.code, "oauth/" in done.out.decode()) == (0, False)
@@ -289,25 +253,30 @@ def test_the_tokens_of_logins_are_not_among_the_secrets(sealed: Launcher) -> Non
     assert listed(sealed).keys() == {"github"}
 
 
-@pytest.mark.parametrize("name", ["oauth/docs.example/0123456789abcdef", "OAuth/x"])
-@pytest.mark.parametrize("verb", [["set"], ["rm"], ["rename", "github"], ["copy-to-env"]])
-def test_no_verb_of_secrets_takes_the_tokens_of_a_login(sealed: Launcher, verb: list[str], name: str) -> None:
+@pytest.mark.parametrize("words", ["set OAuth/x", *(f"{verb} {LOGIN}" for verb in ("set", "rm", "rename github"))])
+def test_no_verb_of_secrets_takes_the_tokens_of_a_login(sealed: Launcher, words: str) -> None:
     """Least of all the one that would hand them to a program."""
     kept(sealed)
-    done = sealed("secret", *verb, name, *(["--", "env"] if verb == ["copy-to-env"] else []), stdin=b"a-value")
-    assert (done.code, done.out) == (2, b"")
-    assert f'"{name}" holds the tokens of a login' in done.err
+    for arguments in (words.split(), ["copy-to-env", LOGIN, "--", "env"]):
+        done = sealed("secret", *arguments, stdin=b"a-value")
+        assert (done.code, done.out) == (2, b"")
+        assert " holds the tokens of a login" in done.err
 
 
-def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
-    done = sealed("secret", "list")
-    assert (done.code, done.out) == (0, b"")
-    assert done.err == "acp-launch: no secrets yet; to store one: acp-launch secret set NAME\n"
+def test_a_list_that_is_empty_says_why(sealed: Launcher) -> None:
+    def said() -> tuple[int, str]:
+        done = sealed("secret", "list")
+        assert done.out == b""
+        return done.code, done.err
 
-
-def test_an_empty_list_of_a_store_that_lists_nothing_says_so(launch: Launcher) -> None:
-    done = stored_by(launch, "sh", "-c", "printf %s {name}")("secret", "list")
-    assert (done.code, done.err) == (0, "acp-launch: the command (sh) does not list its secrets\n")
+    assert said() == (0, "acp-launch: no secrets yet; to store one: acp-launch secret set NAME\n")
+    stored_by(sealed, "sh", "-c", "printf %s {name}")
+    assert said() == (0, "acp-launch: the command (sh) does not list its secrets\n")
+    sealed.configure("")
+    del sealed.env["PYTHON_KEYRING_BACKEND"]
+    code, words = said()
+    assert code == 3
+    assert "keep secrets in a sealed file instead: acp-launch config set secrets.store file\n" in words
 
 
 def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed: Launcher) -> None:
@@ -324,13 +293,6 @@ def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed
     done = sealed("secret", "list")
     assert (done.code, done.out) == (0, b"")
     assert done.err == f"acp-launch: no longer in the sealed file ({file}): github\n"
-
-
-def test_a_list_without_a_keyring_says_what_to_do(launch: Launcher) -> None:
-    del launch.env["PYTHON_KEYRING_BACKEND"]
-    done = launch("secret", "list")
-    assert (done.code, done.out) == (3, b"")
-    assert "keep secrets in a sealed file instead: acp-launch config set secrets.store file\n" in done.err
 
 
 def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_not(sealed: Launcher) -> None:
@@ -351,28 +313,6 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     )
     kept(sealed, "team/docs", "docs-value")
     assert sealed("secret", "check").code == 0
-
-
-def test_check_counts_a_secret_once_however_many_profiles_and_places_need_it(sealed: Launcher) -> None:
-    for name in ("review", "ci"):
-        sealed.write({"agent": {"command": sys.executable, "env": {"A": "${secret:a}", "B": "${secret:a}"}}}, name=name)
-    done = sealed("secret", "check")
-    assert done.err.count('secret "a" is not set') == 1
-    assert "(needed in 3 other places, too)" in done.err
-    assert done.err.endswith("1 problem; 1 of 1 secrets are not available\n")
-
-
-def test_check_as_data(sealed: Launcher) -> None:
-    sealed.write(NEEDY, name="review")
-    done = sealed("secret", "check", "--json", ACP_LAUNCH_SECRET_GITHUB=TOKEN)
-    assert done.code == 3
-    answer = json.loads(done.out)
-    assert [(each["name"], each["state"], each["source"], each["profiles"]) for each in answer["secrets"]] == [
-        ("github", "found", "ACP_LAUNCH_SECRET_GITHUB", ["review"]),
-        ("team/docs", "missing", answer["secrets"][1]["source"], ["review"]),
-    ]
-    assert [problem["path"] for problem in answer["problems"]] == ["agent.env.URL"]
-    assert TOKEN not in done.out.decode() + done.err
 
 
 def test_check_passes_over_a_broken_profile_unless_it_was_named(sealed: Launcher) -> None:
@@ -412,21 +352,10 @@ def test_what_was_removed_is_gone_and_who_still_needs_it_is_told(sealed: Launche
     )
 
 
-def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sealed: Launcher) -> None:
+def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change_and_overwrites_none(
+    sealed: Launcher,
+) -> None:
     sealed.write(NEEDY, name="review")
-    kept(sealed)
-    done = sealed("secret", "rename", "github", "team/github")
-    assert done.code == 0
-    file = sealed.config / "secrets.sealed"
-    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f"github: renamed to team/github in the sealed file ({file})\n"
-        ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
-    )
-    assert listed(sealed) == {"team/github": []}
-    assert value_of(sealed, "team/github") == TOKEN
-
-
-def test_a_rename_never_overwrites(sealed: Launcher) -> None:
     kept(sealed)
     kept(sealed, "taken", "taken-value")
     done = sealed("secret", "rename", "github", "taken")
@@ -437,7 +366,15 @@ def test_a_rename_never_overwrites(sealed: Launcher) -> None:
     )
     assert sealed("secret", "rename", "github", "github").code == 2
     assert sealed("secret", "rename", "gone", "new").code == 3
-    assert (value_of(sealed, "github"), value_of(sealed, "taken")) == (TOKEN, "taken-value")
+    done = sealed("secret", "rename", "github", "team/github")
+    assert done.code == 0
+    file = sealed.config / "secrets.sealed"
+    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        f"github: renamed to team/github in the sealed file ({file})\n"
+        ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
+    )
+    assert listed(sealed) == {"taken": [], "team/github": []}
+    assert (value_of(sealed, "team/github"), value_of(sealed, "taken")) == (TOKEN, "taken-value")
 
 
 # copy-to-env, and what does not exist
@@ -494,38 +431,29 @@ def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
 # runs
 
 
-def with_passphrase(launch: Launcher) -> None:
-    """A profile with a secret in a sealed file."""
-    launch.configure("secrets: {store: file}\n")
-    done = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
-    assert done.code == 0, done.err
-    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
-
-
 def test_the_user_is_not_asked_for_a_passphrase_without_a_prompt(launch: Launcher) -> None:
-    with_passphrase(launch)
+    """A person gets a session to sit in front of; events are for scripts, which cannot type."""
+    launch.configure("secrets: {store: file}\n")
+    launch.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
+    kept(launch)
+    del launch.env["ACP_LAUNCH_PASSPHRASE"]
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     with on_terminal("run", "p", "--output", "json", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 2
-    assert "there is no prompt" in terminal.text
+    assert "acp-launch: there is no prompt" in terminal.text
     assert "assphrase" not in terminal.text
 
 
-def test_the_command_runs_at_home_and_not_in_another_users_project(launch: Launcher) -> None:
-    stored_by(launch, "/bin/sh", "-c", "pwd", "{name}")
-    assert value_of(launch, "github") == launch.env["HOME"]
-
-
 def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch: Launcher) -> None:
-    script = 'test "$1" = good && echo the-value-of-it || { echo told the-value-of-it >&2; exit 1; }'
+    """The command of the store runs at home, and not in another user's project."""
+    script = 'test "$1" = good && echo the-value-of-it || { echo told the-value-of-it in $PWD >&2; exit 1; }'
     stored_by(launch, "/bin/sh", "-c", script, "sh", "{name}")
     launch.write({"agent": {"command": sys.executable, "env": {"A": "${secret:good}", "B": "${secret:bad}"}}})
-    asking = (["check", "p"], ["check", "p", "--json"])
-    looking = (["validate", "p", "--secrets"], ["plan", "p", "--secrets", "--json"], ["run", "p", "hi"])
-    for arguments in (*(["secret", *words] for words in asking), *looking):
-        done = launch.forked(*arguments)
-        assert done.code == 3
-        assert "the-value-of-it" not in done.out.decode() + done.err
-        assert "told ***" in done.out.decode() + done.err
+    for words in ("secret check p", "secret check p --json", "plan p --secrets --json", "run p hi"):
+        done = launch.forked(*words.split())
+        said = done.out.decode() + done.err
+        assert (done.code, "the-value-of-it" in said) == (3, False)
+        assert f"told *** in {launch.env['HOME']}" in said
 
 
 def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher) -> None:
@@ -543,18 +471,18 @@ def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher) -
     assert done.event("error")["exitCode"] == 143
 
 
-@pytest.mark.parametrize("key", ["headers", "env"])
-def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher, key: str) -> None:
+def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) -> None:
     """M-46: before anything is sent, and without the value. A variable of a remote server is a header, too."""
     kept(sealed, "docs", "abcdef\r\nX-Evil: 1")
-    server = {"type": "http", "url": "https://example.com/", key: {"A": "Bearer ${secret:docs}"}}
-    sealed.profile("polite", mcp_servers={"docs": server})
+    values = {key: {"A": "Bearer ${secret:docs}"} for key in ("headers", "env")}
+    servers = {key: {"type": "http", "url": "https://example.com/", key: value} for key, value in values.items()}
+    sealed.profile("polite", mcp_servers=servers)
     done = sealed.within("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
     assert "abcdef" not in done.err
-    assert f"{key}.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
+    for key in values:
+        assert f"{key}.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
     assert "    fix: keep it as one line of ASCII: acp-launch secret set docs\n" in done.err
-    assert "abcdef" not in done.err
 
 
 def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launcher) -> None:
@@ -581,43 +509,28 @@ def tripwire(launch: Launcher) -> Path:
     return wire
 
 
-@pytest.mark.parametrize(
-    "arguments", [["validate"], ["plan", "one"], ["plan", "one", "--json"], ["list"], ["secret", "list"]]
-)
-def test_the_store_is_not_touched_by_what_only_looks(launch: Launcher, tripwire: Path, arguments: list[str]) -> None:
-    assert launch(*arguments).code == 0
-    assert not tripwire.exists()
+def test_the_store_is_not_touched_by_what_only_looks(launch: Launcher, tripwire: Path) -> None:
+    for words in ("validate", "plan one", "plan one --json", "list", "secret list"):
+        assert launch(*words.split()).code == 0
+        assert not tripwire.exists(), words
 
 
-def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, tripwire: Path) -> None:
-    assert "found" not in launch("plan", "one").out.decode()
+def test_plan_and_validate_ask_for_secrets_only_when_they_are_told_to(launch: Launcher, tripwire: Path) -> None:
     done = launch.forked("plan", "one", "--secrets")
-    assert done.code == 0, done.err
-    assert "secrets" in done.out.decode()
+    assert (done.code, tripwire.read_text()) == (0, "github\n")
     assert [line.split() for line in done.out.decode().splitlines() if "command (sh)" in line] == [
         ["secrets", "github", "found", "command", "(sh)"]
     ]
-    assert tripwire.read_text() == "github\n"
-
-
-def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
-    done = launch.forked("plan", "two", "--secrets")
-    assert done.code == 3
-    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     answer = json.loads(launch.forked("plan", "one", "--secrets", "--json").out)
     assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
-
-
-def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tripwire: Path) -> None:
-    assert launch("validate", "one", "two").code == 0
+    lacking = launch.forked("plan", "two", "--secrets")
     done = launch.forked("validate", "one", "two", "--secrets")
-    assert done.code == 3
     assert done.out.decode().splitlines() == [
         ".acp-launch/one.yaml: ok",
         ".acp-launch/two.yaml: ok",  # nothing is wrong with the profiles
         "secret github     found        command (sh)",
         "secret team/docs  unavailable  command (sh)",
     ]
-    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
-    assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
-    assert launch.forked("validate", "one", "--secrets").code == 0
+    for each in (lacking, done):
+        assert each.code == 3
+        assert 'agent.env.URL: cannot read secret "team/docs"' in each.err
