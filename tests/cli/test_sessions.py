@@ -16,26 +16,19 @@ from tests.cli.terminal import on_terminal, yes_or_no
 from tests.session.stores import FIX
 
 
-@pytest.mark.parametrize(
-    ("count", "remark"),
-    [
-        (50, ""),
-        (1100, "1,050 more are older; --all shows every session\n"),
-    ],
-)
-def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count: int, remark: str) -> None:
+def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher) -> None:
     with open_registry(launch.state) as registry:
-        for number in range(count):
+        for number in range(1100):
             registry.save(replace(FIX, project=str(launch.project), name=f"s{number}", last_used=float(number)))
         registry.save(replace(FIX, project="/elsewhere"))
     listed = launch("session", "list")
     assert [line.split()[0] for line in listed.out.decode().splitlines()[1:]] == [
-        f"s{number}" for number in reversed(range(count - 50, count))
+        f"s{number}" for number in reversed(range(1050, 1100))
     ]
-    assert (listed.code, listed.err) == (0, remark)
+    assert (listed.code, listed.err) == (0, "1,050 more are older; --all shows every session\n")
     everything = launch("session", "list", "--all")
-    assert (everything.code, everything.err, len(everything.out.splitlines())) == (0, "", 1 + count + 1)
-    assert len(names(launch)) == count, "a script gets all of this project"
+    assert (everything.code, everything.err, len(everything.out.splitlines())) == (0, "", 1 + 1100 + 1)
+    assert len(names(launch)) == 1100, "a script gets all of this project"
 
 
 @pytest.mark.promise("session")
@@ -73,9 +66,10 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
     )
 
 
-def test_several_sessions_are_removed_at_once_and_a_name_that_is_none_removes_nothing(launch: Launcher) -> None:
+def test_a_session_is_removed_here_and_at_the_agent_if_it_knows_it(launch: Launcher) -> None:
+    """C-47. Several at once; a name that is none removes nothing; with `--local` the agent is not asked."""
     launch.profile("forgetful")
-    for name in ("one", "two", "three"):
+    for name in ("one", "two", "three", "four"):
         assert launch("run", "p", "hi", "--session", name).code == 0
     wrong = launch.within("session", "rm", "one", "tow")
     assert (wrong.code, wrong.heard) == (3, [])
@@ -83,85 +77,59 @@ def test_several_sessions_are_removed_at_once_and_a_name_that_is_none_removes_no
         'acp-launch: there is no session "tow" here; did you mean "two"?\n'
         "    fix: acp-launch session list --all shows every session\n"
     )
-    assert names(launch) == ["one", "three", "two"]
+    assert names(launch) == ["four", "one", "three", "two"]
     removed = launch.within("session", "rm", "one", "two", "one", "--local")
     assert (removed.code, removed.out, removed.err, removed.heard) == (0, b"", "", [])
-    assert names(launch) == ["three"]
+    closed = launch("session", "close", "three")
+    assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
+    removed = launch("session", "rm", "three")
+    assert (removed.code, removed.err, removed.methods) == (0, "", ["initialize", "session/delete"])
+    launch.profile("forgetful", "-32603")
+    refused = launch("session", "rm", "four")
+    assert (refused.code, refused.err) == (
+        4,
+        "acp-launch: the agent answered session/delete with an error: session session-1 not found (-32603)\n"
+        "    fix: delete it here only: acp-launch session rm four --local\n",
+    )
+    assert names(launch) == ["four"]
 
 
-@pytest.mark.parametrize("verb", ["close", "rm"])
-def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: Launcher, verb: str) -> None:
+def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: Launcher) -> None:
     """Only a digest of the command line is kept, so its agent cannot be started again."""
     agent = shlex.join([sys.executable, "-I", "-S", str(AGENTS / "polite.py")])
     assert launch("run", "--agent", agent, "hi", "--session", "my work").code == 0
-    done = launch.within("session", verb, "my work")
-    assert (done.code, done.heard) == (3, [])
-    assert done.err == (
-        'acp-launch: the session "my work" was made with --agent, so its agent cannot be started from here\n'
-        "    fix: to delete it here: acp-launch session rm 'my work' --local\n"
-    )
-    assert names(launch) == ["my work"]
+    for verb in ("close", "rm"):
+        done = launch.within("session", verb, "my work")
+        assert (done.code, done.heard, done.err) == (
+            3,
+            [],
+            'acp-launch: the session "my work" was made with --agent, so its agent cannot be started from here\n'
+            "    fix: to delete it here: acp-launch session rm 'my work' --local\n",
+        )
     assert launch.within("session", "rm", "my work", "--local").code == 0
     assert names(launch) == []
 
 
 @pytest.mark.parametrize(
-    ("profile", "detail"),
+    ("agent", "problem"),
     [
-        (
-            '{"version": 1, "agent": {"comand": "x"}}',
-            '.acp-launch/p.yaml:1:26: agent.comand: unknown key "comand"; did you mean "command"?\n'
-            "    fix: write command\n",
-        ),
-        (
-            '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
-            '.acp-launch/p.yaml:1:56: agent.env.A: cannot read secret "a": the keyring backend'
-            " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails\n"
-            "    fix: export ACP_LAUNCH_SECRET_A=..., or unset PYTHON_KEYRING_BACKEND, or name another one there\n",
-        ),
+        ('{"comand": "x"}', 'agent.comand: unknown key "comand"; did you mean "command"?'),
+        ('{"command": "sh", "env": {"A": "${secret:a}"}}', 'agent.env.A: cannot read secret "a": the keyring backend'),
     ],
 )
 def test_a_session_whose_profile_has_problems_shows_them_and_can_be_forgotten_here(
-    launch: Launcher, profile: str, detail: str
+    launch: Launcher, agent: str, problem: str
 ) -> None:
     file = launch.profile("polite")
     assert launch("run", "p", "hi", "--session", "work").code == 0
-    file.write_text(profile)
+    file.write_text(f'{{"version": 1, "agent": {agent}}}')
     done = launch.within("session", "rm", "work")
     assert (done.code, done.heard) == (3, [])
-    first, *shown, fix = done.err.splitlines()
+    first, shown, *_, fix = done.err.splitlines()
     assert first == 'acp-launch: the agent of the session "work" cannot be started: its profile "p" has problems'
-    assert [line.strip() for line in shown] == [line.strip() for line in detail.splitlines()]
+    assert problem in shown
     assert fix == "    fix: fix the profile, or delete the session here: acp-launch session rm work --local"
     assert names(launch) == ["work"]
-    assert launch.within("session", "rm", "work", "--local").code == 0
-    assert names(launch) == []
-
-
-def test_a_session_the_agent_does_not_know_is_as_good_as_closed_and_removed(launch: Launcher) -> None:
-    """C-47."""
-    launch.profile("forgetful")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    closed = launch("session", "close", "work")
-    assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
-    removed = launch("session", "rm", "work")
-    assert (removed.code, removed.err, removed.methods) == (0, "", ["initialize", "session/delete"])
-    assert names(launch) == []
-
-
-def test_a_session_the_agent_refuses_to_delete_is_kept_until_it_is_forgotten_here_alone(launch: Launcher) -> None:
-    launch.profile("forgetful", "-32603")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    refused = launch("session", "rm", "work")
-    assert (refused.code, refused.err) == (
-        4,
-        "acp-launch: the agent answered session/delete with an error: session session-1 not found (-32603)\n"
-        "    fix: delete it here only: acp-launch session rm work --local\n",
-    )
-    assert names(launch) == ["work"]
-    local = launch.within("session", "rm", "work", "--local")
-    assert (local.code, local.err, local.heard) == (0, "", [])
-    assert names(launch) == []
 
 
 def test_an_agent_is_asked_for_its_sessions_page_by_page(launch: Launcher) -> None:
@@ -194,6 +162,7 @@ def test_a_list_that_never_ends_or_is_not_to_be_had_is_an_error(
 
 
 def test_what_was_said_is_shown_without_the_agent(launch: Launcher) -> None:
+    """Also a turn in which it died; of a session of earlier versions nothing is kept."""
     launch.profile("replayer")
     for prompt in ("hello\nthere", "read it"):
         assert launch("run", "p", prompt, "--session", "work").code == 0
@@ -208,17 +177,8 @@ def test_what_was_said_is_shown_without_the_agent(launch: Launcher) -> None:
     assert turns[0].keys() == {"time", "prompt", "answer", "tools", "stop_reason"}
     assert launch("session", "rm", "done", "--local").code == 0
     assert not list((launch.state / "turns").iterdir())
-
-
-def test_so_is_a_turn_in_which_the_agent_died(launch: Launcher) -> None:
-    assert launch("run", "demo", "count 3", "--session", "work").code == 0
     assert launch("run", "demo", "crash", "--session", "work").code == 4
-    shown = launch("session", "history", "work").out.decode()
-    assert shown.endswith("> crash\nI am about to \n(error)\n\n")
-
-
-def test_of_an_earlier_session_nothing_is_kept(launch: Launcher) -> None:
-    launch.profile("polite")
+    assert launch("session", "history", "work").out.endswith(b"> crash\nI am about to \n(error)\n\n")
     kept(launch, old=1.0)
     shown = launch("session", "history", "old")
     assert (shown.code, shown.out) == (3, b"")
@@ -274,58 +234,38 @@ def test_a_session_goes_to_another_machine_where_its_agent_knows_it(launch: Laun
     launch.profile("replayer")
     assert launch("run", "p", "hello", "--session", "work").code == 0
     exported = launch("session", "export", "work")
-    assert exported.code == 0
     content = json.loads(exported.out)
-    assert (content["record"]["cwd"], content["record"]["project"]) == (".", "")
+    assert (exported.code, content["record"]["cwd"], content["record"]["project"]) == (0, ".", "")
     (launch.project / "s.json").write_bytes(exported.out)
     taken = launch("session", "import", "s.json")
     assert (taken.code, taken.err.partition("\n")[0]) == (3, 'acp-launch: there is already a session "work" here')
     assert launch("session", "rm", "work", "--local").code == 0
+    for temper, said in (
+        ("forgetful", "fix: copy the agent's own files from the other machine first"),
+        ("polite", "can neither load nor resume a session"),
+    ):
+        launch.profile(temper)
+        refused = launch("session", "import", "s.json")
+        assert (refused.code, said in refused.err, names(launch)) == (3, True, [])
+    launch.profile("replayer")
     imported = launch("session", "import", "-", stdin=exported.out)
-    assert (imported.code, imported.out) == (0, b"")
+    assert (imported.code, imported.out, imported.methods) == (0, b"", ["initialize", "session/resume"])
     assert imported.err.endswith("work: imported; acp-launch run p --session work goes on with it\n")
-    assert imported.methods == ["initialize", "session/resume"]
     assert b"> hello" in launch("session", "history", "work").out
     assert launch("run", "p", "more", "--session", "work").code == 0
 
 
-def test_a_session_that_the_agent_here_does_not_know_is_not_imported(launch: Launcher) -> None:
-    launch.profile("replayer")
-    assert launch("run", "p", "hello", "--session", "work").code == 0
-    (launch.project / "s.json").write_bytes(launch("session", "export", "work").out)
-    assert launch("session", "rm", "work", "--local").code == 0
-    launch.profile("forgetful")
-    refused = launch("session", "import", "s.json")
-    assert (refused.code, names(launch)) == (3, [])
-    assert "fix: copy the agent's own files from the other machine first" in refused.err
-    launch.profile("polite")
-    assert "can neither load nor resume a session" in launch("session", "import", "s.json").err
-    assert names(launch) == []
-
-
-@pytest.mark.sample(0, 3)
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cwd": "../elsewhere"},
-        {"cwd": "/etc"},
-        {"name": "-x"},
-        {"turns": "many"},
-        {"created": 1e300},
-        {"turns": 1 << 70},
-    ],
-)
-def test_what_is_not_an_exported_session_of_a_project_is_refused(launch: Launcher, change: dict[str, object]) -> None:
+def test_what_is_not_an_exported_session_of_a_project_is_refused(launch: Launcher) -> None:
     launch.profile("replayer")
     assert launch("run", "p", "hello", "--session", "work").code == 0
     content = json.loads(launch("session", "export", "work").out)
-    content["record"] |= change
-    (launch.project / "s.json").write_text(json.dumps(content))
-    refused = launch.within("session", "import", "s.json")
-    assert refused.code in (2, 3) and refused.heard == [] and "fix:" in refused.err
-    for text in ("[", "[" * 100_000, " " * (5 << 20)):
+    texts = ["[", "[" * 100_000, " " * (5 << 20)]
+    changes = ({"cwd": "../elsewhere"}, {"cwd": "/etc"}, {"name": "-x"}, {"turns": "many"}, {"created": 1e300})
+    texts += [json.dumps({**content, "record": {**content["record"], **change}}) for change in changes]
+    for text in texts:
         (launch.project / "s.json").write_text(text)
-        assert launch.within("session", "import", "s.json").code == 2
+        refused = launch.within("session", "import", "s.json")
+        assert refused.code in (2, 3) and refused.heard == [] and "fix:" in refused.err
     assert launch.within("session", "import", "nowhere").code == 2
 
 
@@ -359,45 +299,32 @@ def kept(launch: Launcher, **sessions: float) -> None:
 
 
 def test_old_sessions_are_shown_and_deleted_when_that_is_wanted(launch: Launcher) -> None:
-    kept(launch, old=31, older=40, young=29)
-    shown = launch("session", "prune", "--older-than", "30d")
-    assert shown.code == 2
-    assert [line.split()[0] for line in shown.out.decode().splitlines()] == ["NAME", "old", "older"]
-    assert shown.err == (
-        "acp-launch: 2 sessions would be deleted; nothing was changed\n    fix: to delete without a question: --yes\n"
-    )
-    assert names(launch) == ["old", "older", "young"]
-    done = launch("session", "prune", "--older-than", "30d", "--yes", "--json")
-    assert [record["name"] for record in json.loads(done.out)["sessions"]] == ["old", "older"]
-    assert (done.code, done.err, names(launch)) == (0, "", ["young"])
-    none = launch("session", "prune", "--older-than", "5w")
-    assert (none.code, none.out, none.err) == (0, b"", "no session was last used more than 5w ago\n")
-
-
-def test_a_session_in_use_is_not_pruned_however_old(launch: Launcher) -> None:
-    kept(launch, held=31, old=31)
+    """None that is in use, however old; on a terminal it asks."""
+    kept(launch, old=31, older=40, young=29, held=32)
     with hold(launch.state, (str(launch.project), "p", "held")):
-        done = launch("session", "prune", "--older-than", "30d", "--yes")
-    assert done.err.endswith("; it was not deleted\ndeleted 1 session; the agents still have what they stored\n")
-    assert names(launch) == ["held"]
-
-
-def test_on_a_terminal_pruning_asks(launch: Launcher) -> None:
-    kept(launch, old=31)
-    for answer, left in (("n", ["old"]), ("y", [])):
-        with on_terminal("session", "prune", "--older-than", "4w", cwd=launch.project, env=launch.env) as terminal:
+        shown = launch("session", "prune", "--older-than", "30d")
+        assert shown.code == 2
+        assert [line.split()[0] for line in shown.out.decode().splitlines()] == ["NAME", "old", "held", "older"]
+        assert shown.err == (
+            "acp-launch: 3 sessions would be deleted; nothing was changed\n"
+            "    fix: to delete without a question: --yes\n"
+        )
+        assert len(names(launch)) == 4
+        done = launch("session", "prune", "--older-than", "30d", "--yes", "--json")
+        assert [record["name"] for record in json.loads(done.out)["sessions"]] == ["old", "older"]
+        assert "; it was not deleted\n" in done.err
+    assert names(launch) == ["held", "young"]
+    for answer, left in (("n", ["held", "young"]), ("y", ["young"])):
+        with on_terminal("session", "prune", "--older-than", "30d", cwd=launch.project, env=launch.env) as terminal:
             terminal.until(yes_or_no("Delete 1 session?"))
             terminal.types(answer)
             assert terminal.ends() == 0
         assert names(launch) == left
-
-
-def test_what_is_no_age_is_refused(launch: Launcher) -> None:
-    kept(launch, old=31)
+    none = launch("session", "prune", "--older-than", "5w")
+    assert (none.code, none.out, none.err) == (0, b"", "no session was last used more than 5w ago\n")
     for age in ("30", "soon", "", "1.5d", "-3d", "3y"):
         done = launch("session", "prune", f"--older-than={age}", "--yes")
         assert (done.code, f'--older-than: expected an age, found "{age}"' in done.err) == (2, True)
-    assert names(launch) == ["old"]
 
 
 def test_a_session_without_a_name_can_be_named_by_its_title_or_its_beginning(launch: Launcher) -> None:
