@@ -11,7 +11,6 @@ from tests.cli.launcher import Launcher
 from tests.cli.serving import Editor, serving
 from tests.cli.test_serve_sessions import DELETING
 from tests.cli.test_up_kills import until_gone
-from tests.patience import until
 
 
 def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Path) -> None:
@@ -75,21 +74,6 @@ def test_a_session_that_another_front_of_the_host_has_open_is_not_deleted(launch
         assert one.request("session/delete", {"sessionId": session})["result"] == {}
 
 
-def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher) -> None:
-    launch.profile("replayer")
-    with up(launch) as host, serving(launch) as editor:
-        editor.begin()
-        session = editor.open()
-        editor.prompt(session, "one")
-        for agent in pids(launch, "agent"):
-            os.kill(agent, signal.SIGKILL)
-        refused = editor.prompt(session, "two")
-        if "error" in refused:  # the host may have noticed the death before
-            assert "the agent" in refused["error"]["message"]
-            assert editor.prompt(session, "two again")["result"] == {"stopReason": "end_turn"}
-        assert host.methods.count("session/resume") == 1
-
-
 def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Launcher) -> None:
     launch.profile("replayer")
     with ExitStack() as later, up(launch, is_killed=True) as host, serving(launch) as editor:
@@ -109,25 +93,6 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
         assert again.methods[:2] == ["initialize", "session/resume"]
 
 
-def test_a_host_that_is_stopped_in_a_turn_is_named(launch: Launcher) -> None:
-    launch.profile("cancellable")
-    with up(launch) as host, serving(launch, ACP_LAUNCH_TEST_PATIENCE="1") as editor:
-        editor.begin()
-        session = editor.open()
-        asked = editor.start("session/prompt", editor.words(session, "hi"))
-        editor.expect("session/update")
-        os.kill(host.pid, signal.SIGSTOP)
-        until(lambda: f"the host of p (pid {host.pid}) is stopped (SIGSTOP): kill -CONT {host.pid}" in editor.told)
-        os.kill(host.pid, signal.SIGCONT)
-        editor.notify("session/cancel", {"sessionId": session})
-        assert editor.answer(asked)["result"]["stopReason"] == "cancelled"
-
-
 def listed(launch: Launcher) -> list[dict[str, str]]:
     found: list[dict[str, str]] = json.loads(launch("session", "list", "p", "--json").out)["sessions"]
     return found
-
-
-def pids(launch: Launcher, name: str) -> list[int]:
-    launches = json.loads(launch("ps", "--json").out)["launches"]
-    return [process["pid"] for each in launches for process in each["processes"] if process["name"] == name]

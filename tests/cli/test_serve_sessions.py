@@ -37,57 +37,38 @@ def test_a_rule_answers_before_the_editor_is_asked_and_is_recorded(launch: Launc
 
 
 @pytest.mark.parametrize("options", [(), ("-v",)])
-def test_what_is_well_is_said_on_stderr_with_verbose_only(launch: Launcher, options: tuple[str, ...]) -> None:
-    launch.write({"agent": DEMO, "mcp_servers": {"notes": DEMO_SERVER}, "permissions": {"default": "allow"}})
+def test_what_is_well_is_said_once_on_stderr_with_verbose_only(launch: Launcher, options: tuple[str, ...]) -> None:
+    """After the first turn at the latest, as of these servers the agent opens only one."""
+    servers = {"notes": DEMO_SERVER, "more": DEMO_SERVER}
+    launch.write({"agent": DEMO, "mcp_servers": servers, "permissions": {"default": "allow"}})
     with serving(launch, *options) as editor:
         editor.begin()
-        assert editor.prompt(editor.open(), "note buy milk")["result"]["stopReason"] == "end_turn"
-    said = [word for word in ("mcp servers: notes ready", "allowed: Note: buy milk") if word in editor.told]
-    assert len(said) == (2 if options else 0), editor.told
-    assert options or editor.told == ""
-
-
-def test_what_no_rule_decides_goes_to_the_editor_as_it_is(launch: Launcher) -> None:
-    launch.profile("asker", 'meta={"x": [1,  2]}')
-    answers = {"session/request_permission": choosing("reject_always-2")}
-    with serving(launch, answers=answers) as editor:
-        editor.begin()
-        editor.prompt(editor.open(), "go")
-        assert editor.said() == "outcomes: reject_always-2"
-        (question,) = editor.heard("session/request_permission")
-        assert question["params"]["toolCall"]["_meta"] == {"x": [1, 2]}
-    (recorded,) = log(launch)
-    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
-
-
-def test_a_choice_goes_to_the_editor_whatever_the_profile_allows(launch: Launcher) -> None:
-    launch.profile("asker", "allow_always,allow_always", permissions={"default": "allow"})
-    answers = {"session/request_permission": choosing("allow_always-1")}
-    with serving(launch, answers=answers, is_valid=False) as editor:  # the agent uses its ids again
-        editor.begin()
         session = editor.open()
-        for words in ("go", "again"):
-            editor.prompt(session, words)
-        assert len(editor.heard("session/request_permission")) == 2
-    assert [(each["answer"], each["chosen"], each["by"]) for each in log(launch)] == [
-        ("allow", "Option allow_always", "the editor")
-    ] * 2
+        for _ in range(2):
+            assert editor.prompt(session, "note buy milk")["result"]["stopReason"] == "end_turn"
+    if options:
+        assert editor.told.count("mcp servers: notes ready in ") == 1, editor.told
+        assert "allowed: Note: buy milk" in editor.told
+    else:
+        assert editor.told == ""
 
 
-def test_what_the_editor_allows_for_always_is_not_asked_again_in_its_session(launch: Launcher) -> None:
-    launch.profile("asker")
+def test_what_no_rule_decides_goes_to_the_editor_as_it_is_and_its_answer_holds_in_its_session(launch: Launcher) -> None:
+    launch.profile("asker", 'meta={"x": [1,  2]}')
     answers = {"session/request_permission": choosing("allow_always-0")}
     with serving(launch, answers=answers, is_valid=False) as editor:  # the agent uses its ids again
         editor.begin()
         session = editor.open()
         editor.prompt(session, "go")
+        assert editor.said() == "outcomes: allow_always-0"
+        (question,) = editor.heard("session/request_permission")
+        assert question["params"]["toolCall"]["_meta"] == {"x": [1, 2]}
         editor.prompt(session, "again")
         assert len(editor.heard("session/request_permission")) == 1
         editor.prompt(editor.open(), "go")
         assert len(editor.heard("session/request_permission")) == 2
     first, again, _ = log(launch)
-    assert (first["answer"], first["by"]) == ("allow", "the editor, in this session")
-    assert again["answer"] == "allow"
+    assert (first["answer"], first["by"], again["answer"]) == ("allow", "the editor, in this session", "allow")
 
 
 def test_the_agent_may_take_a_question_back(launch: Launcher) -> None:
@@ -132,45 +113,29 @@ def test_an_editor_may_take_back_a_session_while_the_agent_opens_it(launch: Laun
         assert editor.prompt(answers[1]["result"]["sessionId"], "go on")["result"] == {"stopReason": "end_turn"}
 
 
-def test_a_rule_also_keeps_the_editor_from_what_it_would_do_for_the_agent(launch: Launcher) -> None:
+def test_rules_and_the_client_section_also_keep_the_editor_from_what_it_would_do_for_the_agent(
+    launch: Launcher,
+) -> None:
     body = """
 def prompt(request):
     session = script.session_of(request)
     for path in ("/secret/key", "/open/note"):
         said = script.ask("fs/read_text_file", {"sessionId": session, "path": path}, identity=path)
         script.say(session, json.dumps(said.get("result", said.get("error"))) + " ")
+    said = script.ask("fs/write_text_file", {"sessionId": session, "path": "/x", "content": ""})
+    script.say(session, str(said["error"]["code"]))
     script.end(request)
 import json
 script.serve({"session/prompt": prompt})
 """
     launch.scripted(body)
-    launch.extend(permissions={"rules": [{"deny": {"path": "/secret/**"}}]})
+    launch.extend(permissions={"rules": [{"deny": {"path": "/secret/**"}}]}, client={"fs": "read"})
     with serving(launch, answers={"fs/read_text_file": lambda params: {"result": {"content": "text"}}}) as editor:
         editor.begin()
         editor.prompt(editor.open(), "go")
         assert "denied: permissions.rules[0]" in editor.said()
-        assert '{"content": "text"}' in editor.said()
+        assert editor.said().endswith('{"content": "text"} -32601')
         assert [each["params"]["path"] for each in editor.heard("fs/read_text_file")] == ["/open/note"]
-
-
-def test_what_the_client_section_forbids_is_neither_offered_nor_served(launch: Launcher) -> None:
-    body = """
-def initialize(request):
-    script.complain(str(request["params"]["clientCapabilities"]))
-    script.initialize(request)
-def prompt(request):
-    session = script.session_of(request)
-    said = script.ask("fs/write_text_file", {"sessionId": session, "path": "/x", "content": ""})
-    script.say(session, str(said["error"]["code"]))
-    script.end(request)
-script.serve({"initialize": initialize, "session/prompt": prompt})
-"""
-    launch.scripted(body)
-    launch.extend(client={"fs": "read"})
-    with serving(launch) as editor:
-        editor.begin()
-        editor.prompt(editor.open(), "go")
-        assert editor.said() == "-32601"
     (asked,) = [each["params"] for each in editor.agent_heard if each.get("method") == "initialize"]
     assert asked["clientCapabilities"] == {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": True}
 
@@ -212,20 +177,6 @@ script.serve({"session/prompt": prompt})
     assert not [path for path in state.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 
-def said_of_a_secret(launch: Launcher, body: str) -> list[str]:
-    """The texts and the kinds of other updates in a turn of an agent with a secret in TOKEN; its answer is the last."""
-    launch.scripted(body, env={"TOKEN": "${secret:token}"})
-    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
-        editor.begin()
-        session = editor.open()
-        before = len(editor.lines)
-        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
-        messages = [json.loads(line) for line in editor.lines[before:]]
-    assert messages[-1]["result"]["stopReason"] == "end_turn"
-    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
-    return [each["content"]["text"] if "content" in each else each["sessionUpdate"] for each in updates]
-
-
 def test_a_secret_that_is_cut_over_updates_is_masked_and_all_that_was_said_stays_in_its_order(launch: Launcher) -> None:
     body = """
 import os
@@ -242,24 +193,19 @@ def prompt(request):
     script.end(request)
 script.serve({"session/prompt": prompt})
 """
-    assert said_of_a_secret(launch, body) == [
+    launch.scripted(body, env={"TOKEN": "${secret:token}"})
+    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
+        editor.begin()
+        session = editor.open()
+        before = len(editor.lines)
+        editor.prompt(session, "go")
+        messages = [json.loads(line) for line in editor.lines[before:]]
+    assert messages[-1]["result"] == {"stopReason": "end_turn"}
+    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
+    assert [each["content"]["text"] if "content" in each else each["sessionUpdate"] for each in updates] == [
         *("it is ***", "usage_update", "", " indeed"),
         *("; " + CANARY[:4], "tool_call", "and " + CANARY[:4]),
     ]
-
-
-def test_half_a_surrogate_pair_in_a_chunk_does_not_let_the_rest_of_a_secret_pass(launch: Launcher) -> None:
-    body = """
-import os
-secret = os.environ["TOKEN"]
-def prompt(request):
-    session = script.session_of(request)
-    script.say(session, "it is " + secret[:7])
-    script.say(session, secret[7:] + " \\ud83d")
-    script.end(request)
-script.serve({"session/prompt": prompt})
-"""
-    assert said_of_a_secret(launch, body) == ["it is ***", " \ud83d"]
 
 
 # Named sessions.
@@ -275,7 +221,7 @@ def test_a_terminal_goes_on_with_the_session_of_an_editor_and_the_editor_with_th
         busy = launch("run", "p", "--continue", "more")
         assert (busy.code, "acp-launch serve p" in busy.err) == (3, True)
     assert unused != used
-    shown = json.loads(launch("session", "list", "--json").out)["sessions"][0]
+    (shown,) = sessions(launch)
     assert (shown["title"], shown["session_id"], shown["turns"]) == ("fix the tests", used, 1)
     done = launch("run", "p", "--continue", "more")
     assert done.code == 0, done.err
@@ -302,18 +248,6 @@ def test_a_session_that_is_in_use_is_refused_and_free_again_once_it_is_closed(la
         assert one.request("session/close", {"sessionId": session})["result"] == {}
         _until(one, lambda: "result" in other.request("session/load", load))
         other.prompt(session, "now mine")
-
-
-def test_a_session_that_is_loaded_twice_on_one_connection_stays_one(launch: Launcher) -> None:
-    launch.profile("replayer", "0")
-    with serving(launch) as editor:
-        editor.begin()
-        session = editor.open()
-        editor.prompt(session, "first")
-        for _ in range(2):
-            assert "result" in editor.request("session/resume", {"sessionId": session, **editor.place()})
-        editor.prompt(session, "second")
-    assert len(names(launch)) == 1
 
 
 def test_the_title_is_the_agents_or_the_first_prompt(launch: Launcher) -> None:
@@ -347,26 +281,6 @@ def _until(editor: Editor, holds: Any) -> None:
     raise AssertionError("it never held")
 
 
-def test_a_session_that_the_editor_deletes_has_no_name_any_more(launch: Launcher) -> None:
-    launch.scripted("""
-def prompt(request):
-    script.end(request)
-able = {"sessionCapabilities": {"delete": {}}}
-script.serve({
-    "initialize": lambda request: script.initialize(request, **able),
-    "session/delete": lambda request: script.answer(request, {}), "session/prompt": prompt,
-})
-""")
-    with serving(launch) as editor:
-        editor.begin()
-        sessions = [editor.open(), editor.open()]
-        for session in sessions:
-            editor.prompt(session, "work")
-        assert editor.request("session/delete", {"sessionId": sessions[0]})["result"] == {}
-        (shown,) = json.loads(launch("session", "list", "--json").out)["sessions"]
-        assert shown["session_id"] == sessions[1]
-
-
 DELETING = """
 able = {"loadSession": True, "sessionCapabilities": {"delete": {}}}
 script.serve({
@@ -390,7 +304,7 @@ def test_a_session_that_another_editor_has_open_is_not_deleted(launch: Launcher,
         assert f"is in use by process {one.pid}" in text and text.endswith("\nfix: close it there first")
         assert one.request("session/delete", {"sessionId": "theirs"})["result"] == {}, "its own"
         assert other.request("session/delete", {"sessionId": "unknown"})["result"] == {}
-    assert json.loads(launch("session", "list", "--json").out)["sessions"] == []
+        assert sessions(launch) == []
 
 
 def test_a_session_is_free_again_once_it_is_deleted(launch: Launcher) -> None:
@@ -404,18 +318,6 @@ def test_a_session_is_free_again_once_it_is_deleted(launch: Launcher) -> None:
         editor.begin()
         assert editor.request("session/delete", {"sessionId": session})["result"] == {}
         assert launch("run", "p", "--session", name, "again").code == 0
-
-
-def test_the_servers_that_are_ready_are_told_after_the_first_turn_at_the_latest(launch: Launcher) -> None:
-    """Of these the agent opens only one."""
-    servers = {"notes": DEMO_SERVER, "more": DEMO_SERVER}
-    launch.write({"agent": DEMO, "mcp_servers": servers, "permissions": {"default": "allow"}})
-    with serving(launch, "-v") as editor:
-        editor.begin()
-        session = editor.open()
-        for _ in range(2):
-            editor.prompt(session, "note buy milk")
-    assert editor.told.count("mcp servers: notes ready in ") == 1, editor.told
 
 
 def test_a_call_that_runs_without_a_question_is_told_of_on_stderr(launch: Launcher) -> None:
