@@ -65,23 +65,6 @@ def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_for
     assert demo(*NOTE).code == 10
 
 
-def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher) -> None:
-    words = [sys.executable, "-I", "-S", str(AGENTS / "asker.py"), "allow_once,reject_once", 'input={"path": "a"}']
-    agent = shlex.join(words)
-    text = answered(launch, "g", "run", "--agent", agent, "hi")
-    listing = " ".join(text.split()).partition("listed by acp-launch ")[2].partition("' ")[0]
-    verb, name = listing.split(" -- '")
-    listed = launch(*verb.split(), "--", name)
-    assert (listed.code, listed.out.decode().split()[4:7]) == (0, ["1", "always", "allow"])
-
-
-def test_a_profile_that_is_given_by_its_path_is_listed_by_its_path(launch: Launcher) -> None:
-    launch.profile("asker", "allow_once,reject_once", 'input={"path": "a"}', name="other")
-    path = ".acp-launch/other.yaml"
-    assert f"[g] {GOOD} {path}\n" in answered(launch, "g", "run", path, "hi")
-    assert launch("permission", "list", path).out.decode().split()[4:7] == ["1", "always", "allow"]
-
-
 def question(terminal: Terminal, prompt: str) -> None:
     terminal.until("ready ·")
     terminal.types(prompt + ENTER)
@@ -121,23 +104,6 @@ def test_a_session_answer_holds_in_its_session_and_comes_back_with_it(tmp_path: 
         goes_through(terminal, "edit a.txt four", "a.txt is written, through the client.")
         leaves(terminal)
     assert (tmp_path / "a.txt").read_text() == "zero\none\ntwo\nfour\n"
-
-
-def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("zero\n")
-    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
-        question(terminal, "edit a.txt one")
-        terminal.types("a")
-        terminal.until("ready ·")
-        terminal.types(f"crash{ENTER}")
-        terminal.until("[y] Restart it")
-        terminal.types("y")
-        terminal.until("the unanswered prompt is back")
-        terminal.until("ready ·")
-        terminal.types("\x03")
-        goes_through(terminal, "edit a.txt two", "a.txt is written, through the client.")
-        leaves(terminal)
-    assert (tmp_path / "a.txt").read_text() == "zero\none\ntwo\n"
 
 
 def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:

@@ -29,29 +29,20 @@ def ends(launch: Launcher, *arguments: str, prefix: tuple[str, ...]) -> tuple[in
     return done.code, done.out.decode(), done.err
 
 
-@pytest.mark.parametrize("descriptors", [8, 46])
-def test_too_few_descriptors_are_told_before_anything_starts(launch: Launcher, descriptors: int) -> None:
-    launch.profile("polite", mcp_servers={"notes": DEMO_SERVER})
+@pytest.mark.parametrize(("servers", "descriptors", "needed"), [(1, 8, 47), (1, 46, 47), (1, 47, 0), (6, 60, 71)])
+def test_too_few_descriptors_are_told_before_anything_starts(
+    launch: Launcher, servers: int, descriptors: int, needed: int
+) -> None:
+    launch.profile("mcp_client", mcp_servers={f"s{number}": DEMO_SERVER for number in range(servers)})
     code, out, err = ends(launch, "run", "p", "hi", prefix=limited(f"-n {descriptors}"))
-    assert (code, out) == (3, "")
-    assert err == (
-        f"acp-launch: at most {descriptors} files can be open at a time, and this takes 47\n"
-        "    fix: raise the limit with `ulimit -n`; above its hard limit, that takes root\n"
-    )
-
-
-def test_as_many_as_are_asked_for_are_enough(launch: Launcher) -> None:
-    launch.profile("mcp_client", mcp_servers={"notes": DEMO_SERVER})
-    assert ends(launch, "run", "p", "hi", prefix=limited("-n 47"))[0] == 0
-
-
-def test_many_required_servers_take_more(launch: Launcher) -> None:
-    launch.profile("polite", mcp_servers={f"s{number}": DEMO_SERVER for number in range(6)})
-    code, _, err = ends(launch, "run", "p", "hi", prefix=limited("-n 60"))
-    assert (code, err.splitlines()[0]) == (
-        3,
-        "acp-launch: at most 60 files can be open at a time, and this takes 71",
-    )
+    if needed:
+        assert (code, out) == (3, "")
+        assert err == (
+            f"acp-launch: at most {descriptors} files can be open at a time, and this takes {needed}\n"
+            "    fix: raise the limit with `ulimit -n`; above its hard limit, that takes root\n"
+        )
+    else:
+        assert code == 0, err
 
 
 def test_a_soft_limit_is_raised_and_does_not_stop_a_run(launch: Launcher) -> None:
@@ -59,11 +50,11 @@ def test_a_soft_limit_is_raised_and_does_not_stop_a_run(launch: Launcher) -> Non
     assert ends(launch, "run", "p", "hi", prefix=limited("-Sn 12"))[0] == 0
 
 
-@pytest.mark.parametrize("verb", ["list", "validate", "plan p", "ps", "session list", "logs", "doctor"])
-def test_verbs_that_start_nothing_do_with_few(launch: Launcher, verb: str) -> None:
+def test_verbs_that_start_nothing_do_with_few(launch: Launcher) -> None:
     launch.profile("polite")
-    code, _, err = ends(launch, *verb.split(), prefix=limited("-n 7"))
-    assert code in (0, 3), err
+    for verb in ("list", "validate", "plan p", "ps", "logs", "doctor"):
+        code, _, err = ends(launch, *verb.split(), prefix=limited("-n 7"))
+        assert code in (0, 3), err
 
 
 def test_what_is_refused_later_on_is_a_line_too() -> None:
@@ -169,17 +160,13 @@ def stranger(launch: Launcher) -> Iterator[Launcher]:
         yield launch
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 40])
+@pytest.mark.parametrize("limit", [1, 2, 4, 40])
 def test_too_few_processes_are_told_in_a_line(stranger: Launcher, limit: int) -> None:
     """Whoever is refused a process or a thread says so: we, the server, or the demo agent in its answer."""
     code, out, err = ends(stranger, "run", "demo", "add 2 3", prefix=as_stranger(limit))
     assert code in (0, 4, 8)
     assert code == 0 or any(said in err for said in NO_MORE), err
     assert limit < 40 or (code, out) == (0, "5\n")
-
-
-@pytest.mark.parametrize("verb", ["secret list", "secret check demo", "doctor demo", "mcp tools demo notes", "logs"])
-@pytest.mark.parametrize("limit", [1, 2, 4])
-def test_no_verb_ends_in_a_traceback_for_want_of_processes(stranger: Launcher, verb: str, limit: int) -> None:
-    code, _, err = ends(stranger, *verb.split(), prefix=as_stranger(limit))
-    assert code in (0, 3, 4, 8), err
+    for verb in ("secret list", "doctor demo", "mcp tools demo notes"):
+        code, _, err = ends(stranger, *verb.split(), prefix=as_stranger(limit))
+        assert code in (0, 3, 4, 8), err

@@ -101,27 +101,3 @@ def test_a_run_ends_as_without_a_terminal_if_the_login_is_declined(home: Launche
             assert terminal.ends() == 6, terminal.text
         assert (browser.addresses, records(home)) == ([], [])
         assert "hi there" not in terminal.text.partition("Log in now?")[2]
-
-
-def test_an_interactive_session_offers_a_login_too(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server, oauth=False)
-        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
-            terminal.until("web wants a login. Log in now?")
-            terminal.until("[y] Yes")
-            terminal.types("y")
-            terminal.until("web: logged in")
-            terminal.until("ready ·")
-            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
-            leaves(terminal)
-
-
-def test_a_run_whose_login_fails_ends_with_the_reason_and_the_command(home: Launcher) -> None:
-    with authority(redirect={"code": None, "error": "access_denied"}) as server, browsing(home):
-        profile(home, server)
-        with on_terminal("run", "p", "hi", "--trust", cwd=home.project, env=home.env) as terminal:
-            terminal.until("Log in now?\n▐ [y] Yes  [n] No")
-            terminal.types("y")
-            terminal.until("refused the login: access_denied")
-            assert terminal.ends() == 6, terminal.text
-        assert "acp-launch mcp login p web" in terminal.text

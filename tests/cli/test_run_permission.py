@@ -60,18 +60,6 @@ def test_a_choice_without_a_refusal_is_left_to_a_user_and_cancelled_in_a_pipe(
     assert QUESTION % ("cancelled", why) in done.err
 
 
-def test_of_several_options_of_a_kind_the_one_that_was_chosen_is_named(launch: Launcher) -> None:
-    launch.profile("asker", "allow_once,allow_once,reject_once", permissions={"default": "allow"})
-    done = launch("run", "p", "hi", "-o", "json")
-    (event,) = (event for event in done.events if event["type"] == "permission")
-    names = {option["optionId"]: option["name"] for option in event["options"]}
-    assert (event["allowed"], names[event["optionId"]]) == (True, "Option allow_once")
-    told = "acp-launch: allowed: Change a file: Option allow_once (permissions.default: allow)\n"
-    assert told in launch("run", "p", "hi").err
-    logged = launch("permission", "log", "p").out.decode()
-    assert logged.count("Change a file: Option allow_once  permissions.default: allow\n") == 2
-
-
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
 def test_an_open_question_is_drawn_again_when_the_run_goes_on(launch: Launcher, number: int) -> None:
     """One key still answers, although the shell has changed the modes of the terminal."""

@@ -36,14 +36,6 @@ def sends(terminal: Terminal, prompt: str) -> None:
     terminal.until_it(lambda: terminal.all.count(said(prompt)) > before, f"{prompt!r} above its answer")
 
 
-def fills(terminal: Terminal, label: str, text: str) -> None:
-    """Answer a line of a form, once the cursor is behind its label."""
-    name, _, default = label.partition(" [")
-    shown = f'▐ "{name}"' + (f" [{default}" if default else "")
-    terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(shown), f"the line {label}")
-    terminal.types(text + ENTER)
-
-
 @contextmanager
 def watched(launcher: int, mark: str) -> Iterator[Callable[[], list[str]]]:
     """A launch with its guard and all it started; the function returns once they are dead, and gives their commands."""
@@ -75,15 +67,6 @@ def is_clean(terminal: Terminal) -> None:
     assert CONTROL.findall(left) == []
 
 
-# What is seen of an answer, a question and an end
-
-
-# Forms and links
-
-
-# Agents and servers that are not kind
-
-
 @pytest.mark.promise("terminal")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, PLAIN])
@@ -106,12 +89,6 @@ def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, c
             assert CONTROL.search(attack) is None or attack.encode() not in terminal.raw
         leaves(terminal)
         is_clean(terminal)
-
-
-# Much of it, and terminals that change
-
-
-# Ends that nobody can prevent
 
 
 @contextmanager
@@ -141,9 +118,6 @@ def test_a_terminal_that_hangs_up_leaves_no_process(tmp_path: Path) -> None:
         terminal.hang_up()
         assert terminal.process.wait(PATIENCE) == 128 + signal.SIGHUP
         all_die()
-
-
-# Signs of life
 
 
 @pytest.mark.parametrize(("options", "env"), [(("--plain",), PLAIN), ((), {"NO_COLOR": "1"})])

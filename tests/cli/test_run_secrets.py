@@ -93,26 +93,19 @@ def test_the_canaries_are_where_they_would_be_found(planted: Launcher) -> None:
     assert any(seen(file.read_text(errors="replace")) for file in files(planted))
 
 
-@pytest.mark.sample(0, 6)
-@pytest.mark.parametrize("output", ["text", "quiet", "json"])
-@pytest.mark.parametrize("ending", ["", "fail", "die", "ask"])
-def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str) -> None:
+@pytest.mark.parametrize(
+    ("output", "ending", "code"),
+    [("text", "", 0), ("quiet", "fail", 4), ("json", "die", 4), ("text", "ask", 10), ("json", "fail", 4)],
+)
+def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str, code: int) -> None:
     blabber(planted, *filter(None, [ending]))
     done = planted("run", "p", "hi", "--output", output, "--verbose", "--session", "s")
-    assert done.code == {"": 0, "fail": 4, "die": 4, "ask": 10}[ending], done.err
+    assert done.code == code, done.err
     assert "***" in done.out.decode() + done.err
     blind(planted, done)
     servers = {server["name"]: server for server in done.params("session/new")["mcpServers"]}
     assert servers["one"]["env"] == [{"name": "VALUE", "value": CANARIES["one"]}]
     assert servers["two"]["headers"] == [{"name": "X", "value": CANARIES["two"]}]
-
-
-def test_what_the_store_of_sessions_keeps_shows_nothing(planted: Launcher) -> None:
-    blabber(planted)
-    assert planted("run", "p", CANARIES["one"], "--session", "s").code == 0
-    shown = planted("session", "show", "s", "--json", "--profile", "p").out.decode()
-    assert seen(shown) == []
-    assert "***" in shown
 
 
 def test_the_terminal_shows_nothing(planted: Launcher) -> None:
@@ -124,11 +117,12 @@ def test_the_terminal_shows_nothing(planted: Launcher) -> None:
     assert "***" in terminal.text
 
 
-def test_a_secret_in_the_prompt_is_not_repeated(planted: Launcher) -> None:
+def test_a_secret_in_the_prompt_is_not_repeated_nor_kept_with_the_session(planted: Launcher) -> None:
     blabber(planted)
     done = planted("run", "p", CANARIES["one"], "--output", "json", "--session", "s")
     assert done.code == 0, done.err
     blind(planted, done)
+    assert b"***" in planted("session", "show", "s", "--json", "--profile", "p").out
 
 
 def processes(root: int) -> Iterator[tuple[str, str]]:

@@ -14,17 +14,6 @@ script.serve({
     "session/load": lambda request: script.answer(request, {}),
 })
 """
-LATE = """
-def load(request):
-    script.answer(request, {})
-    asked = script.expect("_acp-launch/replayed")  # it has come while we were busy
-    script.update("session-1", "user_message_chunk", content={"type": "text", "text": "before"})
-    script.say("session-1", "an old answer")
-    script.update("session-1", "user_message_chunk", content={"type": "text", "text": "cancelled"})
-    script.refuse(asked, -32601, "what is that?")
-
-script.serve({"initialize": lambda request: script.initialize(request, loadSession=True), "session/load": load})
-"""
 
 
 def replies(done: Ended) -> list[Json]:

@@ -53,20 +53,6 @@ def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, e
     assert shown > hidden, "the cursor is visible again"
 
 
-def test_ctrl_c_in_a_question_cancels_too(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
-        asked(terminal)
-        terminal.types(CTRL_C)
-        assert terminal.ends() == 130
-
-
-def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:
-    """A person gets a session to sit in front of; events are for scripts, which cannot type."""
-    with on_terminal("run", "demo", "--output", "json", cwd=tmp_path, env=env) as terminal:
-        assert terminal.ends() == 2
-    assert "acp-launch: there is no prompt" in terminal.text
-
-
 def test_a_limit_for_the_run_needs_a_prompt_and_one_for_a_wait_does_not(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", "--timeout", "2m", cwd=tmp_path, env=env) as terminal:
         assert terminal.ends() == 2

@@ -1,15 +1,11 @@
 """Ring 3. What an agent sends by mistake, or on purpose, ends no session: every prompt is answered."""
 
 import json
-import os
 import sys
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 
-import pytest
-
-from tests.cli.launcher import AGENTS, Launcher
+from tests.cli.launcher import AGENTS
 from tests.cli.test_run_interactive import CTRL_D, ENTER, leaves, sitting
 from tests.interactive.screen import Terminal, on_screen
 
@@ -26,20 +22,6 @@ ANSWERS = {
     "terminal": "-32002",
     "method": "-32601",
 }
-
-
-@pytest.mark.sample(0, 6)
-@pytest.mark.parametrize(("prompt", "output"), [*zip(ANSWERS, cycle(("json", "text", "quiet")), strict=False)])
-def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) -> None:
-    launch.profile("torn", client={"fs": True, "terminal": True})
-    done = launch("run", "p", "--approve", "all", "--output", output, prompt)
-    assert (done.code, "Traceback" in done.err) == (0, False), done.err
-    text = done.out.decode()
-    if output == "json":
-        updates = [each["update"] for each in done.events if each["type"] == "update"]
-        chunks = [update["content"]["text"] for update in updates if "content" in update]
-        text = "".join(chunks).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert ANSWERS[prompt] in text
 
 
 def torn(directory: Path, **sections: object) -> str:
@@ -77,21 +59,10 @@ def test_an_agent_cannot_drive_the_terminal_of_who_sits_before_a_pipe(tmp_path: 
         assert terminal.ends() == 0
 
 
-def test_a_prompt_that_is_not_utf_8_is_refused(launch: Launcher) -> None:
-    launch.profile("polite")
-    done = launch("run", "p", os.fsdecode(b"caf\xe9"))
-    assert done.code == 2
-    assert done.err == (
-        "acp-launch: the prompt from the command line is not UTF-8 (byte 3)\n    fix: convert it: iconv -t UTF-8\n"
-    )
-
-
-@pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_a_name_with_a_nul_is_no_place_to_export_to(tmp_path: Path, term: str) -> None:
-    with sitting(cwd=tmp_path, env={"TERM": term}) as terminal:
-        terminal.until(">" if term == "dumb" else "❯")
-        paste = "\x1b[200~:export a\x00b\x1b[201~" if term == "xterm" else ":export a\x16\x00b"
-        terminal.types(paste + ENTER)
+def test_a_name_with_a_nul_is_no_place_to_export_to(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("❯")
+        terminal.pastes(":export a\x00b")
+        terminal.types(ENTER)
         terminal.until("cannot contain a NUL character")
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
+        leaves(terminal)

@@ -63,31 +63,6 @@ def test_a_command_line_that_asks_for_nothing_sensible_is_refused_in_one_sentenc
     assert done.heard == []
 
 
-def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) -> None:
-    launch.profile("polite")
-    done = launch.within("run", "p", "hi", "--output", "xml")
-    assert done.code == 2
-    assert done.err.endswith("'xml' is not one of 'text', 'json', 'quiet'.\n")
-    done = launch.within("run", "p", "hi", ACP_LAUNCH_MAX_LINE="lots")
-    assert (done.code, done.err) == (
-        2,
-        'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "lots"\n'
-        "    fix: write a number and its unit: 64MiB\n1 problem; nothing was done\n",
-    )
-
-
-def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launcher) -> None:
-    launch.profile("polite", agent={"argz": []})
-    done = launch.within("run", "p", "hi")
-    assert done.code == 2
-    assert re.fullmatch(
-        r'\.acp-launch/p\.yaml:\d+:3: agent\.argz: unknown key "argz"; did you mean "args"\?\n'
-        r"    fix: write args\n1 problem; nothing was started\n",
-        done.err,
-    )
-    assert done.heard == []
-
-
 @pytest.mark.promise("profile")
 def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_the_file(launch: Launcher) -> None:
     launch.write(
