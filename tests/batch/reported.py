@@ -1,6 +1,5 @@
 """Directories of batches that have ended, with records of every outcome."""
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +20,7 @@ from acp_launch.batch.model import (
 )
 from acp_launch.batch.store import BATCH, BatchDirectory, encode
 from acp_launch.waits import format_time
+from tests.batch.directories import make_record
 
 CREATED = 1_795_000_000.25
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -59,39 +59,23 @@ def add_record(directory: BatchDirectory, item: Item, outcome: Outcome, attempt:
     taken = rest.get("seconds", 1.0)
     began = CREATED + 60 * item.index + 10 * attempt
     given: dict[str, Any] = {
-        "exit_code": 0 if outcome in ("passed", "empty", "failed") else 4,
         "started": format_time(began),
         "ended": format_time(began + taken),
         "seconds": taken,
-        "profile_digest": "d" * 64,
-        "acp_launch": "0.1.0",
-        "host": "here",
         "agent": AgentFacts(name="demo-agent", version="1.2"),
         "stop_reason": "end_turn" if outcome in ("passed", "failed", "empty") else None,
         "session": {"name": "s", "id": "session-1"},
         "repo": item.repo,
         "batch": directory.batch.name,
+        "task": item.task,
+        "profile": item.profile,
         "matrix": item.matrix,
         "sample": item.sample,
     }
-    record = Record(
-        item=item.id,
-        attempt=attempt,
-        outcome=outcome,
-        task=item.task,
-        profile=item.profile,
-        **{**given, **rest},
-    )
+    record = make_record(item.id, attempt, outcome, **{**given, **rest})
     directory.begin(item.id, attempt)
     directory.write_record(record)
     return record
-
-
-def write_events(directory: BatchDirectory, item: Item, attempt: int, *updates: tuple[float, dict[str, Any]]) -> None:
-    """Write the updates of an attempt, each so many seconds after its beginning."""
-    began = CREATED + 60 * item.index + 10 * attempt
-    lines = [json.dumps({"type": "update", "time": format_time(began + s), "update": each}) for s, each in updates]
-    (directory.directory_of(item.id, attempt) / "events.ndjson").write_text("".join(f"{each}\n" for each in lines))
 
 
 def write_text(directory: BatchDirectory, item: Item, attempt: int, name: str, text: str) -> None:

@@ -1,8 +1,10 @@
 """Repositories of tests, made by real git, and trees of them."""
 
 import os
+import shutil
 import stat
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from acp_launch.batch.worktree import Kind, Tree
@@ -36,6 +38,19 @@ def make_repository(at: Path) -> Path:
     (at / "text").write_text("second\n")
     git(at, "commit", "--quiet", "--all", "--message=second")
     return at
+
+
+@cache
+def made_repository(base: Path) -> Path:
+    """One such clone and its remote, in a directory of `base`, to be copied."""
+    (place := base / "repository").mkdir()
+    return make_repository(place / "repo").parent
+
+
+def copy_repository(made: Path, place: Path) -> Path:
+    shutil.copytree(made, place, symlinks=True, dirs_exist_ok=True)
+    git(place / "repo", "config", "remote.origin.url", str(place / "origin"))
+    return place / "repo"
 
 
 def save(repo: Path, message: str = "x") -> str:

@@ -6,8 +6,8 @@ at the end of its lifeline it ends without a record. It prints its prompt and it
 
 STANDIN_TEMPER of a worker: `blind` does not see the directory, `old` has another version of acp-launch, `bare` none.
 Tempers of hostile ones, whose objects append to STANDIN_MARK the process that unpickles them: a worker that `answers`
-with such an object, `raises` one, `mistakes` a list, or a number that is not an exit code, for an answer, has one when
-it is `asked` for its faults, or in an event that `warns`; a scheduler that sends one when it is asked who it is
+with such an object, `raises` one, `mistakes` a number that is not an exit code for an answer, has one when it is
+`asked` for its faults, or in an event that `warns`; a scheduler that sends one when it is asked who it is
 (`introduces`) or with the news of a result (`reports`), and words a warning.
 """
 
@@ -103,8 +103,7 @@ def report(server: Any) -> None:
 HOSTILE: dict[str, Callable[[Any], None]] = {
     "answers": answer_with([Bomb()]),
     "raises": answer_with(Bomb),
-    "mistakes-list": answer_with([0]),
-    "mistakes-number": answer_with(4711),
+    "mistakes": answer_with(4711),
     "asked": lambda server: replace("find_fault", lambda *_: Bomb()),
     "warns": warn,
     "introduces": introduce,

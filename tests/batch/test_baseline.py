@@ -17,12 +17,11 @@ from acp_launch.errors import StateError
 from acp_launch.process import git as calls
 from tests.batch.repositories import commit, content, git, make_tree, patch_of, save
 
-KINDS = pytest.mark.parametrize("kind", ["worktree", "clone"])
 Act = Callable[[Path], object]
 
 
-def named(act: Act) -> str:
-    return getattr(act, "__name__", "act")
+def named(value: object) -> str:
+    return getattr(value, "__name__", str(value))
 
 
 def change(tree: Path) -> None:
@@ -45,8 +44,10 @@ def change(tree: Path) -> None:
     (tree / "deep" / "er" / "binary").write_bytes(os.urandom(5000))
 
 
-@KINDS
-@pytest.mark.parametrize("setting", ["core.autocrlf=input", "diff.noprefix=true", "color.ui=always"])
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [("worktree", "core.autocrlf=input"), ("clone", "diff.noprefix=true"), ("worktree", "color.ui=always")],
+)
 def test_a_patch_gives_all_that_the_agent_changed(repo: Path, tmp_path: Path, kind: Kind, setting: str) -> None:
     git(repo, "config", "--global", *setting.split("="))
     tree = make_tree(repo, kind, tmp_path / "a")
@@ -61,9 +62,8 @@ def test_a_patch_gives_all_that_the_agent_changed(repo: Path, tmp_path: Path, ki
     assert git(other.at, "diff", "--name-only") == ""
 
 
-@KINDS
-def test_a_patch_leaves_index_objects_and_files_as_they_are(repo: Path, tmp_path: Path, kind: Kind) -> None:
-    tree = make_tree(repo, kind, tmp_path / "a")
+def test_a_patch_leaves_index_objects_and_files_as_they_are(repo: Path, tmp_path: Path) -> None:
+    tree = make_tree(repo, "worktree", tmp_path / "a")
     change(tree.at)
     index = Path(git(tree.at, "rev-parse", "--path-format=absolute", "--git-path", "index").strip())
     before = git(tree.at, "status", "--short"), index.read_bytes(), git(tree.at, "count-objects", "--verbose")
@@ -72,23 +72,6 @@ def test_a_patch_leaves_index_objects_and_files_as_they_are(repo: Path, tmp_path
     assert [each.name for each in (tmp_path / "attempt").iterdir()] == ["patch.diff"]
     assert (index.read_bytes(), git(tree.at, "count-objects", "--verbose")) == before[1:]
     assert git(tree.at, "status", "--short") == before[0]
-
-
-def test_a_tree_without_changes_has_an_empty_patch(repo: Path, tmp_path: Path) -> None:
-    tree = make_tree(repo, "worktree", tmp_path / "a")
-    (tree.at / "text").touch()
-    (tree.at / "ignored.o").touch()
-    patch = tree.write_patch(tmp_path / "patch")
-    assert patch == Patch(files=0, insertions=0, deletions=0, sha256=hashlib.sha256(b"").hexdigest())
-    assert (tmp_path / "patch").read_bytes() == b""
-
-
-def test_each_attempt_has_a_patch_against_the_base(repo: Path, tmp_path: Path) -> None:
-    tree = make_tree(repo, "worktree", tmp_path / "a")
-    for number in (1, 2):
-        (tree.at / f"file{number}").write_text("x\n")
-        save(tree.at, "agent")
-        assert tree.write_patch(tmp_path / "patch").files == number
 
 
 def test_a_tree_in_the_middle_of_a_merge_has_a_patch(repo: Path, tmp_path: Path) -> None:
@@ -134,30 +117,23 @@ def flag(word: str) -> Act:
     return lambda tree: git(tree, "update-index", word, "text", "gone", "script")
 
 
-def configure(*settings: str) -> Act:
-    def act(tree: Path) -> None:
-        for setting in settings:
-            git(tree, "config", *setting.split("=", 1))
+def configure(tree: Path) -> None:
+    """What does not count, line ends, and caches."""
+    for setting in (
+        *("core.fileMode=false", "core.symlinks=false", "core.ignoreCase=true"),
+        *("core.trustctime=false", "core.checkStat=minimal", "core.ignoreStat=true"),
+        *("core.untrackedCache=true", "core.fsmonitor=true", "feature.manyFiles=true"),
+        *("core.autocrlf=true", "core.eol=crlf", "core.safecrlf=true"),
+    ):
+        git(tree, "config", *setting.split("=", 1))
 
-    return act
 
-
-def ignore_in(name: str) -> Act:
-    def act(tree: Path) -> None:
-        file = Path(git(tree, "rev-parse", "--path-format=absolute", "--git-path", name).strip())
-        file.parent.mkdir(exist_ok=True)
+def ignore_all(tree: Path) -> None:
+    """By files, by `info/exclude` and by configuration."""
+    exclude = Path(git(tree, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude").strip())
+    exclude.parent.mkdir(exist_ok=True)
+    for file in (tree / ".gitignore", tree / "sub" / ".gitignore", exclude, tree.parent / "own"):
         file.write_text("*\n")
-
-    return act
-
-
-def ignore_by_files(tree: Path) -> None:
-    for directory in (tree, tree / "sub"):
-        (directory / ".gitignore").write_text("*\n")
-
-
-def ignore_by_configuration(tree: Path) -> None:
-    (tree.parent / "own").write_text("*\n")
     git(tree, "config", "core.excludesFile", str(tree.parent / "own"))
 
 
@@ -181,11 +157,10 @@ def keep_the_index_apart(tree: Path) -> None:
 
 def write_attributes(text: str) -> Act:
     def act(tree: Path) -> None:
-        (tree / ".gitattributes").write_text(text)
-        (tree / "sub" / ".gitattributes").write_text(text)
-        ignore_in("info/attributes")(tree)
-        file = Path(git(tree, "rev-parse", "--path-format=absolute", "--git-path", "info/attributes").strip())
-        file.write_text(text)
+        info = Path(git(tree, "rev-parse", "--path-format=absolute", "--git-path", "info/attributes").strip())
+        info.parent.mkdir(exist_ok=True)
+        for file in (tree / ".gitattributes", tree / "sub" / ".gitattributes", info):
+            file.write_text(text)
 
     return act
 
@@ -193,13 +168,8 @@ def write_attributes(text: str) -> Act:
 TOLD: dict[str, Act] = {
     "assume-unchanged": flag("--assume-unchanged"),
     "skip-worktree": flag("--skip-worktree"),
-    "modes and links do not count": configure("core.fileMode=false", "core.symlinks=false", "core.ignoreCase=true"),
-    "times do not count": configure("core.trustctime=false", "core.checkStat=minimal", "core.ignoreStat=true"),
-    "caches": configure("core.untrackedCache=true", "core.fsmonitor=true", "feature.manyFiles=true"),
-    "line ends": configure("core.autocrlf=true", "core.eol=crlf", "core.safecrlf=true"),
-    "its own ignore files": ignore_by_files,
-    "info/exclude": ignore_in("info/exclude"),
-    "core.excludesFile": ignore_by_configuration,
+    "settings": configure,
+    "ignored": ignore_all,
     "sparse checkout of all": lambda tree: git(tree, "sparse-checkout", "set", "--no-cone", "/*"),
     "index without files": forget_a_file,
     "replaced objects": lambda tree: git(tree, "replace", "HEAD:text", "HEAD:old"),
@@ -208,7 +178,7 @@ TOLD: dict[str, Act] = {
     "text": write_attributes("* text eol=crlf ident\n"),
     "encodings": write_attributes("* working-tree-encoding=UTF-16 text=auto\n"),
     "binary": write_attributes("[attr]binary text ident eol=crlf\n* binary -diff merge=ours\n"),
-    "another worktree": configure("core.worktree=/nowhere"),
+    "another worktree": lambda tree: git(tree, "config", "core.worktree", "/nowhere"),
 }
 
 
@@ -227,10 +197,10 @@ def work(tree: Path) -> None:
     (tree / "new.bin").write_bytes(b"\xff\xfe\0\1" * 5)
 
 
-@pytest.mark.sample(0, 14)
-@KINDS
-@pytest.mark.parametrize("told", TOLD)
-def test_a_patch_holds_the_work_whatever_the_agent_tells_git(repo: Path, tmp_path: Path, kind: Kind, told: str) -> None:
+@pytest.mark.parametrize(
+    ("told", "kind"), [*((told, "worktree") for told in TOLD), ("settings", "clone"), ("ignored", "clone")]
+)
+def test_a_patch_holds_the_work_whatever_the_agent_tells_git(repo: Path, tmp_path: Path, told: str, kind: Kind) -> None:
     tree = make_tree(repo, kind, tmp_path / "a")
     TOLD[told](tree.at)
     work(tree.at)
@@ -443,9 +413,18 @@ def lack_objects(tree: Path) -> None:
     git(tree, "update-index", "--add", "--cacheinfo", f"100644,{'1' * 40},missing")
 
 
-@KINDS
-@pytest.mark.parametrize("act", [name_programs, include_programs, hook_programs, lack_objects], ids=named)
-def test_a_patch_and_a_removal_run_nothing_of_the_agents(repo: Path, tmp_path: Path, kind: Kind, act: Act) -> None:
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (name_programs, "worktree"),
+        (name_programs, "clone"),
+        (include_programs, "worktree"),
+        (hook_programs, "clone"),
+        (lack_objects, "worktree"),
+    ],
+    ids=named,
+)
+def test_a_patch_and_a_removal_run_nothing_of_the_agents(repo: Path, tmp_path: Path, act: Act, kind: Kind) -> None:
     tree = make_tree(repo, kind, tmp_path / "a")
     act(tree.at)
     (tree.at / "text").write_text("third\n")
@@ -545,10 +524,7 @@ def test_a_patch_that_would_leave_something_out_is_not_made(repo: Path, tmp_path
     assert not tree.at.exists()
 
 
-@KINDS
-def test_git_is_not_looked_for_in_the_tree(
-    repo: Path, tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_is_not_looked_for_in_the_tree(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some users have `node_modules/.bin` on their path."""
     (repo / "tools").mkdir()
     for directory in (repo / "tools", repo):
@@ -557,7 +533,7 @@ def test_git_is_not_looked_for_in_the_tree(
     base = save(repo)
     monkeypatch.setenv("PATH", f"tools::.:{os.environ['PATH']}")
     assert calls.resolve_commit(str(repo), "HEAD") == base
-    tree = make_tree(repo, kind, tmp_path / "a", base)
+    tree = make_tree(repo, "worktree", tmp_path / "a", base)
     (tree.at / "text").write_text("third\n")
     assert "+third" in patch_of(tree, tmp_path / "patch")
     tree.remove()

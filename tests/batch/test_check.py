@@ -57,11 +57,25 @@ def test_an_item_is_a_task_with_a_profile_a_row_of_the_matrix_and_a_sample() -> 
     assert list(found.profiles) == ["claude", "./fast.yaml"]
 
 
-@pytest.mark.parametrize(
-    "limits", ['timeout: "\\ud83d"', '"\\ud83d": 1', 'accounts: {"\\ud83d": {profiles: ["\\ud83d"]}}']
-)
-def test_half_a_surrogate_pair_is_a_problem_with_its_place(limits: str) -> None:
-    told = problems(f"{HEAD}{TASK}limits: {{{limits}}}\n")
+HALF = "\\ud83d"
+HALVES = [
+    f'limits: {{timeout: "{HALF}"}}\n',
+    f'"{HALF}": 1\n',
+    f'approve: "{HALF}"\n',
+    f'matrix: {{"{HALF}": ["{HALF}"]}}\n',
+    f'check: {{command: ["{HALF}"], timeout: "{HALF}"}}\n',
+    f'limits: {{cost: {{"{HALF}": "{HALF}"}}}}\n',
+    f'limits: {{accounts: {{"{HALF}": {{profiles: ["{HALF}"], start_every: "{HALF}"}}}}}}\n',
+    f'retry: {{on: ["{HALF}"], backoff: {{initial: "{HALF}"}}}}\n',
+    f'isolation: {{kind: "{HALF}", ref: "{HALF}"}}\n',
+    f'exclude: [{{profile: "{HALF}"}}]\n',
+    f'prompt: "{HALF} ${{task.id}}"\n',
+]
+
+
+@pytest.mark.parametrize("more", HALVES, ids=ascii)
+def test_half_a_surrogate_pair_is_a_problem_with_its_place(more: str) -> None:
+    told = problems(HEAD + TASK + more)
     assert any("no program can receive the character U+D83D | remove the escape" in each for each in told)
     assert all(each.startswith("batch.yaml:4:") for each in told)
     "".join(told).encode()

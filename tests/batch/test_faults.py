@@ -28,48 +28,23 @@ HALF = "\\ud83d"
 PLAIN = "version: 1\nprofiles: [demo]\ntasks: [{id: a, prompt: hi}]\n"
 
 
-@pytest.mark.sample(0, 4)
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("check", "b.yaml"),
-        ("prepare", "b.yaml"),
-        ("run", "b.yaml"),
-        ("run", "--resume", "out"),
-        ("item", "out", "a.demo"),
-        ("status", "out"),
-        ("report", "out"),
-        ("cancel", "out"),
-    ],
-    ids=" ".join,
-)
-def test_a_deleted_working_directory_is_said(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
-    gone = tmp_path / "gone"
+@pytest.mark.parametrize("words", [("run", "b.yaml"), ("item", "out", "a.demo"), ("status", "BATCH")], ids=" ".join)
+def test_a_deleted_working_directory_is_said_unless_a_whole_path_is_given(
+    launch: Launcher, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    batch, gone = make_batch(tmp_path / "batch"), tmp_path / "gone"
     gone.mkdir()
     script = 'rmdir "$PWD"; exec "$0" -m acp_launch batch "$@"'
-    done = subprocess.run(
-        ["sh", "-c", script, sys.executable, *words],
-        cwd=gone,
-        env=launch.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "acp-launch: the directory you are in no longer exists\n    fix: cd somewhere else\n"
-
-
-def test_of_a_deleted_working_directory_a_batch_with_a_whole_path_is_shown(launch: Launcher, tmp_path: Path) -> None:
-    batch = make_batch(tmp_path / "batch")
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    script = 'rmdir "$PWD"; exec "$0" -m acp_launch batch status "$1"'
-    argv = ["sh", "-c", script, sys.executable, str(batch.path)]
+    argv = ["sh", "-c", script, sys.executable, *(str(batch.path) if word == "BATCH" else word for word in words)]
     done = subprocess.run(argv, cwd=gone, env=launch.env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "nightly: 1 due\n")
+    if "BATCH" in words:
+        assert (done.returncode, done.stdout) == (0, "nightly: 1 due\n")
+    else:
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == "acp-launch: the directory you are in no longer exists\n    fix: cd somewhere else\n"
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
 def test_a_directory_that_takes_nothing_is_shown_and_what_needs_it_says_why(
     launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -116,24 +91,9 @@ def test_a_file_that_no_batch_would_write_is_refused(launch: Launcher, tmp_path:
 
 # Half of a surrogate pair.
 
-TEXTS = [
-    f'limits: {{timeout: "{HALF}"}}\n',
-    f'"{HALF}": 1\n',
-    f'approve: "{HALF}"\n',
-    f'matrix: {{"{HALF}": ["{HALF}"]}}\n',
-    f'check: {{command: ["{HALF}"], timeout: "{HALF}"}}\n',
-    f'limits: {{cost: {{"{HALF}": "{HALF}"}}}}\n',
-    f'limits: {{accounts: {{"{HALF}": {{profiles: ["{HALF}"], start_every: "{HALF}"}}}}}}\n',
-    f'retry: {{on: ["{HALF}"], backoff: {{initial: "{HALF}"}}}}\nisolation: {{kind: "{HALF}", ref: "{HALF}"}}\n',
-    f'exclude: [{{profile: "{HALF}"}}]\n',
-    f'prompt: "{HALF} ${{task.id}}"\n',
-]
 
-
-@pytest.mark.sample(0, 4)
-@pytest.mark.parametrize("more", TEXTS, ids=ascii)
-def test_half_of_a_character_in_a_batch_is_a_problem_with_its_place(launch: Launcher, more: str) -> None:
-    (launch.project / "b.yaml").write_text(PLAIN + more)
+def test_half_of_a_character_in_a_batch_is_printed_with_its_place(launch: Launcher) -> None:
+    (launch.project / "b.yaml").write_text(PLAIN + f'check: {{command: ["{HALF}"], timeout: "{HALF}"}}\n')
     for words in (("check",), ("check", "--json"), ("prepare", "--trust")):
         done = launch.forked("batch", words[0], "b.yaml", *words[1:])
         said = done.out.decode() + done.err

@@ -12,26 +12,20 @@ from acp_launch.process.git import resolve_commit
 from tests.batch.repositories import commit, git
 
 
-@pytest.mark.parametrize("ref", ["HEAD", "main", "origin/main", "v1", "HEAD~1", "refs/tags/v1"])
-def test_a_commit_is_named_as_git_names_it(repo: Path, ref: str) -> None:
-    assert resolve_commit(str(repo), ref) == git(repo, "rev-parse", f"{ref}^{{commit}}").strip()
+def test_a_commit_is_named_as_git_names_it_and_nothing_else_is_one(repo: Path, tmp_path: Path) -> None:
+    for ref in ("HEAD", "main", "origin/main", "v1", "HEAD~1", "refs/tags/v1"):
+        assert resolve_commit(str(repo), ref) == git(repo, "rev-parse", f"{ref}^{{commit}}").strip(), ref
+    for ref in ("nope", "", "--all", "-h", "HEAD:text", "0" * 40):
+        assert resolve_commit(str(repo), ref) is None, ref
+    assert resolve_commit(str(tmp_path), "HEAD") is None, "outside of every repository"
 
 
-@pytest.mark.parametrize("ref", ["nope", "", "--all", "-h", "HEAD:text", "0" * 40])
-def test_another_name_is_not_a_commit(repo: Path, ref: str) -> None:
-    assert resolve_commit(str(repo), ref) is None
-
-
-def test_a_directory_outside_every_repository_has_no_commit(tmp_path: Path) -> None:
-    assert resolve_commit(str(tmp_path), "HEAD") is None
-
-
-@pytest.mark.parametrize("ref", ["HEAD", "main", "origin/main", "v1", "refs/heads/main"])
-def test_a_server_is_asked_for_the_commit_of_a_url(repo: Path, ref: str) -> None:
-    assert resolve_commit(f"file://{repo}", "second") is None
+def test_a_server_is_asked_for_the_commit_of_a_url(repo: Path) -> None:
     where = repo.with_name("origin")
-    assert resolve_commit(f"file://{where}", ref) == git(where, "rev-parse", "v1^{commit}").strip()
+    for ref in ("HEAD", "main", "origin/main", "v1", "refs/heads/main"):
+        assert resolve_commit(f"file://{where}", ref) == git(where, "rev-parse", "v1^{commit}").strip(), ref
     assert resolve_commit(f"file://{where}", "0" * 40) == "0" * 40
+    assert resolve_commit(f"file://{repo}", "second") is None
 
 
 def test_a_server_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
@@ -96,9 +90,6 @@ def names_programs(repo: Path, program: Path) -> None:
     git(repo, "config", "core.hooksPath", str(program.parent))
 
 
-HOSTILE = pytest.mark.parametrize("spoil", [lacks_its_commit, names_transports, names_a_helper, names_programs])
-
-
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     program = tmp_path / "program"
@@ -107,7 +98,7 @@ def program(tmp_path: Path) -> Path:
     return program
 
 
-@HOSTILE
+@pytest.mark.parametrize("spoil", [lacks_its_commit, names_transports, names_a_helper, names_programs])
 def test_a_question_runs_nothing_that_a_repository_names(
     repo: Path, tmp_path: Path, program: Path, spoil: Callable[[Path, Path], None]
 ) -> None:
@@ -116,7 +107,7 @@ def test_a_question_runs_nothing_that_a_repository_names(
     assert not (tmp_path / "ran").exists()
 
 
-@HOSTILE
+@pytest.mark.parametrize("spoil", [names_a_helper, names_programs])
 def test_a_directory_that_looks_like_a_repository_is_none(
     repo: Path, tmp_path: Path, program: Path, spoil: Callable[[Path, Path], None]
 ) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from acp_launch.batch.model import (
     FrozenProfile,
     Isolation,
     Item,
-    Limits,
     Outcome,
     Record,
     Retry,
@@ -33,11 +32,12 @@ from acp_launch.batch.store import ANSWER, CHECK, EVENTS, PATCH, SETUP, STDERR, 
 from acp_launch.document.scalars import Duration
 from acp_launch.profile.trust import digest_content
 from tests.batch.directories import add_record, make_batch, make_record
+from tests.batch.repositories import git, save
 from tests.cli import forkserver
 from tests.cli.hosted import up
 from tests.cli.launcher import SERVERS, Ended, Launcher, left_by_guards
 from tests.cli.serving import serving
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 SERVER = [sys.executable, "-I", "-S", str(SERVERS / "polite.py")]
 ID = "a.p"
@@ -134,84 +134,8 @@ def test_an_item_that_passes_is_recorded_and_then_done(launch: Launcher) -> None
     assert record.started <= record.ended
     assert done.params("session/new")["cwd"] == str(launch.project)
 
-    again = attempt(launch, batch)
+    again = launch("batch", "item", str(batch.path), "--index", "0")
     assert (again.code, again.err, again.heard, begun(batch)) == (0, "", [], ["1"])
-
-
-@pytest.mark.parametrize(
-    ("agent", "outcome", "code"),
-    [
-        (("refuser",), "refused", 9),
-        (("refuser", "error", "429", "slow down"), "rate_limited", 4),
-        (("crasher", "mid-turn"), "agent_died", 4),
-        (("silent_turn",), "timed_out", 124),
-        (("asker", "refuse-stop"), "denied", 10),
-        (("liar", "version", "9"), "agent_died", 5),
-    ],
-    ids=str,
-)
-def test_the_end_of_a_run_is_an_outcome(launch: Launcher, agent: Sequence[str], outcome: Outcome, code: int) -> None:
-    launch.profile(*agent)
-    batch = freeze(launch, limits=Limits(timeout=Duration(1 if agent[0] == "silent_turn" else 600)))
-    done = attempt(launch, batch)
-    record = made(batch)
-    assert (done.code, record.outcome, record.exit_code) == (9, outcome, code), text(batch, EVENTS)
-    assert (record.error is None) == (code in (9, 10))
-    assert attempt(launch, batch).code == 9
-    assert begun(batch) == ["1"]
-
-
-def test_an_answer_without_a_word_is_empty(launch: Launcher) -> None:
-    launch.scripted(SAYS_NOTHING)
-    batch = freeze(launch)
-    assert (attempt(launch, batch).code, made(batch).outcome, made(batch).files) == (9, "empty", (EVENTS, STDERR))
-
-
-def test_a_rate_limit_keeps_what_the_agent_said(launch: Launcher) -> None:
-    launch.profile("refuser", "error", "429", "slow down", '{"resetsAt": 1795768300}')
-    batch = freeze(launch)
-    attempt(launch, batch)
-    record = made(batch)
-    assert record.error is not None
-    assert (record.resets, record.error.code, record.error.data) == (1795768300, 429, {"resetsAt": 1795768300})
-
-
-HIDES = """
-def initialize(request):
-    about = {"name": NAME, "version": "1"}
-    script.answer(request, {"protocolVersion": 1, "agentInfo": about, "authMethods": []})
-def prompt(request):
-    session = script.session_of(request)
-    for kind in ("active", "systemError") if NAME == "codex" else ():
-        script.update(session, "session_info_update", _meta={"codex": {"threadStatus": {"type": kind}}})
-    script.say(session, "exceeded retry limit, last status: 429 Too Many Requests")
-    script.end(request)
-script.serve({"initialize": initialize, "session/prompt": prompt})
-"""
-
-
-@pytest.mark.parametrize(("name", "outcome"), [("codex", "rate_limited"), ("Copilot", "unknown"), ("x", "passed")])
-def test_a_failed_turn_that_an_agent_ends_well_has_not_passed(launch: Launcher, name: str, outcome: Outcome) -> None:
-    launch.scripted(HIDES.replace("NAME", repr(name)))
-    batch = freeze(launch)
-    attempt(launch, batch)
-    assert made(batch).outcome == outcome
-
-
-def test_a_check_decides_where_an_agent_hides_failures(launch: Launcher) -> None:
-    launch.scripted(HIDES.replace("NAME", "'Copilot'"))
-    batch = freeze(launch, check=CheckCommand(command=("true",)))
-    assert (attempt(launch, batch).code, made(batch).outcome) == (0, "passed")
-
-
-def test_a_profile_that_cannot_start_is_a_setup_that_failed(launch: Launcher) -> None:
-    launch.write({"agent": {"command": "no-such-agent"}})
-    batch = freeze(launch)
-    assert attempt(launch, batch).code == 9
-    record = made(batch)
-    assert record.error is not None
-    assert (record.outcome, record.exit_code) == ("setup_failed", 3)
-    assert '"no-such-agent" is not on PATH' in record.error.message
 
 
 def test_a_profile_that_is_another_than_was_frozen_does_not_start(launch: Launcher) -> None:
@@ -231,33 +155,6 @@ def test_a_profile_that_is_another_than_was_frozen_does_not_start(launch: Launch
 def run_plainly(launch: Launcher, batch: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Make an attempt without `--trust`."""
     return forkserver.completed(["batch", "item", str(batch), ID, *words], env=launch.env, cwd=launch.project)
-
-
-def test_a_directory_that_was_not_made_here_starts_nothing(launch: Launcher) -> None:
-    """As on a host without the state directory, or of a repository."""
-    launch.profile("polite")
-    batch = freeze(launch, check=checked("touch", "a b"), approve="all")
-    (kept,) = (launch.state / "trust" / "batches").iterdir()
-    kept.unlink()
-    refused = run_plainly(launch, batch.path)
-    assert (refused.returncode, batch.attempts(ID)) == (7, [])
-    assert "  checks   each item by touch 'a b'\n  allows   approve: all" in refused.stderr
-    assert refused.stderr.endswith(
-        f"acp-launch: this batch is not trusted yet: {batch.path}/batch.json\n    fix: to run it: --trust\n"
-    )
-    assert run_plainly(launch, batch.path, "--trust").returncode == 0
-    assert (launch.project / "a b").exists()
-
-
-def test_a_directory_that_was_changed_since_starts_nothing(launch: Launcher) -> None:
-    launch.profile("polite")
-    batch = freeze(launch)
-    file = batch.path / "batch.json"
-    file.write_bytes(file.read_bytes().replace(b'"check":null', b'"check":{"command":["touch","x"]}'))
-    refused = run_plainly(launch, batch.path)
-    assert (refused.returncode, batch.attempts(ID)) == (7, [])
-    assert "this batch has changed since you trusted it" in refused.stderr
-    assert not (launch.project / "x").exists()
 
 
 def test_an_item_starts_an_agent_of_its_own_beside_a_host(launch: Launcher) -> None:
@@ -349,13 +246,6 @@ def test_what_is_no_item_is_refused(launch: Launcher, words: Sequence[str], said
     assert (done.code, done.err.partition("\n")[0], begun(batch)) == (2, f"acp-launch: {said}", [])
 
 
-def test_an_item_can_be_named_by_its_number(launch: Launcher) -> None:
-    launch.profile("polite")
-    batch = freeze(launch)
-    assert launch("batch", "item", str(batch.path), "--index", "0").code == 0
-    assert made(batch).outcome == "passed"
-
-
 def test_an_attempt_that_is_due_again_has_the_next_number(launch: Launcher) -> None:
     launch.profile("crasher", "prompt")
     batch = freeze(launch, retry=Retry(attempts=2, on=("agent_died",)))
@@ -400,7 +290,7 @@ def test_a_batch_that_is_cancelled_starts_nothing(launch: Launcher) -> None:
 # Signals
 
 
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_cancels_the_run(launch: Launcher, number: str, code: int) -> None:
     launch.profile("cancellable")
     batch = freeze(launch)
@@ -426,24 +316,14 @@ def test_a_second_signal_ends_the_run_at_once(launch: Launcher) -> None:
     assert (done.code, made(batch).outcome) == (130, "cancelled")
 
 
-def test_cancelling_the_batch_cancels_the_run(launch: Launcher) -> None:
-    launch.profile("cancellable")
-    batch = freeze(launch)
-    with launch.start("batch", "item", str(batch.path), ID) as running:
-        running.hears("session/prompt")
-        batch.cancel()
-        running.hears("session/cancel")
-        done = running.end()
-    assert (done.code, made(batch).outcome) == (130, "cancelled")
-
-
-def test_a_signal_that_is_ignored_by_inheritance_does_not_keep_a_run_from_being_cancelled(launch: Launcher) -> None:
+def test_cancelling_the_batch_cancels_a_run_that_was_told_to_ignore_signals(launch: Launcher) -> None:
     launch.profile("cancellable")
     batch = freeze(launch)
     prefix = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
     with launch.start("batch", "item", str(batch.path), ID, prefix=prefix) as running:
         running.hears("session/prompt")
         batch.cancel()
+        running.hears("session/cancel")
         done = running.end()
     assert (done.code, made(batch).outcome) == (130, "cancelled")
 
@@ -498,16 +378,32 @@ def test_a_run_ends_with_the_process_of_its_item(launch: Launcher) -> None:
     assert begun(batch) == ["1", "1.lost-1"]
 
 
+CALLER = """
+import os, subprocess, sys, threading
+reading, writing = os.pipe()
+words = [sys.executable, "-m", "acp_launch", *sys.argv[1:], "--lifeline", str(reading)]
+def start():
+    subprocess.Popen(words, pass_fds=[reading])
+    os.close(reading)
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+sys.stdin.read()
+"""
+
+
 def test_an_item_ends_with_the_caller_that_has_its_lifeline(launch: Launcher) -> None:
+    """And not with the thread that has started it."""
     launch.profile("cancellable")
     batch = freeze(launch)
-    theirs, ours = os.pipe()
-    with launch.start("batch", "item", str(batch.path), ID, "--lifeline", "0", stdin=theirs, apart=True) as running:
-        os.close(theirs)
-        running.hears("session/prompt")
-        os.close(ours)
-        done = running.end()
-    assert (done.code, made(batch).outcome, made(batch).exit_code) == (143, "cancelled", 143)
+    words = [sys.executable, "-c", CALLER, "batch", "item", str(batch.path), ID, "--trust"]
+    with subprocess.Popen(words, env=launch.env, cwd=launch.project, stdin=subprocess.PIPE) as caller:
+        events = batch.directory_of(ID, 1) / EVENTS
+        until(lambda: events.exists() and '"type":"session"' in events.read_text())
+        caller.kill()
+    until(lambda: not batch.is_running(ID))
+    assert (made(batch).outcome, made(batch).exit_code) == ("cancelled", 143)
+    assert json.loads(text(batch, EVENTS).splitlines()[-1])["exitCode"] == 143
 
 
 # The check
@@ -544,7 +440,7 @@ def test_a_check_that_is_not_there_is_a_setup_that_failed(launch: Launcher) -> N
     assert record.error.message.startswith('the check cannot run: "no-such-check" is not on PATH')
 
 
-@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "cancel"])
+@pytest.mark.parametrize("how", ["SIGTERM", "cancel"])
 def test_a_signal_in_the_check_cancels_the_attempt(launch: Launcher, how: str) -> None:
     launch.profile("polite")
     fifo = launch.project / "fifo"
@@ -565,26 +461,12 @@ def test_a_signal_in_the_check_cancels_the_attempt(launch: Launcher, how: str) -
 # Trees and patches
 
 
-@contextmanager
-def nothing_changes(project: Path) -> Any:
-    before = subprocess.check_output(["git", "status", "--porcelain"], cwd=project)
-    yield
-    assert subprocess.check_output(["git", "status", "--porcelain"], cwd=project) == before
-
-
-def commit(launch: Launcher) -> str:
-    """Make the project a repository; return its commit."""
-    names = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
-    for words in (["init", "-q"], ["add", "."], [*names, "commit", "-q", "-m", "one"]):
-        subprocess.run(["git", *words], cwd=launch.project, check=True)
-    return subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=launch.project, text=True).strip()
-
-
 def isolated(launch: Launcher, **given: Any) -> BatchDirectory:
     launch.extend(agent={"command": sys.executable, "args": ["-I", "-S", str(launch.project / "agent.py")]})
     (launch.project / "known.txt").write_text("known\n")
     isolation = Isolation(kind="worktree", **given.pop("isolation", {}))
-    return freeze(launch, isolation=isolation, item={"base_commit": commit(launch)}, **given)
+    git(launch.project, "init", "--quiet")
+    return freeze(launch, isolation=isolation, item={"base_commit": save(launch.project)}, **given)
 
 
 @pytest.mark.promise("batch")
@@ -592,8 +474,9 @@ def test_an_item_works_in_a_tree_of_its_own_that_goes_when_it_passed(launch: Lau
     launch.scripted(WRITES)
     batch = isolated(launch, check=checked("grep", "-q", "made", "made.txt"))
     tree = batch.path / "trees" / ID
-    with nothing_changes(launch.project):
-        done = attempt(launch, batch)
+    before = git(launch.project, "status", "--porcelain")
+    done = attempt(launch, batch)
+    assert git(launch.project, "status", "--porcelain") == before
     record = made(batch)
     assert record.patch is not None
     assert (done.code, record.outcome, record.worktree, tree.exists()) == (0, "passed", None, False)
@@ -613,8 +496,7 @@ def test_an_item_gets_what_its_commit_lacks_and_none_of_it_is_in_the_patch(launc
     isolation = {"copy": (".env",), "setup": setup}
     batch = isolated(launch, check=test, isolation=isolation, retry=Retry(attempts=2, on=("failed",)))
     tree = batch.path / "trees" / ID
-    with nothing_changes(launch.project):
-        assert (attempt(launch, batch).code, attempt(launch, batch).code) == (9, 0)
+    assert (attempt(launch, batch).code, attempt(launch, batch).code) == (9, 0)
     assert text(batch, SETUP) == f"{tree}\nKEY=1\n"
     assert SETUP in made(batch).files
     assert SETUP not in made(batch, 2).files
@@ -655,7 +537,7 @@ def test_the_next_attempt_works_in_the_same_tree(launch: Launcher) -> None:
 
 @pytest.mark.parametrize(
     ("keep", "check", "is_kept"),
-    [("failed", "false", True), ("always", "true", True), ("never", "false", False), ("never", "true", False)],
+    [("failed", "false", True), ("always", "true", True), ("never", "false", False)],
 )
 def test_a_tree_is_kept_as_the_batch_says(launch: Launcher, keep: Any, check: str, *, is_kept: bool) -> None:
     launch.scripted(WRITES)
@@ -676,21 +558,17 @@ main()
 """
 
 
-@pytest.mark.parametrize("words", [("run", "--resume"), ("clean", "--yes")])
-def test_a_tree_goes_though_its_item_was_killed_between_the_record_and_the_removal(
-    launch: Launcher, words: Sequence[str]
-) -> None:
+def test_a_tree_goes_though_its_item_was_killed_between_the_record_and_the_removal(launch: Launcher) -> None:
     launch.scripted(WRITES)
     batch = isolated(launch)
     tree = batch.path / "trees" / ID
     argv = [sys.executable, "-c", KILLED, "batch", "item", str(batch.path), ID, "--trust"]
     killed = subprocess.run(argv, env=launch.env, cwd=launch.project, capture_output=True, check=False)
     assert (killed.returncode, made(batch).outcome, tree.exists()) == (-signal.SIGKILL, "passed", True)
-    ended = forkserver.completed(["batch", *words, str(batch.path)], env=launch.env, cwd=launch.project)
+    ended = forkserver.completed(["batch", "run", "--resume", str(batch.path)], env=launch.env, cwd=launch.project)
     assert ended.returncode == 0
     assert not tree.exists()
-    shown = subprocess.run(["git", "worktree", "list"], cwd=launch.project, capture_output=True, text=True, check=True)
-    assert shown.stdout.count("\n") == 1
+    assert git(launch.project, "worktree", "list").count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -720,47 +598,36 @@ def test_a_tree_that_the_agent_removed_is_no_success(launch: Launcher) -> None:
     assert "cannot be used: No such file or directory" in explain(record)
 
 
-@pytest.mark.parametrize(("keep", "is_kept"), [("failed", False), ("always", True)])
-def test_a_tree_that_no_run_has_touched_is_not_a_failure_to_look_at(
-    launch: Launcher, keep: Any, *, is_kept: bool
-) -> None:
+def test_a_tree_that_no_run_has_touched_is_not_a_failure_to_look_at(launch: Launcher) -> None:
     launch.scripted(WRITES)
-    batch = isolated(launch, isolation={"keep": keep})
+    batch = isolated(launch)
     launch.extend(agent={"args": ["another"]})
     assert attempt(launch, batch).code == 9
     record, tree = made(batch), batch.path / "trees" / ID
     assert record.patch is not None
     assert (record.outcome, record.patch.files) == ("setup_failed", 0)
-    assert (tree.exists(), record.worktree) == (is_kept, str(tree) if is_kept else None)
+    assert (tree.exists(), record.worktree) == (False, None)
 
 
-@pytest.fixture
-def slow_git(launch: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git whose `diff-files`, with which a patch begins, says so on a pipe and then hangs."""
-    real, fifo = shutil.which("git"), tmp_path / "adds"
-    (tmp_path / "slow").mkdir()
-    program = tmp_path / "slow" / "git"
-    program.write_text(
-        f'#!/bin/sh\ncase " $* " in *" diff-files "*) echo begun > {fifo}; exec sleep 600;; esac\nexec {real} "$@"\n'
-    )
-    program.chmod(0o700)
-    os.mkfifo(fifo)
-    return fifo
-
-
-@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_while_the_patch_is_written_cancels_the_attempt_and_keeps_the_tree(
-    launch: Launcher, slow_git: Path, number: str, code: int
+    launch: Launcher, tmp_path: Path
 ) -> None:
+    """By a git whose `diff-files`, with which a patch begins, says so on a pipe and then hangs."""
+    slow, fifo = tmp_path / "slow" / "git", tmp_path / "begun"
+    slow.parent.mkdir()
+    case = f'case " $* " in *" diff-files "*) echo begun > {fifo}; exec sleep 600;; esac'
+    slow.write_text(f'#!/bin/sh\n{case}\nexec {shutil.which("git")} "$@"\n')
+    slow.chmod(0o700)
+    os.mkfifo(fifo)
     launch.scripted(WRITES)
     batch = isolated(launch)
-    path = f"{slow_git.parent / 'slow'}{os.pathsep}{os.environ['PATH']}"
+    path = f"{slow.parent}{os.pathsep}{os.environ['PATH']}"
     with launch.start("batch", "item", str(batch.path), ID, PATH=path) as running:
-        assert slow_git.read_text() == "begun\n"
-        running.kill(signal.Signals[number])
+        assert fifo.read_text() == "begun\n"
+        running.kill(signal.SIGTERM)
         done = running.end()
     record, tree = made(batch), batch.path / "trees" / ID
-    assert (done.code, record.outcome, record.exit_code, record.patch) == (code, "cancelled", code, None)
+    assert (done.code, record.outcome, record.exit_code, record.patch) == (143, "cancelled", 143, None)
     assert (record.answer, record.worktree, (tree / "made.txt").read_text()) == ("written", str(tree), "made\n")
     assert record.files == (ANSWER, EVENTS, STDERR)
     assert (attempt(launch, batch).code, made(batch, 2).outcome) == (0, "passed")

@@ -117,7 +117,6 @@ def test_words_and_other_data_do_not(code: int, data: object) -> None:
 GEMINI = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
 CODEX = "the agent ended its turn with an error: "
 LISTED = "codex's list of errors, not met in ACP yet"
-INVALID = {"errorKind": "invalid_request"}
 SYSTEM = {"codex": {"threadStatus": {"type": "systemError"}}}
 # As the agents said them, each with the shape of limits.json that it is to fit: agent, code, message, data, outcome.
 RECORDED: list[tuple[str, int | None, str, object, Outcome]] = [

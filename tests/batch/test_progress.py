@@ -9,7 +9,7 @@ import pyte
 import pytest
 from rich.console import Console
 
-from acp_launch.batch.model import CheckResult, ErrorFacts, Limits, Outcome
+from acp_launch.batch.model import CheckResult, ErrorFacts, Limits, Outcome, Patch
 from acp_launch.batch.progress import Attempt, Ended, Lines, Tally
 from acp_launch.batch.schedule import Schedule
 from acp_launch.batch.table import Table, describe_lanes, find_tool_call
@@ -55,7 +55,8 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
     tally = make_tally(tmp_path, "a", "b", "c", "d")
     lines = Lines()
     lines.begin(tally)
-    lines.end_attempt(finish(tally, "a", "passed", seconds=12.3))
+    patch = Patch(files=1, insertions=1, deletions=0, sha256="0" * 64, secrets=("tracker",))
+    lines.end_attempt(finish(tally, "a", "passed", seconds=12.3, patch=patch))
     failure = ErrorFacts(exit_code=4, message="the agent\ndied\x1b[2J")
     lines.end_attempt(finish(tally, "b", "agent_died", 30.0, error=failure))
     made = CheckResult(command=("make", "test"), exit_code=2, seconds=1)
@@ -67,7 +68,7 @@ def test_each_ended_attempt_has_a_line(tmp_path: Path, capsys: pytest.CaptureFix
     lines.end(9, ["last"])
     assert capsys.readouterr().out.splitlines() == [
         str(tmp_path),
-        "a: passed in 12.3 s",
+        "a: passed in 12.3 s; patch.diff holds the secret tracker, unmasked",
         "b: agent_died in 1 s: the agent; again in 30 s",
         "c: failed in 1 s: make test ended with 2",
         "d: no record, `batch item` exited with 3: the disk is full; again in 1 s",

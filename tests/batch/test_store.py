@@ -66,22 +66,6 @@ def test_attempts_are_ordered_by_number(tmp_path: Path) -> None:
     assert batch.judge("a.demo").attempt == 12
 
 
-def test_a_lock_that_is_held_shows_that_an_item_runs(tmp_path: Path) -> None:
-    batch = make_batch(tmp_path)
-    assert not batch.is_running("a.demo")
-    with batch.lock("a.demo"):
-        assert batch.is_running("a.demo")
-    assert not batch.is_running("a.demo")
-
-
-def test_who_began_an_attempt_is_kept(tmp_path: Path) -> None:
-    batch = make_batch(tmp_path)
-    assert batch.read_started("a.demo", 1) is None
-    batch.begin("a.demo", 1)
-    started = batch.read_started("a.demo", 1)
-    assert started and started.pid and started.host
-
-
 def test_results_are_made_from_the_records_alone(tmp_path: Path) -> None:
     batch = make_batch(tmp_path, ["b.demo", "a.demo"], retry=RETRY)
     add_record(batch, make_record("a.demo", answer="ä\u2028\x00<script>"))
@@ -117,13 +101,3 @@ def test_a_record_without_what_a_later_version_adds_or_lacks_is_read(tmp_path: P
     file = batch.directory_of("a.demo", 1) / RESULT
     file.write_text(json.dumps({**json.loads(file.read_text()), "colour": "green"}))
     assert batch.read_record("a.demo", 1).outcome == "passed"
-
-
-def test_cancel_is_a_file(tmp_path: Path) -> None:
-    batch = make_batch(tmp_path)
-    assert not batch.is_cancelled()
-    batch.cancel()
-    assert batch.is_cancelled()
-    batch.uncancel()
-    batch.uncancel()
-    assert not batch.is_cancelled()

@@ -157,12 +157,6 @@ def test_an_item_that_died_starts_again_after_its_backoff(tmp_path: Path) -> Non
     assert run.starts() == [(0, "a", 1), (40, "a", 2), (110, "a", 3)]
 
 
-def test_an_item_whose_attempts_are_used_up_is_done(tmp_path: Path) -> None:
-    run = Run(tmp_path, ["a"], {"a": [(1, "agent_died", {})]}, retry=RETRY)
-    assert [attempt for _, _, attempt in run.starts()] == [1, 2, 3]
-    assert run.code == 9
-
-
 def test_an_attempt_that_another_submitter_left_cancelled_starts_at_once(tmp_path: Path) -> None:
     run = Run(tmp_path, ["a"], prepare=lambda directory: record(directory, "a", 1, "cancelled"))
     assert run.starts() == [(0, "a", 2)]

@@ -22,7 +22,7 @@ from acp_launch.batch.store import open_batch
 from acp_launch.batch.trees import make_tree
 from acp_launch.errors import LaunchError, StateError, UsageError
 from tests.batch.directories import add_record, make_batch, make_record
-from tests.batch.test_freeze import git, make_repository
+from tests.batch.test_freeze import make_repository
 from tests.cli import forkserver
 from tests.cli.conftest import launch
 from tests.cli.launcher import Launcher
@@ -30,7 +30,8 @@ from tests.confined import needs_box
 
 __all__ = ["launch"]  # a fixture
 TASKS = 'tasks: [{id: a, prompt: "add 2 3"}]\n'
-PLAIN = f"version: 1\nprofiles: [demo]\n{TASKS}"
+HEAD = "version: 1\nprofiles: [demo]\n"
+PLAIN = HEAD + TASKS
 Done = subprocess.CompletedProcess[str]
 Call = Callable[..., Done]
 
@@ -54,27 +55,14 @@ def write(launch: Launcher, text: str = PLAIN, name: str = "b.yaml") -> Path:
 
 # The file.
 
-POWERS = [
-    pytest.param("check: {command: [touch, x]}\n", "checks each item by touch x", id="check"),
-    pytest.param("approve: all\n", "allows approve: all", id="approve"),
-    pytest.param("matrix: {mode: [bypass]}\n", 'chooses matrix.mode[0]: "bypass"', id="matrix"),
-    pytest.param("isolation: {kind: clone}\n", 'chooses isolation.kind: "clone"', id="isolation"),
-    pytest.param("limits: {cost: {USD: 5000}}\n", "chooses limits.cost.USD: 5000", id="limits"),
-    pytest.param("retry: {attempts: 99}\nisolation: {kind: worktree}\n", "chooses retry.attempts: 99", id="retry"),
-    pytest.param("samples: 50\n", "chooses samples: 50", id="samples"),
-]
 
-
-@pytest.mark.sample(0, 4)
-@pytest.mark.parametrize(("key", "row"), POWERS)
-def test_what_a_batch_starts_or_allows_is_shown_and_inert(launch: Launcher, call: Call, key: str, row: str) -> None:
-    write(launch, PLAIN + key)
+def test_what_a_batch_starts_or_allows_is_shown_and_inert(launch: Launcher, call: Call) -> None:
+    write(launch, PLAIN + "check: {command: [touch, x]}\n")
     for words in (("run",), ("run", "--dry-run"), ("prepare",)):
         refused = call("batch", *words, "b.yaml")
         assert (refused.returncode, refused.stdout) == (7, "")
         shown = re.sub(" +", " ", refused.stderr)
-        assert "acp-launch: b.yaml would:\n starts the profiles: demo\n" in shown
-        assert f" {row}" in shown
+        assert "acp-launch: b.yaml would:\n starts the profiles: demo\n checks each item by touch x\n" in shown
         assert refused.stderr.endswith(
             "acp-launch: this batch is not trusted yet: b.yaml\n"
             "    fix: to trust it: acp-launch trust b.yaml; to run it once: --trust\n"
@@ -84,23 +72,25 @@ def test_what_a_batch_starts_or_allows_is_shown_and_inert(launch: Launcher, call
 
 
 @pytest.mark.parametrize(
-    ("task", "row"),
+    ("text", "row"),
     [
-        ('{"id": "a", "repo": "../other", "prompt": "hi"}', 'repos[0]: "../other"'),
-        ('{"id": "a", "ref": "evil", "prompt": "hi"}', 'refs[0]: "evil"'),
+        (PLAIN + "approve: all\n", "allows approve: all, which counts more than its profiles"),
+        (PLAIN + "matrix: {mode: [bypass]}\n", 'chooses matrix.mode[0]: "bypass"'),
+        (PLAIN + "isolation: {kind: clone}\n", 'chooses isolation.kind: "clone"'),
+        (PLAIN + "limits: {cost: {USD: 5000}}\n", "chooses limits.cost.USD: 5000"),
+        (PLAIN + "retry: {attempts: 99}\nisolation: {kind: worktree}\n", "chooses retry.attempts: 99"),
+        (PLAIN + "samples: 50\n", "chooses samples: 50"),
+        (HEAD + "tasks: [{id: a, repo: ../other, prompt: hi}]\n", 'chooses repos[0]: "../other"'),
+        (HEAD + "tasks: [{id: a, ref: evil, prompt: hi}]\n", 'chooses refs[0]: "evil"'),
+        (HEAD + "tasks: tasks.jsonl\n", 'chooses refs[0]: "file"'),
+        (HEAD + "tasks: tasks.jsonl\n", 'chooses tasks: "tasks.jsonl"'),
     ],
 )
-@pytest.mark.parametrize("place", ["list", "file"])
-def test_what_tasks_choose_besides_texts_is_shown_too(
-    launch: Launcher, call: Call, task: str, row: str, place: str
-) -> None:
-    write(launch, task, "tasks.jsonl")
-    tasks = f"tasks: [{task}]\n" if place == "list" else "tasks: tasks.jsonl\n"
-    write(launch, PLAIN.replace(TASKS, tasks))
-    refused = call("batch", "run", "b.yaml")
-    assert refused.returncode == 7
-    assert f"  chooses  {row}\n" in refused.stderr
-    assert ('tasks: "tasks.jsonl"' in refused.stderr) == (place == "file")
+def test_all_that_is_not_text_for_agents_has_a_row(launch: Launcher, text: str, row: str) -> None:
+    write(launch, '{"id": "a", "ref": "file", "prompt": "hi"}', "tasks.jsonl")
+    found = read_claim(write(launch, text), load_settings())
+    assert found is not None
+    assert row in [f"{each.label} {each.text}" for each in found[2]]
 
 
 def test_a_batch_is_accepted_listed_and_revoked_like_a_profile(launch: Launcher, call: Call) -> None:
@@ -119,6 +109,7 @@ def test_a_batch_is_accepted_listed_and_revoked_like_a_profile(launch: Launcher,
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stderr
     assert len(call("trust", "--list").stdout.splitlines()) == 1  # the frozen batch is none of them
     assert call("trust", "--revoke", "b.yaml").returncode == 0
+    assert call("batch", "run", "b.yaml", "--trust", "--out", "../one").returncode == 0
     assert call("batch", "run", "b.yaml").returncode == 7
 
 
@@ -135,13 +126,6 @@ def test_texts_for_agents_may_change_and_nothing_else(launch: Launcher, call: Ca
     assert refused.returncode == 7
     assert '  - check.command[0]: "true"\n  + check.command[0]: "false"\n' in refused.stderr
     assert "this batch has changed since you trusted it: b.yaml" in refused.stderr
-
-
-def test_with_trust_it_runs_once_and_is_not_accepted(launch: Launcher, call: Call) -> None:
-    write(launch, PLAIN + "check: {command: [touch, x]}\n")
-    assert call("batch", "run", "b.yaml", "--trust", "--out", "../one").returncode == 0
-    assert (launch.project / "x").exists()
-    assert call("batch", "run", "b.yaml").returncode == 7
 
 
 def test_it_does_not_overrule_the_rules_of_the_users_own_profile(launch: Launcher, call: Call, tmp_path: Path) -> None:
@@ -292,23 +276,25 @@ def tamper(file: Path, change: Callable[[Any], None]) -> None:
     file.write_text(json.dumps(content))
 
 
-@pytest.mark.sample(0, 15)
 @pytest.mark.parametrize(
     "id", ["../../../precious", "/etc", "a/b", "..", ".hidden", "-x", "a" * 201, "a\n", ""], ids=ascii
 )
+def test_an_id_that_leads_elsewhere_is_refused(tmp_path: Path, id: str) -> None:
+    make_batch(tmp_path)
+    tamper(tmp_path / "batch.json", lambda batch: batch["items"][0].update(id=id))
+    with pytest.raises(StateError, match="is damaged"):
+        open_batch(tmp_path)
+
+
 @pytest.mark.parametrize(
     "words", [("run", "--resume"), ("status",), ("report",), ("cancel",), ("item",)], ids=lambda words: words[0]
 )
-def test_an_id_that_leads_elsewhere_is_refused_by_every_verb(
-    launch: Launcher, tmp_path: Path, words: tuple[str, ...], id: str
-) -> None:
+def test_a_damaged_directory_is_touched_by_no_verb(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
     make_batch(tmp_path / "shipped")
-    tamper(tmp_path / "shipped" / "batch.json", lambda batch: batch["items"][0].update(id=id))
-    (tmp_path / "precious").mkdir()
+    tamper(tmp_path / "shipped" / "batch.json", lambda batch: batch["items"][0].update(id="../../../precious"))
     done = launch.within("batch", *words, str(tmp_path / "shipped"), *(["a.demo"] if words == ("item",) else []))
     assert (done.code, "is damaged" in done.err) == (3, True)
-    assert (tmp_path / "precious").exists()
-    assert sorted(each.name for each in (tmp_path / "shipped").iterdir()) == ["batch.json"]
+    assert [each.name for each in (tmp_path / "shipped").iterdir()] == ["batch.json"]
 
 
 def test_two_items_of_one_id_and_an_item_without_its_profile_are_refused(tmp_path: Path) -> None:
@@ -377,40 +363,20 @@ def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, lin
     assert not list(victim.iterdir()) if is_directory else victim.read_bytes() == b""
 
 
-@pytest.mark.parametrize("again", [(), ("--again", "passed")], ids=["due", "done"])
-def test_no_tree_is_made_or_removed_through_a_link(
-    launch: Launcher, call: Call, tmp_path: Path, again: tuple[str, ...]
-) -> None:
-    """DIR/trees of a repository leads to directories of the user's with the names of items."""
-    write(launch, PLAIN + "isolation: {kind: worktree}\n")
-    for words in (
-        ("init", "-q"),
-        ("-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "a"),
-    ):
-        subprocess.run(["git", *words], cwd=launch.project, check=True)
-    assert call("batch", "run", "b.yaml", "--out", "../mine", "--trust").returncode == 0
-    mine = launch.project.parent / "mine"
-    (tmp_path / "victim" / "a.demo").mkdir(parents=True)
-    (tmp_path / "victim" / "a.demo" / "work").touch()
-    shutil.rmtree(mine / "trees")
-    (mine / "trees").symlink_to(tmp_path / "victim")
-    done = call("batch", "run", "--resume", "../mine", *again)
-    assert done.returncode == 3 and done.stderr.startswith(
-        f"acp-launch: {mine}/trees is a link, so it is not believed\n"
-    )
-    assert [each.name for each in (tmp_path / "victim").rglob("*")] == ["a.demo", "work"]
-
-
-@pytest.mark.parametrize("where", ["items", "items/a.demo", "trees"])
-def test_nothing_starts_where_another_user_could_write(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [*((where, "can be written by all users") for where in ("items", "items/a.demo", "trees")), ("trees", "is a link")],
+)
+def test_nothing_starts_where_another_user_could_write_or_a_link_leads(tmp_path: Path, where: str, why: str) -> None:
+    """Trees of a repository may lead to directories of the user's with the names of items."""
     batch = make_batch(tmp_path / "batch", isolation=Isolation(kind="worktree"))
-    (batch.path / where).mkdir(parents=True, exist_ok=True)
-    (batch.path / where).chmod(0o777)
+    if why == "is a link":
+        (batch.path / where).symlink_to(tmp_path)
+    else:
+        (batch.path / where).mkdir(parents=True, exist_ok=True)
+        (batch.path / where).chmod(0o777)
     item = msgspec.structs.replace(batch.find_item("a.demo"), base_commit="0" * 40)
-    with (
-        pytest.raises(StateError, match=f"{where} can be written by all users, so it is not believed"),
-        batch.lock("a.demo"),
-    ):
+    with pytest.raises(StateError, match=f"{where} {why}, so it is not believed"), batch.lock("a.demo"):
         make_tree(batch, item)
 
 
@@ -432,29 +398,29 @@ def test_what_another_user_could_have_written_is_not_believed(tmp_path: Path, wh
 
 
 def test_a_directory_that_a_repository_ships_starts_nothing(launch: Launcher, call: Call, tmp_path: Path) -> None:
-    """Also if it is a copy of one's own, elsewhere."""
-    write(launch, PLAIN + "check: {command: [touch, ran]}\n")
+    """Also if it is a copy of one's own, elsewhere; what shows or ends it needs no trust."""
+    write(launch, PLAIN + "check: {command: [touch, ran]}\napprove: all\n")
     assert call("batch", "prepare", "b.yaml", "--out", "../mine", "--trust").returncode == 0
-    shutil.copytree(launch.project.parent / "mine", launch.project / "shipped")
+    mine, shipped = tmp_path / "mine", launch.project / "shipped"
+    shutil.copytree(mine, shipped)
     for words in (("run", "--resume", "shipped"), ("item", "shipped", "a.demo")):
         refused = call("batch", *words)
         assert refused.returncode == 7
-        assert " each item by touch ran\n" in refused.stderr
-        assert refused.stderr.endswith("    fix: to run it: --trust\n")
+        assert "  checks   each item by touch ran\n  allows   approve: all" in refused.stderr
+        assert refused.stderr.endswith(
+            f"acp-launch: this batch is not trusted yet: {shipped}/batch.json\n    fix: to run it: --trust\n"
+        )
+    for verb in ("status", "report", "cancel"):
+        assert call("batch", verb, "shipped").returncode == 0
     assert not (launch.project / "ran").exists()
     done = call("batch", "run", "--resume", "../mine")
     assert done.returncode == 0, done.stderr
     (launch.project / "ran").unlink()
     assert call("batch", "run", "--resume", "shipped", "--trust").returncode == 0
     assert call("batch", "run", "--resume", "shipped", "--again", "passed").returncode == 0
-
-
-def test_what_shows_or_ends_a_batch_needs_no_trust(launch: Launcher, call: Call) -> None:
-    write(launch)
-    assert call("batch", "prepare", "b.yaml", "--out", "../mine", "--trust").returncode == 0
-    shutil.copytree(launch.project.parent / "mine", launch.project / "shipped")
-    for verb in ("status", "report", "cancel"):
-        assert call("batch", verb, "shipped").returncode == 0
+    (mine / "batch.json").write_bytes((mine / "batch.json").read_bytes().replace(b'"touch"', b'"rm"'))
+    changed = call("batch", "item", "../mine", "a.demo")
+    assert (changed.returncode, "this batch has changed since you trusted it" in changed.stderr) == (7, True)
 
 
 # A directory that a confined agent could write.
@@ -625,7 +591,3 @@ def test_a_file_that_is_not_a_batch_is_not_taken_for_one(launch: Launcher) -> No
         read_claim(write(launch, "tasks: 3\n", "x.yaml"), settings)
     with pytest.raises(UsageError):
         read_claim(launch.project / "gone.yaml", settings)
-
-
-def test_git_is_there_for_these_tests(launch: Launcher, call: Call) -> None:
-    assert git(launch.project, "rev-parse", "--show-toplevel") == str(launch.project)
