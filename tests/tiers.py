@@ -31,7 +31,7 @@ QUICK = {  # directories, and files
     *(f"cli/test_{name}.py" for name in ("credentials", "headers_command", "quick")),
     *(f"process/test_{name}.py" for name in ("exit", "lifecycle", "logfile", "logread", "program", "records", "tail")),
     *(f"redteam/test_hostile_{name}.py" for name in ("environments", "files", "reports", "repositories")),
-    *(f"process/test_supervisor{name}.py" for name in ("", "_ends", "_renewed")),
+    *(f"process/test_supervisor{name}.py" for name in ("", "_ends")),
 }
 PROMISES = {
     "answer": "a prompt is answered, on a terminal, in a pipe and as JSON, and nothing else is on stdout",

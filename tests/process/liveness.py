@@ -10,6 +10,18 @@ from pathlib import Path
 from tests.patience import PATIENCE
 
 CHILDREN = Path(__file__).parents[1] / "children"
+# Trees of every temper: what starts one, and who of it says hello.
+TREES = {
+    "polite": (["polite"], ["polite"]),
+    "deaf": (["deaf"], ["deaf"]),
+    "stubborn": (["deaf", "stubborn"], ["stubborn"]),
+    "frozen": (["deaf", "frozen"], ["frozen"]),
+    "setsid": (["forker", "setsid"], ["forker", "loner"]),
+    "daemon": (["forker", "daemon"], ["forker", "daemon"]),
+    "respawn": (["forker", "respawn"], ["forker", "supervisor", "worker"]),
+    "hold": (["forker", "hold"], ["forker", "daemon"]),
+    "follow": (["forker", "follow"], ["forker", "follower"]),
+}
 
 
 def program(name: str, *args: str) -> list[str]:

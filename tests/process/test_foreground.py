@@ -79,8 +79,7 @@ def test_it_talks_with_the_person_in_the_foreground_and_its_status_is_known(
         assert verdict(terminal) == well(f"exited with status {status}")
 
 
-@pytest.mark.parametrize(("word", "status"), [("please", 0), ("no", 3)])
-@pytest.mark.parametrize(("term", "tidying"), [("xterm", TIDY), ("dumb", b"")])
+@pytest.mark.parametrize(("word", "status", "term", "tidying"), [("please", 0, "dumb", b""), ("no", 3, "xterm", TIDY)])
 def test_what_a_program_leaves_switched_on_is_switched_off_however_it_ends(
     tmp_path: Path, alive: Liveness, word: str, status: int, term: str, tidying: bytes
 ) -> None:
@@ -115,13 +114,10 @@ def test_its_stdout_is_the_terminal_even_where_ours_is_not(tmp_path: Path, alive
         assert json.loads(answer.read())["how"] == "exited with status 0"
 
 
-@pytest.mark.parametrize(("term", "tidying"), [("xterm", TIDY), ("dumb", b"")])
-def test_a_program_that_is_killed_in_raw_mode_leaves_the_terminal_as_it_was(
-    tmp_path: Path, alive: Liveness, term: str, tidying: bytes
-) -> None:
-    with on_pty(*lender(tmp_path, program("in_front", "raw")), alive=alive, TERM=term) as terminal:
+def test_a_program_that_is_killed_in_raw_mode_leaves_the_terminal_as_it_was(tmp_path: Path, alive: Liveness) -> None:
+    with on_pty(*lender(tmp_path, program("in_front", "raw")), alive=alive, TERM="xterm") as terminal:
         assert verdict(terminal) == well("was killed by SIGKILL")
-    assert terminal.raw.startswith(tidying + b"\r\n")
+    assert terminal.raw.startswith(TIDY + b"\r\n")
 
 
 def test_ctrl_c_ends_the_program_and_not_us(tmp_path: Path, alive: Liveness) -> None:
@@ -131,11 +127,10 @@ def test_ctrl_c_ends_the_program_and_not_us(tmp_path: Path, alive: Liveness) -> 
         assert verdict(terminal) == well("was killed by SIGINT")
 
 
-@pytest.mark.parametrize(("temper", "name"), [("wait", "waiter"), ("deaf", "deaf")])
-def test_being_cancelled_ends_it_however_deaf_it_is(tmp_path: Path, alive: Liveness, temper: str, name: str) -> None:
-    with on_pty(*lender(tmp_path, program("in_front", temper)), alive=alive) as terminal:
-        terminal.until(f"{name} waits")
-        alive.hear(name)
+def test_being_cancelled_ends_it_however_deaf_it_is(tmp_path: Path, alive: Liveness) -> None:
+    with on_pty(*lender(tmp_path, program("in_front", "deaf")), alive=alive) as terminal:
+        terminal.until("deaf waits")
+        alive.hear("deaf")
         terminal.process.send_signal(signal.SIGTERM)
         assert verdict(terminal) == well("cancelled")
         alive.assert_all_dead()

@@ -95,12 +95,9 @@ def cells() -> list[tuple[State, str, str]]:
     return [(states[row[0]], event, then) for row in rows for event, then in zip(head, row[1:], strict=True)]
 
 
-def test_the_table_here_has_every_state_and_every_event() -> None:
+def test_what_comes_of_each_event_in_each_state() -> None:
     assert {(state, event) for state, event, _ in cells()} == {(state, event) for state in SAMPLES for event in EVENTS}
     assert all(sample.state == state for state, sample in SAMPLES.items())
-
-
-def test_what_comes_of_each_event_in_each_state() -> None:
     for state, event, then in cells():
         sample = SAMPLES[state]
         if then == "!":
@@ -130,20 +127,7 @@ def test_however_an_unused_process_ends_it_is_asleep_until_it_is_needed_and_that
     assert step(again, CRASH, 5).state == ("failed" if policy == "never" else "resting")
 
 
-def test_an_unused_process_that_is_wedged_is_judged_as_that() -> None:
-    now = after([(0, Started()), (1, Unused()), (2, Condemned("is wedged")), (3, CRASH)])
-    assert (now.state, now.exit) == ("resting", "is wedged")
-
-
-def test_a_person_and_a_stop_count_more_than_that_it_is_unused() -> None:
-    unused = after([(0, Started()), (1, Unused())])
-    assert step(step(unused, Renewed(), 2), CLEAN, 3).state == "resting"
-    assert step(step(unused, Stop(), 2), CLEAN, 3).state == "stopped"
-
-
 # A person has it started anew.
-
-ENDS = [CRASH, CLEAN, Ended("was killed by SIGTERM")]
 
 
 def renewed_while(state: State, restart: Restart | None = None) -> Life:
@@ -161,13 +145,6 @@ def test_what_is_renewed_is_started_without_a_pause_and_has_its_restarts_back(
     assert (now.state, now.pause, now.used, now.exit, now.reason) == ("resting", 0, 0, BY_HAND, "")
     again = step(now, Started(), 4)
     assert (again.state, again.pause, again.exit) == ("starting", None, "")
-
-
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("state", ["starting", "ready"])
-def test_however_a_process_ends_that_a_person_has_restarted_it_is_no_failure(state: State, end: Ended) -> None:
-    now = step(step(SAMPLES[state], Renewed(), 2), end, 3)
-    assert (now.state, now.exit, now.used, now.lived) == ("resting", BY_HAND, 0, 3)
 
 
 def test_a_process_that_is_about_to_be_ended_is_not_up_and_has_no_deadline() -> None:
@@ -222,12 +199,6 @@ def test_the_new_process_is_judged_like_any_other() -> None:
     assert (once.state, once.used, once.pause, once.exit) == ("resting", 1, 0.2, "was killed by SIGKILL")
 
 
-def test_what_became_wedged_before_it_was_renewed_is_told_as_the_wish_it_was() -> None:
-    now = after([(0, Started()), (1, Condemned("is wedged")), (2, Renewed()), (3, CRASH)])
-    assert (now.state, now.exit, now.used) == ("resting", BY_HAND, 0)
-    assert step(now, Started(), 4).verdict == ""
-
-
 def test_what_is_stuck_is_not_renewed_by_a_wish_of_before() -> None:
     stuck = step(renewed_while("ready"), Stuck("cannot kill processes that it left behind: 7"), 4)
     assert (stuck.state, stuck.pause, stuck.wish) == ("failed", None, "")
@@ -255,6 +226,55 @@ def test_nothing_of_an_old_end_is_told_of_a_wish_without_a_process() -> None:
     )
 
 
+HELD = 10.0  # seconds, the default of min_uptime
+EXPIRED = Ended("closed the session", follows="again")
+REFUSED = Ended("does not accept the key (401)", follows="never")
+LOST = Ended("lost its server host", follows="anew")
+WEDGED = Condemned("is wedged")
+Events = Sequence[tuple[float, Event]]
+ENDS: list[tuple[Events, State, str, float | None, int]] = [
+    # What happens after the start; the state, the end that is told, the pause, and the restarts that are used.
+    ([(1, Unused()), (2, WEDGED), (3, CRASH)], "resting", "is wedged", 0.2, 1),
+    ([(1, Unused()), (2, Renewed()), (3, CLEAN)], "resting", BY_HAND, 0, 0),
+    ([(1, Unused()), (2, Stop()), (3, CLEAN)], "stopped", "exited with status 0", None, 0),
+    ([(1, WEDGED), (2, Condemned("is slow")), (3, CRASH)], "resting", "is wedged", 0.2, 1),
+    ([(1, WEDGED), (2, Condemned("is slow")), (3, CLEAN)], "resting", "is wedged", 0.2, 1),
+    ([(1, WEDGED), (2, Stop()), (3, CRASH)], "stopped", "is wedged", None, 0),
+    ([(1, WEDGED), (2, Renewed()), (3, CRASH)], "resting", BY_HAND, 0, 0),
+    ([(0, Ready()), (HELD + 1, Condemned("is mute")), (HELD + 2, EXPIRED)], "resting", "is mute", 0.2, 1),
+    ([(1, Renewed()), (2, CRASH)], "resting", BY_HAND, 0, 0),
+    ([(0, Ready()), (1, Renewed()), (2, Ended("was killed by SIGTERM"))], "resting", BY_HAND, 0, 0),
+    ([(1, Renewed()), (2, REFUSED)], "resting", BY_HAND, 0, 0),
+    ([(1, REFUSED), (2, Renewed())], "resting", BY_HAND, 0, 0),
+    ([(1, Ready()), (50, REFUSED)], "failed", REFUSED.how, None, 0),
+    ([(0, Ready()), (1, LOST)], "resting", LOST.how, 0, 0),
+    ([(0, Ready()), (1, EXPIRED)], "resting", EXPIRED.how, 0.2, 1),
+    ([(0, Ready()), (1 + HELD, EXPIRED)], "resting", EXPIRED.how, 0, 0),
+    ([(0, Ready()), (1, Ended("was ended", follows="needed"))], "asleep", "was ended", None, 0),
+    ([(0, Answered()), (1, Ended("answered 503", pause=0.1))], "resting", "answered 503", 0.2, 1),
+    ([(0, Answered()), (1, Ended("answered 503", pause=30))], "resting", "answered 503", 30, 1),
+    ([(0, Answered()), (1, Ended("answered 503", pause=2, jitter=0.25))], "resting", "answered 503", 2.5, 1),
+]
+
+
+@pytest.mark.parametrize(("events", "state", "exit_", "pause", "used"), ENDS)
+def test_what_the_end_of_a_process_means_after_what_was_wanted_of_it(
+    events: Events, state: State, exit_: str, pause: float | None, used: int
+) -> None:
+    now = after([(0, Started()), *events])
+    assert (now.state, now.exit, now.pause, now.used, now.reason) == (state, exit_, pause, used, "")
+
+
+@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
+def test_a_policy_judges_neither_the_end_of_a_mere_connection_nor_what_every_process_would_suffer(
+    policy: RestartPolicy,
+) -> None:
+    ends = [
+        after([(0, Started()), (0, Ready()), (1 + HELD, end)], Restart(policy=policy)) for end in (EXPIRED, REFUSED)
+    ]
+    assert [now.state for now in ends] == ["resting", "failed"]
+
+
 @pytest.mark.parametrize(
     ("policy", "end", "state", "exit_", "reason"),
     [
@@ -277,17 +297,6 @@ def test_the_policy_judges_each_end(
     assert (judged.state, judged.exit, judged.reason) == (state, exit_, reason)
 
 
-@pytest.mark.parametrize("end", [CRASH, CLEAN])
-def test_a_condemned_process_has_failed_however_it_ended_and_is_told_by_what_it_was_condemned_for(end: Ended) -> None:
-    judged = after([(0, Started()), (1, Condemned("is wedged")), (2, Condemned("is slow")), (3, end)])
-    assert (judged.state, judged.exit, judged.reason) == ("resting", "is wedged", "")
-    assert step(judged, Started(), 4).verdict == ""
-
-
-def test_a_condemned_process_that_is_stopped_before_it_has_ended_is_not_started_again() -> None:
-    assert after([(0, Started()), (1, Condemned("is wedged")), (2, Stop()), (3, CRASH)]).state == "stopped"
-
-
 def crashing(
     restart: Restart | RemoteRestart, *, answers: bool = True, uptime: float = 0.1
 ) -> tuple[Life, list[float]]:
@@ -308,6 +317,7 @@ def crashing(
 
 
 def test_the_backoff_grows_to_its_maximum_and_the_budget_ends_it() -> None:
+    assert sum(crashing(Restart(), answers=False)[1]) < 1, "a wrong command line is told soon"
     ended, pauses = crashing(Restart(max=7))
     assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10])
     assert (ended.state, ended.starts, ended.reason) == ("failed", 8, "7 restarts are used up")
@@ -336,12 +346,6 @@ def test_a_remote_server_that_was_refused_each_time_is_not_said_to_have_never_an
     assert (ended.state, ended.reason) == ("failed", "it was tried 3 times: try again later")
 
 
-def test_a_wrong_command_line_is_told_in_less_than_a_second_of_pauses() -> None:
-    ended, pauses = crashing(Restart(), answers=False)
-    assert sum(pauses) < 1
-    assert ended.budget == UNPROVEN
-
-
 def test_what_could_not_be_started_to_the_end_says_why() -> None:
     now = life()
     for moment in range(3):
@@ -365,9 +369,6 @@ def test_a_clean_exit_that_is_always_restarted_spends_the_budget_too() -> None:
 def test_the_pause_of_a_backoff_beyond_all_numbers_is_its_maximum() -> None:
     steep = Restart(max=500, backoff=Backoff(initial=Duration(1), max=Duration(60), factor=1e10))
     assert crashing(steep)[1][-1] == 60
-
-
-HELD = 10.0  # seconds, the default of min_uptime
 
 
 @pytest.mark.parametrize(
@@ -395,6 +396,7 @@ def test_restarts_are_given_back_to_a_process_that_held(events: list[tuple[float
 
 
 def test_the_deadline_runs_while_it_is_awaited_and_anew_for_each_process() -> None:
+    assert after([(0, Started()), (0, Awaited(True)), (3, Awaited(True))]).deadline == START, "from the clock's zero"
     now = after([(5, Started())])
     assert now.deadline is None
     now = step(now, Awaited(True), 7)
@@ -411,11 +413,6 @@ def test_the_deadline_runs_while_it_is_awaited_and_anew_for_each_process() -> No
     assert step(now, Condemned("is wedged"), 12).deadline is None
     assert step(now, Stop(), 12).deadline is None
     assert step(now, Awaited(False), 12).deadline is None
-
-
-def test_a_wait_that_began_at_the_clocks_zero_is_a_wait() -> None:
-    now = after([(0, Started()), (0, Awaited(True)), (3, Awaited(True))])
-    assert now.deadline == START
 
 
 def test_a_process_is_up_from_its_first_answer_until_it_is_condemned_stopped_or_gone() -> None:
@@ -451,11 +448,6 @@ def test_a_resting_server_tells_how_it_ended_how_long_it_lived_and_when_it_comes
 def test_nothing_of_an_end_is_told_of_the_next_process() -> None:
     again = after([(1, Started()), (2, Ready()), (4, CRASH), (5, Started())])
     assert again.told("github", required=True) == Change(server="github", state="starting", restarts=1, budget=5)
-
-
-def test_a_stopped_server_is_not_announced_again() -> None:
-    stopped = after([(1, Started()), (2, CRASH), (2.1, Stop())])
-    assert stopped.told("github", required=True).retry is None
 
 
 def test_what_is_stuck_says_so_and_is_not_announced_again() -> None:
@@ -518,11 +510,8 @@ def test_a_download_has_its_own_limit_and_the_start_timeout_counts_from_its_end(
     assert (now.deadline, now.told("s", required=True).reason) == (700, FETCHING)
     now = step(step(now, Fetching(True), 190), Fetching(False), 191)
     assert (now.deadline, now.told("s", required=True).reason) == (220, FETCHED)
-
-
-def test_a_download_ends_at_its_limit_though_the_server_is_not_awaited() -> None:
     now = step(Life(restart=Restart(), start=30, download=600), Started(), 100)
-    assert (now.deadline, step(now, Fetching(True), 130).deadline) == (None, 700)
+    assert (now.deadline, step(now, Fetching(True), 130).deadline) == (None, 700), "it is not awaited"
 
 
 def test_the_next_process_has_not_downloaded_anything_yet() -> None:
@@ -531,62 +520,11 @@ def test_the_next_process_has_not_downloaded_anything_yet() -> None:
     assert (now.is_fetching, now.fetched) == (False, None)
 
 
-EXPIRED = Ended("closed the session", follows="again")
-REFUSED = Ended("does not accept the key (401)", follows="never")
-HELD = 10.0  # the default of `min_uptime`
-
-
-@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
-def test_the_end_of_a_mere_connection_begins_the_next_at_once_and_is_not_counted(policy: RestartPolicy) -> None:
-    held: list[tuple[float, Event]] = [(0, Started()), (0, Answered()), (1, Ready()), (1 + HELD, EXPIRED)]
-    now = after(held, Restart(policy=policy))
-    assert (now.state, now.pause, now.used, now.exit) == ("resting", 0.0, 0, "closed the session")
-
-
 def test_connections_that_end_at_once_again_and_again_are_judged_like_crashes() -> None:
     now = after([(0, Started()), (0, Ready()), (1, EXPIRED)])
     assert (now.state, now.pause, now.used) == ("resting", 0.2, 1)
     now = step(step(step(now, Started(), 2), Ready(), 2), EXPIRED, 3)
     assert (now.pause, now.used) == (0.4, 2)
-
-
-def test_the_end_of_the_server_host_is_not_the_server_s_whenever_it_comes() -> None:
-    now = after([(0, Started()), (0, Ready()), (1, Ended("lost its server host", follows="anew"))])
-    assert (now.state, now.pause, now.used) == ("resting", 0.0, 0)
-
-
-def test_a_process_that_the_user_has_ended_is_started_once_it_is_needed() -> None:
-    now = after([(0, Started()), (0, Ready()), (1, Ended("was ended", follows="needed"))])
-    assert (now.state, now.exit) == ("asleep", "was ended")
-    assert step(now, Needed(), 2).state == "resting"
-
-
-@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
-def test_what_every_other_process_would_suffer_too_fails_the_server_at_once(policy: RestartPolicy) -> None:
-    now = after([(0, Started()), (1, Ready()), (50, REFUSED)], Restart(policy=policy))
-    assert (now.state, now.pause, now.exit, now.reason) == ("failed", None, "does not accept the key (401)", "")
-
-
-def test_a_server_that_would_fail_for_ever_is_still_started_when_the_user_wants_it() -> None:
-    now = after([(0, Started()), (1, REFUSED), (2, Renewed())])
-    assert (now.state, now.pause) == ("resting", 0.0)
-    now = after([(0, Started()), (1, Renewed()), (2, REFUSED)])
-    assert (now.state, now.pause, now.exit) == ("resting", 0.0, BY_HAND)
-
-
-@pytest.mark.parametrize(
-    ("least", "jitter", "pause"), [(0.0, 0.0, 0.2), (0.1, 0.0, 0.2), (30.0, 0.0, 30.0), (2.0, 0.25, 2.5)]
-)
-def test_the_pause_is_as_long_as_the_server_asked_for_and_jitter_makes_it_longer(
-    least: float, jitter: float, pause: float
-) -> None:
-    now = after([(0, Started()), (0, Answered()), (1, Ended("answered 503", pause=least, jitter=jitter))])
-    assert now.pause == pause
-
-
-def test_a_condemned_connection_is_judged_whatever_it_says_itself() -> None:
-    now = after([(0, Started()), (0, Ready()), (HELD + 1, Condemned("does not answer")), (HELD + 2, EXPIRED)])
-    assert (now.exit, now.pause, now.used) == ("does not answer", 0.2, 1)
 
 
 def test_a_pause_is_cut_for_a_waiting_request_but_not_below_what_the_server_asked_for() -> None:

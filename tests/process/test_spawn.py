@@ -43,13 +43,6 @@ def refusal(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> Ag
     return raised.value
 
 
-def script(folder: Path, text: str, *, mode: int = 0o755) -> str:
-    path = folder / "script"
-    path.write_text(text)
-    path.chmod(mode)
-    return str(path)
-
-
 def test_a_child_leads_its_own_session_and_gets_three_pipes_its_directory_and_exactly_its_environment(
     tmp_path: Path,
 ) -> None:
@@ -140,40 +133,38 @@ def test_a_box_ends_as_its_program_does_and_has_a_filter_also_without_guards(tmp
     assert spawned.status == signal.SIGKILL
 
 
-def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    error = refusal([str(tmp_path / "nothing")], tmp_path)
-    assert error.message == f"{tmp_path}/nothing could not be started: there is no such file"
-    assert error.exit_code == 4
-
-
-def test_a_missing_directory_is_not_mistaken_for_a_missing_program(tmp_path: Path) -> None:
-    error = refusal(["/bin/cat"], tmp_path / "gone")
-    assert error.message == f"/bin/cat could not be started in {tmp_path}/gone: no such file or directory"
-
-
-def test_a_missing_interpreter_is_told(tmp_path: Path) -> None:
-    path = script(tmp_path, "#!/opt/no/python -u\n")
-    reason = "its interpreter, or the loader it was built for, does not exist"
-    assert refusal([path], tmp_path).message == f"{path} could not be started: {reason}"
-
-
-def test_a_script_without_its_first_line_is_explained(tmp_path: Path) -> None:
-    path = script(tmp_path, "echo hello\n")
-    reason = "it is not a program for this machine, and not a script with a #! line"
-    assert refusal([path], tmp_path).message == f"{path} could not be started: {reason}"
-
-
-def test_what_may_not_be_executed_is_told(tmp_path: Path) -> None:
-    assert refusal([str(tmp_path)], tmp_path).message == f"{tmp_path} could not be started: permission denied"
+@pytest.mark.parametrize(
+    ("argv", "cwd", "said"),
+    [
+        (["{0}/nothing"], "", "{0}/nothing could not be started: there is no such file"),
+        (["/bin/cat"], "gone", "/bin/cat could not be started in {0}/gone: no such file or directory"),
+        (["{0}"], "", "{0} could not be started: permission denied"),
+        (["/bin/cat", "a\0b"], "", "'/bin/cat' could not be started: embedded null byte"),
+        (
+            ["{0}/without-interpreter"],
+            "",
+            "{0}/without-interpreter could not be started: its interpreter, or the loader it was built for, "
+            "does not exist",
+        ),
+        (
+            ["{0}/without-line"],
+            "",
+            "{0}/without-line could not be started: it is not a program for this machine, and not a script with a "
+            "#! line",
+        ),
+    ],
+)
+def test_why_a_program_cannot_be_started_is_said(tmp_path: Path, argv: list[str], cwd: str, said: str) -> None:
+    for name, text in (("without-interpreter", "#!/opt/no/python -u\n"), ("without-line", "echo hello\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    error = refusal([word.format(tmp_path) for word in argv], tmp_path / cwd)
+    assert (error.message, error.exit_code) == (said.format(tmp_path), 4)
 
 
 def test_too_much_environment_says_so(tmp_path: Path) -> None:
     error = refusal(["/bin/cat"], tmp_path, {f"V{number}": "x" * 100_000 for number in range(100)})
     assert error.message == "/bin/cat could not be started: its arguments and environment together are too long"
-
-
-def test_a_nul_byte_is_our_error_and_not_a_crash(tmp_path: Path) -> None:
-    assert refusal(["/bin/cat", "a\0b"], tmp_path).message == "'/bin/cat' could not be started: embedded null byte"
 
 
 def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from acp_launch.process.table import Process
 from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import Backoff, Restart
 
-from .liveness import Liveness, program
+from .liveness import TREES, Liveness, program
 from .supervising import HandClock, Watched, alive_of, already_set, kill, sh, supervised
 
 CAT = ["/bin/cat"]
@@ -212,16 +212,16 @@ async def test_a_dead_wrapper_is_told_at_once_although_its_child_holds_the_pipes
 async def test_the_next_process_is_started_when_the_tree_of_the_one_before_is_dead(
     temper: str, alive: Liveness
 ) -> None:
-    heard = {"setsid": ["loner"], "daemon": ["daemon"], "respawn": ["supervisor", "worker"]}[temper]
+    _, heard = TREES[temper]
     watched = Watched(program("forker", temper), env=alive.env, restart=Restart(backoff=AT_ONCE))
     found: list[list[int]] = []
     watched.on_started = lambda child: found.append(alive_of(alive))
     async with watched.running():
-        await asyncio.to_thread(alive.hear, "forker", *heard)
+        await asyncio.to_thread(alive.hear, *heard)
         kill(watched)
         await watched.until("started", 2)
         await watched.supervisor.stop(already_set())
-    assert found == [[], [0] * (1 + len(heard))]
+    assert found == [[], [0] * len(heard)]
     alive.assert_all_dead()
 
 

@@ -19,7 +19,7 @@ from acp_launch.process.tree import Exit
 from tests.looped import looped
 from tests.patience import PATIENCE
 
-from .liveness import Liveness, program
+from .liveness import TREES, Liveness, program
 
 
 class Watched:
@@ -165,19 +165,7 @@ async def test_a_program_that_closes_its_output_still_runs() -> None:
         assert watched.it.exit == Exit(None, signal.SIGTERM)
 
 
-TREES = {
-    "polite": (["polite"], ["polite"]),
-    "deaf": (["deaf"], ["deaf"]),
-    "stubborn": (["deaf", "stubborn"], ["stubborn"]),
-    "stopped": (["deaf", "frozen"], ["frozen"]),
-    "in a session of its own": (["forker", "setsid"], ["forker", "loner"]),
-    "daemon": (["forker", "daemon"], ["forker", "daemon"]),
-    "respawning": (["forker", "respawn"], ["forker", "supervisor", "worker"]),
-    "holding its output": (["forker", "hold"], ["forker", "daemon"]),
-}
-
-
-@pytest.mark.parametrize("temper", TREES)
+@pytest.mark.parametrize("temper", [temper for temper in TREES if temper != "follow"])
 @looped
 async def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""

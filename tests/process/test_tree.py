@@ -19,7 +19,7 @@ from acp_launch.process.tree import Tree, adopted, end_now, reap_adopted
 from tests.looped import looped
 from tests.patience import PATIENCE
 
-from .liveness import Liveness, program
+from .liveness import TREES, Liveness, program
 
 
 @pytest.fixture
@@ -114,24 +114,15 @@ def portable() -> Iterator[None]:
     reap_adopted()  # here they came to us all the same
 
 
-@pytest.mark.parametrize(
-    ("argv", "heard"),
-    [
-        (program("polite"), ["polite"]),
-        (program("deaf", "stubborn"), ["stubborn"]),
-        (program("deaf", "frozen"), ["frozen"]),
-        (program("forker", "setsid"), ["forker", "loner"]),
-        (program("forker", "follow"), ["forker", "follower"]),
-    ],
-    ids=lambda value: value[-1],
-)
+@pytest.mark.parametrize("temper", ["polite", "stubborn", "frozen", "setsid", "follow"])
 @looped
 async def test_the_portable_way_ends_every_tree_whose_parents_live(
-    argv: list[str], heard: list[str], portable: None, alive: Liveness
+    temper: str, portable: None, alive: Liveness
 ) -> None:
-    async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=alive.env, cwd=Path("/"))) as child:
+    argv, heard = TREES[temper]
+    async with asyncio.timeout(PATIENCE), attach(spawn(program(*argv), env=alive.env, cwd=Path("/"))) as child:
         alive.hear(*heard)
-        outcome = await stop(child, grace=0.05 if heard[-1] != "polite" else 10)
+        outcome = await stop(child, grace=0.05 if temper != "polite" else 10)
         assert outcome.survivors == ()
         assert outcome.exit is not None
         alive.assert_all_dead()
