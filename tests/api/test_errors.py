@@ -16,9 +16,7 @@ __all__ = ["planted"]  # a fixture
 SECRET = {"agent": {"command": "true", "env": {"KEY": "${secret:absent}"}}}
 PROFILES = {
     "unknown": (None, errors.UsageError),
-    "wrong": ({"agent": {"command": 1}, "sesion": {}}, errors.ProfileError),
     "lacking": (SECRET, errors.MachineError),
-    "gone": ({"agent": {"command": "no-such-agent"}}, errors.MachineError),
     "dying": (
         {"agent": {"command": sys.executable, "args": ["-c", "raise SystemExit('last words')"]}},
         errors.AgentError,

@@ -3,7 +3,7 @@ What drawing costs: 100,000 updates through the renderer of a terminal, against 
 
 `python -m tests.benchmarks.render [PAIRS]`, measured as in tests.benchmarks.pairs. Each side is a process of its own,
 its clock the CPU it used for the updates alone: no imports, no agent. The terminal is as fast as can be (/dev/null),
-so what is measured is ours. The last row is a whole run, agent and all, on a pty against a pipe.
+so what is measured is ours; tests.benchmarks.fronts has a whole turn on one.
 """
 
 import asyncio
@@ -11,10 +11,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +22,7 @@ from rich.console import Console
 from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import ResultEvent
-from tests.benchmarks.pairs import HEAD, US, agent, compared, environment, profile, row, wanted
+from tests.benchmarks.pairs import HEAD, compared, row, wanted
 
 COUNT = 100_000
 BATCH = 300  # updates that one read of a busy pipe holds
@@ -102,33 +100,6 @@ def measured(work: str, side: str) -> float:
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def read_all(descriptor: int) -> None:
-    """Until everybody has closed the other side."""
-    try:
-        while os.read(descriptor, 1 << 16):
-            pass
-    except OSError:  # how a pty tells the end
-        pass
-    os.close(descriptor)
-
-
-def whole_run(profile: str, env: Mapping[str, str], side: str) -> float:
-    """`acp-launch run`, its agent included, with its output on a pty or in a pipe."""
-    ours, theirs = os.openpty() if side == "live" else os.pipe()
-    reader = threading.Thread(target=read_all, args=(ours,))
-    reader.start()
-    child = subprocess.Popen(
-        [*US, "run", "--trust", profile, "hi"], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env
-    )
-    os.close(theirs)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    reader.join()
-    if child.returncode:
-        raise SystemExit(f"{side} ended with {child.returncode}")
-    return usage.ru_utime + usage.ru_stime
-
-
 def main() -> None:
     if sys.argv[1:2] in (["live"], ["plain"]):
         output = live() if sys.argv[1] == "live" else plain()
@@ -136,19 +107,9 @@ def main() -> None:
         return
     pairs = wanted(5)
     print(HEAD)
-
-    def show(what: str, seconds: Callable[[str], float]) -> None:
-        both = compared(lambda: seconds("live"), lambda: seconds("plain"), pairs, warm=False)
-        print(row(f"{COUNT:,} updates of {what}, CPU", "into a pipe", "-", both), flush=True)
-
     for work in WORK:
-        show(work, partial(measured, work))
-    with tempfile.TemporaryDirectory() as directory:
-        scratch = Path(directory)
-        env = environment(scratch) | {"TERM": "xterm-256color"}
-        del env["NO_COLOR"]
-        flood = profile(scratch, agent(scratch), str(COUNT), "200")
-        show("200 B, the whole run", partial(whole_run, flood, env))
+        both = compared(partial(measured, work, "live"), partial(measured, work, "plain"), pairs, warm=False)
+        print(row(f"{COUNT:,} updates of {work}, CPU", "into a pipe", "-", both), flush=True)
 
 
 if __name__ == "__main__":

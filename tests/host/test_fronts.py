@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -77,13 +79,25 @@ class Other:
         await asyncio.get_running_loop().sock_sendall(self._line, json.dumps(message).encode() + b"\n")
 
 
-@looped
-async def test_events_come_in_order_and_answers_after_those_before_them() -> None:
+@asynccontextmanager
+async def attached(small: bool = False) -> AsyncIterator[tuple[Hall, Other, ClientConnection, socket.socket]]:
+    """The host, the front's own end, the line between them, and its socket; `small` is a socket that holds little."""
     ours, theirs = socket.socketpair()
-    hall, other = Hall(), Other(theirs)
+    if small:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    hall = Hall()
     with theirs:
         front = ClientConnection(hall, ours)
         running = asyncio.create_task(front.run())
+        yield hall, Other(theirs), front, theirs
+        theirs.close()
+        await asyncio.wait_for(running, PATIENCE)
+    assert hall.left.is_set()
+
+
+@looped
+async def test_events_come_in_order_and_answers_after_those_before_them() -> None:
+    async with attached() as (hall, other, front, _):
         front.follow(hall.events, 0)
         hall.happens(front, 1, 2, 3)
         front.say(b'{"said":1}\n')
@@ -96,9 +110,6 @@ async def test_events_come_in_order_and_answers_after_those_before_them() -> Non
         assert await other.lines(1) == [{"said": 3}]
         front.resume(hall.events)
         assert await other.lines(1) == [{"n": 5}]
-        theirs.close()
-        await asyncio.wait_for(running, PATIENCE)
-    assert hall.left.is_set()
 
 
 @looped
@@ -106,12 +117,7 @@ async def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "MAX_EVENTS", 100)
-    ours, theirs = socket.socketpair()
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    hall, other = Hall(), Other(theirs)
-    with theirs:
-        front = ClientConnection(hall, ours)
-        running = asyncio.create_task(front.run())
+    async with attached(small=True) as (hall, other, front, _):
         front.follow(hall.events, 0)
         for start in range(0, 30_000, 50):  # more than socket and window hold, while nothing is read
             hall.happens(front, *range(start, start + 50))
@@ -126,8 +132,6 @@ async def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
         assert numbers == sorted(set(numbers)), "nothing twice, and in order"
         hall.happens(front, 30_000)
         assert await other.lines(1) == [{"n": 30_000}]
-        theirs.close()
-        await asyncio.wait_for(running, PATIENCE)
 
 
 @looped
@@ -135,11 +139,7 @@ async def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: py
     """A front that comes later gets what is kept of it, then what the window has; the next turn begins anew."""
     monkeypatch.setattr(connections, "MAX_EVENTS", 10)
     monkeypatch.setattr(connections, "KEPT_BYTES", 400)
-    ours, theirs = socket.socketpair()
-    hall, other = Hall(), Other(theirs)
-    with theirs:
-        front = ClientConnection(hall, ours)
-        running = asyncio.create_task(front.run())
+    async with attached() as (hall, other, front, _):
         for answer in (range(100, 102), range(200, 230), range(300, 360)):
             hall.events.begin_turn(front)
             for number in answer:
@@ -150,18 +150,12 @@ async def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: py
         missed, *got = await other.lines(1 + 40 + 1)
         assert missed["params"]["text"] == MISSED
         assert [each["n"] for each in got] == [*range(320, 360), 400], "400 bytes of the end"
-        theirs.close()
-        await asyncio.wait_for(running, PATIENCE)
 
 
 @looped
 async def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
     """A front that comes after it gets the answer and nothing else; one that comes within it gets all."""
-    ours, theirs = socket.socketpair()
-    hall, other = Hall(), Other(theirs)
-    with theirs:
-        front = ClientConnection(hall, ours)
-        running = asyncio.create_task(front.run())
+    async with attached() as (hall, other, front, _):
         hall.events.begin_turn(front)
         hall.happens(front, 100)
         hall.events.add_answer(b'{"n":101}\n')
@@ -172,17 +166,11 @@ async def test_an_answer_outlives_the_hour_for_which_events_are_kept() -> None:
             front.news()
             got = await other.lines(2)
             assert [each.get("n") or each["params"]["text"] for each in got] == seen
-        theirs.close()
-        await asyncio.wait_for(running, PATIENCE)
 
 
 @looped
 async def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
-    ours, theirs = socket.socketpair()
-    hall, other = Hall(), Other(theirs)
-    with theirs:
-        front = ClientConnection(hall, ours)
-        running = asyncio.create_task(front.run())
+    async with attached() as (hall, other, front, theirs):
         for number, method in enumerate(("good", "bad", "broken", "other")):
             await other.sends({"jsonrpc": "2.0", "id": number, "method": method, "params": {"x": 1}})
         answers = {each["id"]: each for each in await other.lines(4)}
@@ -202,5 +190,4 @@ async def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
         theirs.close()
         with pytest.raises(FrontGone):
             await asyncio.wait_for(asking, PATIENCE)
-        await asyncio.wait_for(running, PATIENCE)
         assert not front.options.can_ask

@@ -30,7 +30,7 @@ def main() -> None:
         complain("crashing, as asked")
         os._exit(3)
     if "eager" in sys.argv:
-        flood(25_000_000, 4_000)
+        flood(10_000_000, 4_000)
     is_mute = "mute" in sys.argv
     is_loud = is_mute or "loud" in sys.argv
     for line in sys.stdin.buffer:

@@ -13,7 +13,7 @@ from .agent import Agent, said
 from .server import numbered
 from .stage import MIB, Stage, hosting, wished
 
-FLOOD = 100_000_000  # bytes
+FLOOD = 40_000_000  # bytes
 SIZE = 4_000  # bytes of each notification: a write of a pipe's unit at most, see server.py
 HELD = 4 * MIB  # what may be on its way in all: our own bound is 1 MiB, pipes and sockets hold the rest
 ROOM = 16 * MIB  # what the host may need for it

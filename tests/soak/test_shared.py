@@ -13,7 +13,7 @@ from acp_launch.bridge.multiplexer import LEVELS
 from .agent import Agent, said
 from .stage import hosting, wished
 
-CALLS = int(os.environ.get("ACP_SOAK_SHARED_CALLS", "3000"))
+CALLS = int(os.environ.get("ACP_SOAK_SHARED_CALLS", "1000"))
 LAUNCHES = 10
 AT_ONCE = 8
 TOUCHES = 20  # of each resource, by one launch

@@ -9,7 +9,7 @@ import pytest
 from .agent import Agent, said
 from .stage import MIB, Stage, hosting, wished
 
-CALLS = int(os.environ.get("ACP_SOAK_CALLS", "10000"))
+CALLS = int(os.environ.get("ACP_SOAK_CALLS", "5000"))
 EVERY = 200  # calls between two kills
 AT_ONCE = 32
 SEED = 20261121
