@@ -265,15 +265,10 @@ def test_junit_is_valid_and_every_outcome_has_its_kind(every: BatchDirectory) ->
     ]
     properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
     assert properties == {"cost": "0.5 USD + 11 unknown", "tokens": "2,470 + 10 unknown"}
-
-
-def test_a_case_has_its_profile_time_and_figures(every: BatchDirectory) -> None:
-    root = ElementTree.fromstring(make_junit(summarize(every)))
     (case,) = [each for each in root.iter("testcase") if each.get("name") == "again.demo"]
     assert (case.get("classname"), case.get("time")) == ("demo", "2.000")
-    assert case.findtext("system-out") == "attempts: agent died, passed\ncost: 0.25 USD + 1 unknown\n" + (
-        "tokens: 1,200 + 1 unknown"
-    )
+    said = "attempts: agent died, passed\ncost: 0.25 USD + 1 unknown\ntokens: 1,200 + 1 unknown"
+    assert case.findtext("system-out") == said
 
 
 def test_an_item_that_failed_again_has_its_earlier_attempts(tmp_path: Path) -> None:

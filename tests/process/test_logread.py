@@ -47,20 +47,6 @@ def test_what_is_not_there_yet_has_no_lines(log: LogFile, trail: LogReader) -> N
     assert read(trail) == []
 
 
-def test_the_older_file_comes_first(log: LogFile, trail: LogReader) -> None:
-    say(log, *range(6))
-    assert read(trail) == [0, 1, 2, 3, 4, 5]
-
-
-def test_nothing_is_lost_or_comes_twice_when_the_file_is_full(log: LogFile, trail: LogReader) -> None:
-    say(log, 0, 1, 2)
-    assert read(trail) == [0, 1, 2]
-    say(log, 3, 4)
-    assert read(trail) == [3, 4]
-    say(log, *range(5, 10))
-    assert read(trail) == [5, 6, 7, 8, 9]
-
-
 def test_two_full_files_between_two_looks_are_both_read(log: LogFile, trail: LogReader) -> None:
     say(log, 0)
     assert read(trail) == [0]
