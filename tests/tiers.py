@@ -29,7 +29,7 @@ QUICK = {  # directories, and files
     *("plan", "profile", "protocol", "registry", "remote", "secret", "serve", "session", "settings", "transport"),
     *(f"batch/test_{name}.py" for name in ("check", "model", "outcome", "progress", "report", "schedule", "store")),
     *(f"cli/test_{name}.py" for name in ("credentials", "headers_command", "quick")),
-    *(f"process/test_{name}.py" for name in ("exit", "lifecycle", "logfile", "logread", "program", "records", "tail")),
+    *(f"process/test_{name}.py" for name in ("exit", "lifecycle", "logfile", "logread", "records", "tail")),
     *(f"redteam/test_hostile_{name}.py" for name in ("environments", "files", "reports", "repositories")),
     *(f"process/test_supervisor{name}.py" for name in ("", "_ends")),
 }

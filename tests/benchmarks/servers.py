@@ -1,8 +1,8 @@
 """
 MCP servers behind shim and seat, as ratios to the same calls without us: `python -m tests.benchmarks.servers [PAIRS]`.
 
-Measured as in tests.benchmarks.pairs. A program is compared with direct stdio, and with as many pipes and processes as
-a shim and we are; a remote server with the same POST by the same HTTP library. With `host JSON` this is the process
+Measured as in tests.benchmarks.pairs. A program is compared with direct stdio, a remote server with the
+same POST by the same HTTP library. With `host JSON` this is the process
 that runs servers as a launch does, `{name: entry}` as tests.realservers.host takes them.
 """
 
@@ -31,7 +31,6 @@ from tests.realservers.host import plan
 from tests.remote.children import tempered
 
 ECHO = [PYTHON, "-I", "-S", str(HERE / "echo.py")]
-HOPS = ["/bin/sh", "-c", 'cat | cat | "$@" | cat | cat', "sh", *ECHO]
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 CALL = {"name": "echo", "arguments": {"text": "x"}}
 CALLS, MANY, AT_ONCE = 300, 3000, 32
@@ -214,16 +213,15 @@ def through(entry: Json) -> Client:
 
 def programs(pairs: int) -> Iterator[str]:
     with seats(program()) as host:
-        direct, hops, ours = Client(ECHO), Client(HOPS), through(host["entries"][0])
-        for what, floor, budgets in (("direct stdio", direct, ("3x", "0.65x")), ("through cats", hops, ("-", "-"))):
-            both = compared(ours.one_by_one, floor.one_by_one, pairs)
-            yield row("tools/call through the seat, p50", what, budgets[0], both, "µs")
-            both = compared(ours.in_flight, floor.in_flight, pairs)
-            yield row("the same, 32 in flight", what, budgets[1], both, "/s")
+        direct, ours = Client(ECHO), through(host["entries"][0])
+        both = compared(ours.one_by_one, direct.one_by_one, pairs)
+        yield row("tools/call through the seat, p50", "direct stdio", "3x", both, "µs")
+        both = compared(ours.in_flight, direct.in_flight, pairs)
+        yield row("the same, 32 in flight", "direct stdio", "0.65x", both, "/s")
         memory = psutil.Process(ours.process.pid).memory_full_info()
         yield fact("a shim", "-", f"{memory.uss / 2**20:.1f} MiB of its own, {memory.pss / 2**20:.1f} PSS")
         yield deaths(ours)
-        for client in (direct, hops, ours):
+        for client in (direct, ours):
             client.close()
 
 
@@ -249,33 +247,6 @@ def shim_cpu(pairs: int) -> str:
         pairs,
     )
     return row("a shim, CPU from start to end", "python -I -S", "12 ms", both)
-
-
-def several() -> Iterator[str]:
-    for count in (1, 10, 50):
-        seconds, rss = plainly(count)
-        with seats(*[program()] * count) as host:
-            tree = psutil.Process(host["pid"]).children(recursive=True)
-            each = statistics.median(process.memory_info().rss for process in tree) / 2**20
-            yield row(f"{count} servers up", "plainly", "-", [(host["seconds"], seconds)], most=host["MiB"])
-            yield fact(f"{count} servers, memory of each", "-", f"{each:.1f} MiB, plainly {rss:.1f}")
-
-
-def plainly(count: int) -> tuple[float, float]:
-    """Seconds from the first start to the last answer of as many servers that nobody looks after, and MiB of each."""
-    began = time.perf_counter()
-    servers = [subprocess.Popen(ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(count)]
-    for server in servers:
-        assert server.stdin
-        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-    for server in servers:
-        assert server.stdout
-        assert os.read(server.stdout.fileno(), 1 << 16)
-    seconds = time.perf_counter() - began
-    rss = statistics.median(psutil.Process(server.pid).memory_info().rss for server in servers) / 2**20
-    for server in servers:
-        server.communicate()
-    return seconds, rss
 
 
 def remotes(pairs: int) -> Iterator[str]:
@@ -328,7 +299,7 @@ def main() -> None:
         return
     pairs = wanted(5)
     print(HEAD)
-    for rows in (programs(pairs), [shim_cpu(3 * pairs)], several(), remotes(pairs), streams(pairs)):
+    for rows in (programs(pairs), [shim_cpu(3 * pairs)], remotes(pairs), streams(pairs)):
         for each in rows:
             print(each, flush=True)
 

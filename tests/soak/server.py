@@ -22,6 +22,7 @@ HELLO = {
     "serverInfo": {"name": "soak", "version": "1"},
 }
 STUCK = 500  # ms
+EAGER = 24_000_000  # bytes
 Json = dict[str, Any]
 
 
@@ -30,7 +31,7 @@ def main() -> None:
         complain("crashing, as asked")
         os._exit(3)
     if "eager" in sys.argv:
-        flood(10_000_000, 4_000)
+        flood(EAGER, 4_000)
     is_mute = "mute" in sys.argv
     is_loud = is_mute or "loud" in sys.argv
     for line in sys.stdin.buffer:

@@ -10,7 +10,7 @@ import pytest
 from tests.bridge.talker import Talker, call
 
 from .agent import Agent, said
-from .server import numbered
+from .server import EAGER, numbered
 from .stage import MIB, Stage, hosting, wished
 
 FLOOD = 40_000_000  # bytes
@@ -30,17 +30,6 @@ def assert_in_order(agent: Agent, count: int) -> None:
     assert len(agent.notifications) == count
     for number, line in enumerate(agent.notifications):
         assert line + b"\n" == numbered(number, SIZE)
-
-
-def test_a_server_that_floods_an_agent_that_does_not_read_has_to_wait_and_all_of_it_comes() -> None:
-    with hosting(rude=wished()) as stage:
-        agent = stage.agent("rude").introduce()
-        before = stage.memory()
-        id = agent.send("flood", bytes=FLOOD, size=SIZE)
-        assert stuck_after(stage) < HELD
-        assert said(agent.answer(id)) == f"{FLOOD // SIZE} sent"
-        assert_in_order(agent, FLOOD // SIZE)
-        assert stage.peak() - before < ROOM
 
 
 def test_an_agent_that_leaves_in_the_midst_of_a_flood_takes_its_server_along() -> None:
@@ -88,20 +77,6 @@ def open_gate(gate: str) -> None:
     Path(gate).write_text("open")
 
 
-def test_an_agent_that_floods_a_server_that_does_not_read_has_to_wait_and_is_answered_in_order(gate: str) -> None:
-    with hosting(rude=wished()) as stage:
-        agent = stage.agent("rude").introduce()
-        before = stage.memory()
-        held, calls = agent.send("hold", path=gate), Calls(agent)
-        stage.complains("rude", "holding")
-        agent.write_until_stuck(calls.one)
-        assert calls.written() < HELD
-        assert stage.memory() - before < ROOM
-        open_gate(gate)
-        assert said(agent.answer(held)) == "open"
-        calls.assert_answered()
-
-
 def test_a_server_that_did_not_read_and_is_killed_leaves_nobody_waiting(gate: str) -> None:
     """What was kept for it is lost with it; what comes from then on waits for the next process."""
     with hosting(rude=wished()) as stage:
@@ -129,18 +104,19 @@ def test_an_agent_that_leaves_while_its_server_does_not_read_takes_it_along(gate
         stage.becomes("rude", "stopped")
 
 
-def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_come_to_an_end(gate: str) -> None:
+def test_an_agent_and_a_server_that_flood_each_other_and_do_not_read_have_to_wait_and_all_of_it_comes() -> None:
     with hosting(rude=wished()) as stage:
         agent = stage.agent("rude").introduce()
         before = stage.memory()
-        id, calls = agent.send("flood", bytes=FLOOD // 4, size=SIZE), Calls(agent)
+        id, calls = agent.send("flood", bytes=FLOOD, size=SIZE), Calls(agent)
         agent.write_until_stuck(calls.one)
         assert stuck_after(stage) < HELD
         assert calls.written() < HELD
         assert stage.memory() - before < ROOM
-        assert said(agent.answer(id)) == f"{FLOOD // 4 // SIZE} sent"
+        assert said(agent.answer(id)) == f"{FLOOD // SIZE} sent"
         calls.assert_answered()
-        assert_in_order(agent, FLOOD // 4 // SIZE)
+        assert_in_order(agent, FLOOD // SIZE)
+        assert stage.peak() - before < ROOM
 
 
 def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> None:
@@ -200,7 +176,7 @@ def test_a_server_that_floods_before_anybody_has_come_has_to_wait_and_all_of_it_
         assert stuck_after(stage) < HELD
         assert stage.memory() - before < ROOM
         agent = stage.agent("rude").introduce()
-        assert_in_order(agent, FLOOD // 4 // SIZE)
+        assert_in_order(agent, EAGER // SIZE)
 
 
 def test_a_time_out_is_no_fault_of_a_server_that_nobody_reads() -> None:
