@@ -347,16 +347,16 @@ def test_a_record_that_is_not_a_file_is_named(tmp_path: Path, make: Callable[[Pa
         batch.verdicts("a.demo")
 
 
-@pytest.mark.parametrize("link", ["items", "items/a.demo/lock", "items/a.demo/1.log", "results.jsonl"])
+@pytest.mark.parametrize("link", ["items", "items/a.demo", "items/a.demo/lock", "items/a.demo/1.log", "results.jsonl"])
 def test_nothing_is_written_through_a_link(launch: Launcher, tmp_path: Path, link: str) -> None:
     batch = make_batch(tmp_path / "batch")
-    victim = tmp_path / "victim"
-    (victim.mkdir if link == "items" else victim.touch)()
+    victim, is_directory = tmp_path / "victim", link in ("items", "items/a.demo")
+    (victim.mkdir if is_directory else victim.touch)()
     (batch.path / link).parent.mkdir(parents=True, exist_ok=True)
     (batch.path / link).symlink_to(victim)
     done = launch.forked("batch", "run", "--resume", str(batch.path))
     assert "Traceback" not in done.err
-    assert not list(victim.iterdir()) if link == "items" else victim.read_bytes() == b""
+    assert not list(victim.iterdir()) if is_directory else victim.read_bytes() == b""
 
 
 @pytest.mark.parametrize(
