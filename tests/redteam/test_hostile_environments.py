@@ -33,7 +33,6 @@ def test_a_profile_in_a_configuration_directory_of_the_project_is_the_projects(
     (profiles / "review.yaml").write_text(profile())
     monkeypatch.delenv("ACP_LAUNCH_CONFIG_DIR")
     env: dict[str, Any] = {variable: str(clone.root / "c")}
-    clone.refuses(why=NEW, **env)
     deep = clone.root / "a" / "b"
     deep.mkdir(parents=True)
     clone.refuses(why=NEW, cwd=deep, **env)
@@ -80,15 +79,6 @@ def test_acceptances_in_the_project_are_not_believed(clone: Clone, place: str) -
     clone.refuses("trust", "review", "--yes", why=why, code=3, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
 
 
-def test_an_acceptance_that_lies_in_the_repository_is_not_looked_for(clone: Clone) -> None:
-    clone.write()
-    clone.accepts()
-    for place in (".acp-launch/trust", "trust", ".acp-launch/state/trust"):
-        shutil.copytree(clone.store, clone.root / place)
-    shutil.rmtree(clone.store)
-    clone.refuses(why=NEW)
-
-
 def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) -> None:
     """An entry made for the text that was accepted, but with another command in it."""
     clone.write(profile({**GOOD, "env": {"A": "good"}}))
@@ -108,16 +98,6 @@ def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) 
     clone.refuses(why=CHANGED)  # and even then it is not what was accepted
 
 
-def test_a_home_that_is_a_repository_is_still_the_users() -> None:
-    """Told to the function itself: the home of whoever runs the tests is no place for a test."""
-    from acp_launch.settings.load import grounds, lies_in
-
-    home = Path("~root" if os.getuid() == 0 else "~").expanduser()
-    assert not lies_in(home / ".config", [home])
-    assert lies_in(home / "clone" / "c", [home / "clone"])
-    assert list(grounds(Path("/nowhere/at/all"))) == []
-
-
 @pytest.fixture
 def at_home(a_home_of_its_own: Path, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with a profile of the user's own, in the usual places below it."""
@@ -130,15 +110,14 @@ def at_home(a_home_of_its_own: Path, clone: Clone, monkeypatch: pytest.MonkeyPat
     return a_home_of_its_own
 
 
-@pytest.mark.parametrize("mark", ["", ".git", ".acp-launch"])
-@pytest.mark.parametrize("below", ["", "..", ".config", ".config/acp-launch/profiles", ".local/state", "work"])
+@pytest.mark.parametrize("mark", ["", ".git"])
+@pytest.mark.parametrize("below", ["", "..", ".config/acp-launch/profiles", ".local/state"])
 def test_a_profile_of_ones_own_is_ones_own_in_and_around_the_home(
     clone: Clone, at_home: Path, below: str, mark: str
 ) -> None:
     """A home may be a repository, of dotfiles say, and an editor may start an agent in it."""
     if mark:
         (at_home / mark).mkdir()
-    (at_home / "work").mkdir()
     told = clone.decides("trust", "mine", cwd=at_home / below)
     assert (told.returncode, told.stderr) == (
         0,
@@ -162,15 +141,13 @@ def test_a_directory_without_a_mark_is_a_project_to_a_variable_that_leads_into_i
 @pytest.mark.parametrize(
     ("variables", "fix"),
     [
-        ({"ACP_LAUNCH_STATE_DIR": "c"}, "unset ACP_LAUNCH_STATE_DIR, or set it to a directory outside of the project"),
         ({"XDG_STATE_HOME": "c"}, "unset XDG_STATE_HOME, or set it to a directory outside of the project"),
-        ({"HOME": "c"}, "set ACP_LAUNCH_STATE_DIR to a directory outside of the project"),
         (
             {"HOME": "c", "XDG_STATE_HOME": "c/.local/state"},
             "set ACP_LAUNCH_STATE_DIR to a directory outside of the project",
         ),
     ],
-    ids=["ours", "common", "home", "both"],
+    ids=["common", "both"],
 )
 def test_the_fix_names_the_variable_that_leads_into_the_project(
     clone: Clone, at_home: Path, variables: dict[str, str], fix: str
@@ -179,14 +156,6 @@ def test_the_fix_names_the_variable_that_leads_into_the_project(
     env: dict[str, Any] = {name: str(clone.root / below) for name, below in variables.items()}
     said = clone.refuses("trust", "review", "--yes", why="lies in the project, so acceptances", code=3, **env)
     assert said.endswith(f"fix: {fix}")
-
-
-def test_a_profile_that_a_home_holds_as_a_project_is_accepted_there(clone: Clone, at_home: Path) -> None:
-    (at_home / ".acp-launch").mkdir()
-    (at_home / ".acp-launch" / "review.yaml").write_text(profile({"command": str(clone.root / "tool")}))
-    clone.refuses(why=NEW, cwd=at_home)
-    clone.accepts(cwd=at_home)
-    clone.starts(cwd=at_home)
 
 
 def test_a_damaged_acceptance_counts_as_none(clone: Clone) -> None:
@@ -275,9 +244,10 @@ def test_an_acceptance_that_somebody_else_wrote_or_could_have_does_not_count(clo
     clone.refuses(why=NEW)
 
 
-@pytest.mark.sample(1, 4)
-@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
-@pytest.mark.parametrize("verb", ["doctor", "secret list", "secret check", "validate --secrets mine"])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("verb", "variable"), [("secret list", "HOME"), ("validate --secrets mine", "XDG_CONFIG_HOME")]
+)
 def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, verb: str) -> None:
     clone.own.mkdir(parents=True)
     (clone.own / "mine.yaml").write_text(profile({**GOOD, "env": {"T": "${secret:t}"}}))
@@ -287,14 +257,13 @@ def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, ve
     (below / "keyringrc.cfg").write_text(f"[backend]\ndefault-keyring=evil.Keyring\nkeyring-path={below}\n")
     deep = clone.root / "a" / "b"
     deep.mkdir(parents=True)
-    for cwd in (clone.root, deep):
-        env = {**clone.environment(), variable: str(clone.root / "c")}
-        env.pop("PYTHON_KEYRING_BACKEND")
-        ended = subprocess.run(
-            clone.argv(*verb.split()), cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
-        )
-        assert b"evil" not in ended.stdout + ended.stderr
-        assert not clone.sang
+    env = {**clone.environment(), variable: str(clone.root / "c")}
+    env.pop("PYTHON_KEYRING_BACKEND")
+    ended = subprocess.run(
+        clone.argv(*verb.split()), cwd=deep, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+    )
+    assert b"evil" not in ended.stdout + ended.stderr
+    assert not clone.sang
     # The proof that it would be: from outside of the project it is the user's own choice.
     subprocess.run(clone.argv("secret", "list"), cwd="/", env=env, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     assert clone.sang
@@ -327,7 +296,7 @@ def test_a_profile_of_ones_own_may_be_linked_from_ones_dotfiles(clone: Clone, tm
     assert clone.sang
 
 
-@pytest.mark.parametrize("entry", ["", ".", "bin", "node_modules/.bin"])
+@pytest.mark.parametrize("entry", ["", "bin"])
 def test_a_relative_entry_of_path_does_not_lead_into_the_project(clone: Clone, entry: str) -> None:
     clone.own.mkdir(parents=True)
     (clone.own / "mine.yaml").write_text(profile({"command": "tool"}))
@@ -341,17 +310,8 @@ def test_a_relative_entry_of_path_does_not_lead_into_the_project(clone: Clone, e
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    "args",
-    [
-        ["-y", "@scope/server"],
-        ["-y", "@scope/server@1.2.3", "--flag"],
-        ["--package=@scope/server", "mcp"],
-        ["-p", "other", "-p", "@scope/server", "mcp"],
-        ["-y", "plain"],
-        ["--", "tool"],
-    ],
+    ("runner", "args"), [("npx", ["-y", "@scope/server@1.2.3", "--flag"]), ("bunx", ["--", "tool"])]
 )
-@pytest.mark.parametrize("runner", ["npx", "bunx"])
 def test_a_package_of_the_project_is_not_run_for_the_published_one(
     clone: Clone, runner: str, args: list[str], tmp_path: Path
 ) -> None:
@@ -368,31 +328,16 @@ def test_a_package_of_the_project_is_not_run_for_the_published_one(
     deep.mkdir(parents=True)
     clone.own.mkdir(parents=True)
     (clone.own / "agent.yaml").write_text(profile({"command": runner, "args": args}))
-    server = {
-        "command": runner,
-        "args": args,
-        "cwd": "${project}",
-    }  # without a cwd there would be nothing to take it over
+    server = {"command": runner, "args": args, "cwd": "${project}"}  # else there would be nothing to take it over
     (clone.own / "server.yaml").write_text(profile({"command": "cat"}, mcp_servers={"s": server}))
     for name in ("agent", "server"):
-        for cwd in (clone.root, deep):
-            ended = clone.acp_launch("run", name, "hello", cwd=cwd, **env)
-            assert (ended.returncode, clone.sang) == (3, False)
-            assert f"{runner} would run {clone.root}/node_modules/" in ended.stderr
+        ended = clone.acp_launch("run", name, "hello", cwd=deep, **env)
+        assert (ended.returncode, clone.sang) == (3, False)
+        assert f"{runner} would run {clone.root}/node_modules/" in ended.stderr
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     clone.acp_launch("run", "agent", "hello", cwd=elsewhere, **env)
     assert clone.sang
-
-
-def test_a_project_that_was_accepted_runs_its_own_packages(clone: Clone, tmp_path: Path) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    shutil.copy(clone.root / "tool", programs / "npx")
-    (clone.root / "node_modules" / "server").mkdir(parents=True)
-    clone.write(profile({"command": "npx", "args": ["-y", "server"]}))
-    clone.accepts(PATH=f"{programs}:{os.environ['PATH']}")
-    clone.starts(PATH=f"{programs}:{os.environ['PATH']}")
 
 
 # What `pip` writes for `[project.scripts]`.
@@ -404,23 +349,12 @@ if __name__ == "__main__":
     sys.argv[0] = re.sub(r"(-script\\.pyw|\\.exe)?$", "", sys.argv[0])
     sys.exit(main())
 """
-PLANTED = (
-    "msgspec",
-    "typer",
-    "typing_extensions",
-    "json",
-    "pathlib",
-    "shlex",
-    "keyring",
-    "platformdirs",
-    "ruamel",
-    "rich",
-)
+PLANTED = ("msgspec", "typer", "typing_extensions", "json", "pathlib", "keyring", "platformdirs", "ruamel", "rich")
 
 
-@pytest.mark.sample(8, 12)
-@pytest.mark.parametrize("entries", [".", ":", "", "./", "a/..", "{root}:", ":{root}", "{root}:.", "a", "{clone}:.:"])
-@pytest.mark.parametrize("verb", [("--version",), ("list",), ("run", "demo", "where")])
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("entries", [".", "", "a/..", "{root}:", ":{root}", "{clone}:.:"])
+@pytest.mark.parametrize("verb", [("list",), ("run", "demo", "where")])
 def test_a_relative_pythonpath_does_not_let_the_project_choose_what_is_imported(
     clone: Clone, entries: str, verb: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -446,13 +380,4 @@ def test_a_relative_pythonpath_does_not_let_the_project_choose_what_is_imported(
     )
     assert (done.returncode, clone.sang) == (0, False), done.stderr
     assert done.stdout
-    is_told = entries and verb[0] != "--version"
-    assert ("acp-launch: PYTHONPATH: " in done.stderr) is bool(is_told)
-
-
-def test_an_absolute_pythonpath_is_the_users_own_choice(clone: Clone, tmp_path: Path) -> None:
-    """The proof that what is planted would run."""
-    (clone.root / "msgspec.py").write_text(f"open({str(clone.trace)!r}, 'w').close()\n")
-    env = {**os.environ, "PYTHONPATH": f"{clone.root}:{Path(__file__).parents[2]}:."}
-    subprocess.run(clone.argv("list"), cwd=clone.root, env=env, stdin=subprocess.DEVNULL, timeout=PATIENCE)
-    assert clone.sang
+    assert ("acp-launch: PYTHONPATH: " in done.stderr) is bool(entries)

@@ -15,8 +15,9 @@ AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files 
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("mode", [0o646, 0o666, 0o1666])
-@pytest.mark.parametrize("role", ["review.yaml", "base.yaml", "review.local.yaml"])
+@pytest.mark.parametrize(
+    ("role", "mode"), [("review.yaml", 0o646), ("base.yaml", 0o1666), ("review.local.yaml", 0o666)]
+)
 def test_a_file_that_everybody_can_write_is_refused_even_after_it_was_accepted(
     clone: Clone, role: str, mode: int
 ) -> None:
@@ -59,21 +60,15 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     ("text", "why"),
     [
         (BOMB, "aliases expanded"),
-        ("version: 1\nagent: &a {command: ./tool, env: *a}\n", ""),
-        ("[" * 100_000, "nested deeper than 64 levels"),
         ("#" + "x" * (5 * 1024 * 1024), "larger"),
         ("version: 1\nagent: {command: !!python/object/apply:os.system ['./tool']}\n", "tag"),
-        ("version: 1\nagent:\n  command: ${python}\n  command: ./tool\n", "twice"),
         ("version: 1\ntrust: true\nagent: {command: ./tool}\n", 'unknown key "trust"'),
         (
             "version: 1\nsecrets: {command: [./tool]}\nagent: {command: ./tool}\n",
             '"secrets" belongs to your own settings; a profile cannot set it',
         ),
-        ("version: 1\nsettings: {}\nagent: {command: ./tool}\n", 'unknown key "settings"'),
-        ("version: 1\0\nagent: {command: ./tool}\n", ""),
-        ("\xff\xfe", ""),
     ],
-    ids=["bomb", "cycle", "depth", "size", "tag", "twice", "trust", "secrets", "settings", "nul", "encoding"],
+    ids=["bomb", "size", "tag", "trust", "secrets"],
 )
 def test_a_text_that_is_made_to_harm_is_a_problem_in_bounded_time(clone: Clone, text: str, why: str) -> None:
     clone.write(text)
@@ -98,9 +93,10 @@ def a_directory(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("make", [a_pipe, a_device, a_circle, a_directory])
-@pytest.mark.parametrize("role", ["base.yaml", "review.local.yaml", "review.yaml"])
+@pytest.mark.parametrize(
+    ("make", "role"),
+    [(a_pipe, "base.yaml"), (a_device, "review.yaml"), (a_circle, "review.local.yaml"), (a_directory, "review.yaml")],
+)
 def test_what_is_no_file_keeps_nobody_waiting(clone: Clone, make: Callable[[Path], None], role: str) -> None:
     clone.write(json.dumps({"version": 1, "agent": EVIL, "extends": "./base.yaml"}))
     clone.write(profile(GOOD), "base.yaml")
@@ -140,6 +136,6 @@ def test_what_was_checked_is_what_runs_however_fast_the_file_changes(clone: Clon
     evil = profile() if role == "base.yaml" else profile(extends="./base.yaml")
     clone.accepts()
     with swapping(clone.file(role), good, evil):
-        ended = [clone.acp_launch("run", "review", "where").returncode for _ in range(20)]
+        ended = [clone.acp_launch("run", "review", "where").returncode for _ in range(8)]
     assert set(ended) <= {0, 7}
     assert not clone.sang

@@ -31,13 +31,9 @@ def report(clone: Clone, *arguments: str) -> list[str]:
     ("argument", "seen"),
     [
         ("a\x1b[2Jb", "a\\x1b[2Jb"),
-        ("a\x1b]0;owned\x07b", "a\\x1b]0;owned\\x07b"),
         ("a\u202eb", "a\\u202eb"),
-        ("a\u200bb", "a\\u200bb"),
         ("a\u2028b", "a\\u2028b"),
         ("a\nb", "a\\nb"),
-        ("a\rb", "a\\rb"),
-        ("a\x08b", "a\\x08b"),
         ("a\u00a0b", "a\\xa0b"),
         ("a b", "a b"),
         ("", "''"),
@@ -114,21 +110,6 @@ def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) 
     assert "secrets github" in said
 
 
-def test_what_of_the_environment_is_passed_on_is_shown(clone: Clone) -> None:
-    servers = {
-        "some": {"command": "./tool", "inherit_env": ["AWS_*", "SSH_AUTH_SOCK"]},
-        "all": {"command": "./tool", "inherit_env": "all"},
-        "none": {"command": "./tool", "inherit_env": []},
-    }
-    clone.write(profile({**GOOD, "inherit_env": ["HOME"]}, mcp_servers=servers))
-    said = clone.refuses(why=NEW)
-    tool, here = f"{clone.root}/tool", f"directory {clone.root} (the session's)"
-    assert "gets from your environment: HOME mcp server " in said
-    assert f"mcp server some: {tool} gets from your environment: AWS_*, SSH_AUTH_SOCK" in said
-    assert f"mcp server all: {tool} gets your whole environment" in said
-    assert f"mcp server none: {tool} {here}" in said
-
-
 def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clone) -> None:
     clone.write(
         profile(
@@ -144,11 +125,6 @@ def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clo
     assert f"mcp server s: {clone.root}/tool from ${{cwd}}/tool {path}" in said
     assert f"directory {clone.root}, from ${{cwd}}" in said
     assert "reads from your environment: TOOL, MORE, WHERE" in said
-
-
-def test_a_rule_is_shown_as_it_is_even_if_it_looks_like_a_credential(clone: Clone) -> None:
-    clone.write(profile(GOOD, permissions={"rules": [{"allow": {"command": "token=abcdefgh12345678 *"}}]}))
-    assert 'allow command "token=abcdefgh12345678 *"' in clone.refuses(why=NEW)
 
 
 def test_lines_that_are_too_many_are_counted(clone: Clone) -> None:
@@ -213,9 +189,7 @@ def test_a_credential_that_is_written_down_is_neither_shown_nor_kept(clone: Clon
     ("name", "mark"),
     [
         ("rev\u0456ew", "U+0456 CYRILLIC SMALL LETTER BYELORUSSIAN-UKRAINIAN I"),
-        ("rev\u00edew", "U+00ED LATIN SMALL LETTER I WITH ACUTE"),
         (unicodedata.normalize("NFD", "rev\u00edew"), "U+0301 COMBINING ACUTE ACCENT"),
-        ("review\u3164", "U+3164 HANGUL FILLER"),
         ("re\u200bview", "U+200B ZERO WIDTH SPACE"),
     ],
 )
@@ -230,23 +204,6 @@ def test_a_name_that_looks_like_another_is_another_and_says_so(clone: Clone, nam
     clone.file().unlink()
     clone.refuses(why='no profile named "review"', code=2)
     clone.starts(name)
-
-
-def test_two_normal_forms_of_one_name_are_two_profiles(clone: Clone) -> None:
-    composed, decomposed = (unicodedata.normalize(form, "r\u00e9view") for form in ("NFC", "NFD"))
-    clone.write(name=f"{composed}.yaml")
-    clone.accepts(composed)
-    if clone.file(f"{decomposed}.yaml").exists():
-        pytest.skip("to this file system they are one")
-    clone.write(name=f"{decomposed}.yaml")
-    clone.refuses("run", decomposed, "hello", why=NEW)
-
-
-def test_letters_of_another_alphabet_in_an_address_are_named(clone: Clone) -> None:
-    clone.write(profile(GOOD, mcp_servers={"web": {"type": "http", "url": "https://g\u0456thub.com/mcp"}}))
-    ended = clone.decides("trust", "review")
-    assert ended.returncode in (2, 7), "an address may be refused altogether"
-    assert LOOK_TWICE in ended.stderr or "url" in ended.stderr
 
 
 def test_a_file_whose_name_drives_the_terminal_does_not(clone: Clone) -> None:
@@ -266,31 +223,17 @@ def test_a_file_whose_name_drives_the_terminal_does_not(clone: Clone) -> None:
     assert (ended.returncode, "\x1b" in ended.stderr) == (0, False)
 
 
-def test_what_cannot_be_resolved_here_is_shown_as_it_is_written(clone: Clone) -> None:
-    clone.write(profile({"command": "no-such-program-anywhere", "args": ["x\ny"]}))
-    clone.write(
-        profile(
-            {"command": "no-such-program-anywhere", "args": ["x\ny"]},
-            workspace={"cwd": "nowhere"},
-            mcp_servers={"there": {"command": "./tool"}},
-        )
-    )
-    said = clone.refuses(why=NEW)
-    assert r"agent no-such-program-anywhere 'x\ny' not installed" in said
-    assert "directory nowhere, which does not exist yet" in said
-    assert f"mcp server there: {clone.root}/tool" in said
-
-
 def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> None:
     clone.write(profile({**GOOD, "args": ["old"]}))
     clone.accepts()
-    clone.write(profile({**GOOD, "args": ["\x1b[31mnew"]}))
+    clone.write(profile({**GOOD, "args": ["\x1b[31mnew"], "env": {"LD_PRELOAD": "./x.so"}}))
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
         terminal.until(yes_or_no("Trust this profile?"))
         assert b'\x1b[31m  - agent.args[0]: "old"\x1b[0m' in terminal.raw
         assert b'\x1b[32m  + agent.args[0]: "\\u001b[31mnew"\x1b[0m' in terminal.raw
         assert b"\x1b[31mnew" not in terminal.raw
+        assert b'\x1b[31m               sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
         terminal.types("n")
         assert terminal.ends() == 7
     assert not clone.sang
@@ -332,32 +275,6 @@ def test_what_makes_programs_run_or_sends_credentials_elsewhere_is_shown_and_mar
         for can in ["can send credentials elsewhere" if "evil.example" in value else "can make programs run"]
     ]
     assert said.count(" ".join([*rows, 'sets AAA: "" sets LOG_LEVEL: "info"'])) == 2
-
-
-def test_the_marked_rows_are_red_on_a_terminal(clone: Clone) -> None:
-    clone.write(profile({**GOOD, "env": {"A": "x", "LD_PRELOAD": "./x.so"}}))
-    env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
-    with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
-        terminal.until(yes_or_no("Trust this profile?"))
-        assert b'\x1b[31m               sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
-        assert b'\r\n               sets A: "x"\r\n' in terminal.raw
-        terminal.types("n")
-        assert terminal.ends() == 7
-
-
-def test_a_value_that_changed_is_shown_with_what_its_variable_can_do(clone: Clone) -> None:
-    clone.write(profile({**GOOD, "env": {"BASH_ENV": "./old", "A": "x"}}))
-    clone.accepts()
-    clone.write(profile({**GOOD, "env": {"BASH_ENV": "./new", "A": "y", "NODE_OPTIONS": "-r ./x"}}))
-    said = clone.refuses(why=CHANGED)
-    for line in (
-        '- agent.env.A: "x"',
-        '+ agent.env.A: "y"',
-        '- agent.env.BASH_ENV, which can make programs run: "./old"',
-        '+ agent.env.BASH_ENV, which can make programs run: "./new"',
-        '+ agent.env.NODE_OPTIONS, which can make programs run: "-r ./x"',
-    ):
-        assert line in said
 
 
 @pytest.mark.parametrize("hidden", ["`./tool`", "$(./tool)", "evil9f3b27c1e8; ./tool"])

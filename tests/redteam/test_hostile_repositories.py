@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -48,19 +47,6 @@ def test_looking_at_it_starts_nothing(clone: Clone) -> None:
     for verb in LOOKING:
         ended = clone.acp_launch(*verb)
         assert (ended.returncode, clone.sang) == (0, False), (verb, ended.stderr)
-
-
-def test_accepting_it_starts_nothing_and_running_it_then_does(clone: Clone) -> None:
-    clone.write()
-    clone.accepts()
-    assert not clone.sang
-    clone.starts()
-
-
-def test_a_command_in_a_parent_is_refused_and_shown(clone: Clone) -> None:
-    clone.write(json.dumps({"version": 1, "extends": "./base.yaml"}))
-    clone.write(name="base.yaml")
-    assert f"agent {clone.root}/tool" in clone.refuses(why=NEW)
 
 
 def lineage(clone: Clone, name: str, *, comment: str = "", argument: str = "1") -> None:
@@ -129,25 +115,15 @@ def test_a_profile_named_like_the_users_own_or_a_built_in_is_neither(clone: Clon
     assert f".acp-launch/{name}.yaml" in said
 
 
-def test_extending_a_built_in_of_the_same_name_makes_nothing_built_in(clone: Clone) -> None:
-    clone.write(json.dumps({"version": 1, "extends": "demo", "agent": EVIL}), "demo.yaml")
-    clone.refuses("run", "demo", "hello", why=NEW)
-
-
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("extends", "why"),
     [
-        ("../../outside.yaml", "leads out of the project"),
         ("./../../outside.yaml", "leads out of the project"),
         ("./link/../../outside.yaml", "cannot find the file"),
         ("ABSOLUTE", "is a path that other machines do not have"),
-        ("~/outside.yaml", "is a path that other machines do not have"),
         ("${env:HOME}/outside.yaml", "is neither a profile's name nor a ./path"),
-        ("./review.yaml", "this profile extends itself"),
-        ("./missing.yaml", "cannot find the file"),
         ("./\u202e.yaml", "is neither a profile's name nor a ./path"),
-        ("..", "is a directory"),
     ],
 )
 def test_a_parent_outside_of_the_project_is_refused(clone: Clone, extends: str, why: str) -> None:
@@ -284,15 +260,3 @@ def test_a_secret_that_was_added_makes_it_inert(clone: Clone) -> None:
     said = clone.refuses(why=CHANGED, ACP_LAUNCH_SECRET_BANK="hunter2-hunter2")
     assert '+ agent.env.TOKEN: "${secret:bank}"' in said
     assert "hunter2" not in said
-
-
-def test_ten_people_accepting_at_once_leave_one_acceptance(clone: Clone) -> None:
-    clone.write()
-    threads = [threading.Thread(target=clone.acp_launch, args=("trust", "review", "--yes")) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (only,) = clone.store.iterdir()
-    assert json.loads(only.read_bytes())["profile"] == "review"
-    clone.starts()

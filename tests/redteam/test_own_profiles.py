@@ -96,21 +96,21 @@ PYTHON: dict[str, Snare] = {
     "env python -m": (python_module, ["env", "LANG=C", "python3", "-m", MODULE]),
     "sh -c python -m": (python_module, ["sh", "-c", f"exec python3 -m {MODULE}"]),
 }
-NPX: dict[str, Snare] = {
+TAKEN_OVER: dict[str, Snare] = {
     "npx: bin": (bin_of_package, ["npx", "-y", NAME]),
-    "npx: name": (name_of_package, ["npx", "-y", NAME]),
+    "npx: script-shell": (shell_for_scripts, ["npx", "-c", "true"]),
+}
+SNARES: dict[str, Snare] = {
+    **PYTHON,
+    **TAKEN_OVER,
     "npm exec": (name_of_package, ["npm", "exec", "-y", "--", NAME]),
     "sh -c npx": (bin_of_package, ["sh", "-c", f"npx -y {NAME}"]),
-    "npx: script-shell": (shell_for_scripts, ["npx", "-c", "true"]),
     "npx: node-options": (options_for_node, ["npx", "-c", "node -e 0"]),
-}
-FURTHER: dict[str, Snare] = {
     "node -e": (node_module, ["node", "-e", f"require('{NAME}')"]),
     "npm run": (script_of_package, ["npm", "run", "mcp"]),
     "uv run": (virtual_environment, ["uv", "run", "--no-sync", NAME]),
     "pipx run": (local_packages, ["pipx", "run", "--pypackages", NAME]),  # so that it fetches none in its place
 }
-SNARES = {**PYTHON, **NPX, **FURTHER}
 
 
 def snares(chosen: Mapping[str, Snare]) -> pytest.MarkDecorator:
@@ -156,6 +156,7 @@ def test_a_server_runs_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare
     clone.starts(**env)
 
 
+@pytest.mark.sample(0, 2)
 @snares(PYTHON)
 def test_an_agent_in_python_imports_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare) -> None:
     """It works in the project all the same, which its own code may import from on purpose."""
@@ -170,7 +171,7 @@ def test_an_agent_in_python_imports_nothing_that_lies_in_the_clone(clone: Clone,
     clone.starts()
 
 
-@snares(NPX)
+@snares(TAKEN_OVER)
 def test_an_agent_that_the_clone_would_take_over_is_not_started(clone: Clone, snare: Snare, tmp_path: Path) -> None:
     """It has to work in the project, and npm has no switch for this; so has a server that is to run there."""
     plant, words = snare
@@ -179,21 +180,26 @@ def test_an_agent_that_the_clone_would_take_over_is_not_started(clone: Clone, sn
     program = {"command": words[0], "args": words[1:]}
     own(clone, program)
     clone.refuses("run", "mine", "hello", why=" from this project", code=3, **env)
-    for way in ({"cwd": "${project}"}, {"cwd": "."}, {"bridge": False}):
-        own(clone, mcp_servers={"s": {**program, **way}})
-        clone.refuses("run", "mine", "hello", why=" from this project", code=3, **env)
+    own(clone, mcp_servers={"s": {**program, "cwd": "."}})
+    clone.refuses("run", "mine", "hello", why=" from this project", code=3, **env)
     clone.write(profile(program))
     clone.accepts()
     clone.starts(**env)
 
 
-@snares(PYTHON)
-@pytest.mark.parametrize("way", [{"cwd": "${project}"}, {"cwd": "."}, {"bridge": False}])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("python -m", {"cwd": "${project}"}),
+        ("python -c", {"cwd": "."}),
+        ("sh -c python -m", {"bridge": False}),
+    ],
+)
 def test_a_server_in_python_that_runs_in_the_clone_imports_nothing_of_it(
-    clone: Clone, snare: Snare, way: dict[str, Any]
+    clone: Clone, name: str, way: dict[str, Any]
 ) -> None:
     """Without a bridge it is the agent that starts it: what it is told to start is judged by starting that."""
-    plant, words = snare
+    plant, words = PYTHON[name]
     plant(clone)
     own(clone, mcp_servers={"s": {"command": words[0], "args": words[1:], **way}})
     ended = clone.acp_launch("mcp", "tools", "mine", "s")
@@ -214,16 +220,13 @@ def lurker(tmp_path: Path) -> dict[str, Any]:
     return {"command": str(file), "restart": {"policy": "never"}}
 
 
-@pytest.mark.parametrize(
-    "verb", ["run mine hello", "doctor mine", "mcp inspect mine s", "mcp tools mine s", "mcp call mine s x"]
-)
+@pytest.mark.parametrize("verb", ["run mine hello", "doctor mine", "mcp call mine s x"])
 def test_no_verb_starts_a_server_of_ones_own_in_the_clone(clone: Clone, verb: str, tmp_path: Path) -> None:
     deep = clone.root / "a" / "b"
     deep.mkdir(parents=True)
     own(clone, mcp_servers={"s": lurker(tmp_path)})
-    for cwd in (clone.root, deep):
-        clone.acp_launch(*verb.split(), cwd=cwd)
-        assert not clone.sang
+    clone.acp_launch(*verb.split(), cwd=deep)
+    assert not clone.sang
     own(clone, mcp_servers={"s": {**lurker(tmp_path), "cwd": "${cwd}"}})
     clone.acp_launch(*verb.split(), cwd=deep)
     assert clone.sang, "that is where it would have been"
@@ -287,10 +290,7 @@ def test_its_directory_is_private_and_empty_and_goes_with_the_launch(clone: Clon
     assert "mcp server s wrote into its own directory, which is removed now: left; to keep" in said
 
 
-@pytest.mark.parametrize("cleaner", ["run good hello", "reap"])
-def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
-    clone: Clone, sitter: Path, cleaner: str
-) -> None:
+def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(clone: Clone, sitter: Path) -> None:
     process = subprocess.Popen(
         clone.argv("run", "mine", "count 10000"),
         cwd=clone.root,
@@ -301,7 +301,7 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
     (clone.own / "good.yaml").write_text(profile(GOOD, mcp_servers={"s": server(["cat"], required=False)}))
     with sitter.open() as line:
         here, _, _ = ast.literal_eval(line.readline())
-        assert clone.acp_launch(*cleaner.split()).returncode == 0
+        assert clone.acp_launch("reap").returncode == 0
         assert Path(here).is_dir(), "it is in use"
         process.kill()
         process.wait(PATIENCE)
@@ -309,5 +309,5 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
         process.stdout.close()
         assert line.read() == "", "the guard has ended it"
     assert Path(here).is_dir()
-    assert clone.acp_launch(*cleaner.split()).returncode == 0
+    assert clone.acp_launch("run", "good", "hello").returncode == 0
     assert list((Path(os.environ["ACP_LAUNCH_STATE_DIR"]) / "workdirs").iterdir()) == []
