@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acp_launch.demo import replies
 from tests.demo.client import Client, choose, prompt_params, script_entry, server_entry
 from tests.patience import PATIENCE
 
@@ -26,14 +27,16 @@ def test_it_says_that_it_is_scripted_and_what_it_can_do(agent: Client) -> None:
     assert answer["authMethods"] == []
 
 
-@pytest.mark.parametrize("text", ["help", "", "/help"])
-def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client, tmp_path: Path, text: str) -> None:
+def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path)
-    agent.prompt(session, text)
-    chunks = [update for update in agent.updates if update["sessionUpdate"] == "agent_message_chunk"]
-    assert len(chunks) > 5
-    assert len({chunk["messageId"] for chunk in chunks}) == 1
-    assert all(f"`{name}" in agent.said() for name in ("tools", "note", "call", "repeat", "plan", "count", "history"))
+    for text in ("help", "", "/help"):
+        agent.prompt(session, text)
+        chunks = agent.of_kind("agent_message_chunk")
+        assert len(chunks) > 5
+        assert len({chunk["messageId"] for chunk in chunks}) == 1
+        lines = agent.said().splitlines()
+        assert [line for line in lines if line.startswith("**")] == [f"**{group}**" for group in replies.GROUPS]
+        assert len([line for line in lines if line.startswith("- ")]) == len(replies.REPLIES)
 
 
 def test_what_it_does_not_understand_it_echoes_and_points_to_help(agent: Client, tmp_path: Path) -> None:
@@ -85,44 +88,28 @@ def test_the_first_answer_waits_until_the_servers_are_connected(agent: Client, t
 
 
 def test_a_note_is_written_after_permission_and_can_be_read_back(agent: Client, tmp_path: Path) -> None:
+    notes = tmp_path / "home" / "notes.txt"
     session = agent.open(tmp_path, server_entry())
-    agent.prompt(session, "note buy milk")
-    assert agent.statuses() == ["pending", "in_progress", "completed"]
-    assert agent.asked[0]["params"]["toolCall"]["kind"] == "edit"
-    assert [option["kind"] for option in agent.asked[0]["params"]["options"]] == [
-        "allow_once",
-        "allow_always",
-        "reject_once",
-    ]
-    assert (tmp_path / "home" / "notes.txt").read_text() == "buy milk\n"
-    agent.prompt(session, "notes")
-    assert agent.said() == "1. buy milk"
-    assert len(agent.asked) == 1
-
-
-def test_a_rejected_note_is_not_written_and_the_agent_says_so(agent: Client, tmp_path: Path) -> None:
     agent.permission = choose("reject-once")
-    session = agent.open(tmp_path, server_entry())
-    assert agent.prompt(session, "note buy milk")["stopReason"] == "end_turn"
+    assert agent.prompt(session, "note buy bread")["stopReason"] == "end_turn"
     assert agent.statuses() == ["pending", "failed"]
     assert agent.said() == "I did not do it: permission was refused."
-    assert not (tmp_path / "home" / "notes.txt").exists()
-
-
-def test_always_is_remembered_for_the_session(agent: Client, tmp_path: Path) -> None:
-    agent.permission = choose("allow-always")
-    session = agent.open(tmp_path, server_entry())
-    agent.prompt(session, "note one")
-    agent.prompt(session, "remember two")
-    assert len(agent.asked) == 1
-    assert (tmp_path / "home" / "notes.txt").read_text() == "one\ntwo\n"
-
-
-def test_a_cancelled_permission_ends_the_turn_as_cancelled(agent: Client, tmp_path: Path) -> None:
     agent.permission = lambda params: {"outcome": {"outcome": "cancelled"}}
-    session = agent.open(tmp_path, server_entry())
-    assert agent.prompt(session, "note x")["stopReason"] == "cancelled"
+    assert agent.prompt(session, "note buy bread")["stopReason"] == "cancelled"
     assert agent.statuses() == ["pending", "failed"]
+    assert not notes.exists()
+    agent.permission = choose("allow-always")
+    agent.prompt(session, "note buy milk")
+    assert agent.statuses() == ["pending", "in_progress", "completed"]
+    assert agent.asked[-1]["params"]["toolCall"]["kind"] == "edit"
+    assert [option["kind"] for option in agent.asked[-1]["params"]["options"]] == [
+        *("allow_once", "allow_always", "reject_once")
+    ]
+    agent.prompt(session, "remember eggs")
+    assert notes.read_text() == "buy milk\neggs\n"
+    agent.prompt(session, "notes")
+    assert agent.said() == "1. buy milk\n2. eggs"
+    assert len(agent.asked) == 3
 
 
 def test_any_tool_can_be_called_with_json_arguments(agent: Client, tmp_path: Path) -> None:
@@ -145,32 +132,19 @@ def test_a_call_is_repeated_each_time_as_a_call_of_its_own(agent: Client, tmp_pa
     assert titles == [f"notes: add ({number} of 3)" for number in (1, 2, 3)]
 
 
-def test_a_repeated_call_goes_on_after_an_error_in_one_line(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path, script_entry("mcp_crasher"))
-    agent.prompt(session, "repeat 2 mcp_crasher crash")
-    lines = agent.said().splitlines()
-    assert [line.partition(" failed: ")[0] for line in lines] == [
-        f"{number}. The tool `crash` of `mcp_crasher`" for number in (1, 2)
-    ]
-    assert agent.statuses()[-1] == "failed"
-
-
-@pytest.mark.parametrize(
-    ("prompt", "said"),
-    [
+def test_a_call_that_is_said_wrongly_is_explained(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry())
+    for prompt, said in (
         ("repeat", 'I repeat a call from 1 to 1000 times: `repeat 20 notes add {"a":1,"b":2}`.'),
         (
             "call notes",
             'Say which server, which tool, and its arguments as a JSON object: `call notes add_note {"text":"hi"}`.',
         ),
         ("repeat 3 notes add {", "These arguments are not JSON: Expecting property name enclosed in double quotes:"),
-    ],
-)
-def test_a_call_that_is_said_wrongly_is_explained(agent: Client, tmp_path: Path, prompt: str, said: str) -> None:
-    session = agent.open(tmp_path, server_entry())
-    agent.prompt(session, prompt)
-    assert agent.said().startswith(said)
-    assert agent.statuses() == []
+    ):
+        agent.prompt(session, prompt)
+        assert agent.said().startswith(said)
+        assert agent.statuses() == []
 
 
 def test_a_server_that_dies_in_a_call_fails_that_call_alone(agent: Client, tmp_path: Path) -> None:
@@ -182,18 +156,13 @@ def test_a_server_that_dies_in_a_call_fails_that_call_alone(agent: Client, tmp_p
     assert agent.said() == "5"
 
 
-def test_a_plan_progresses_to_the_end(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "plan")
-    plans = [update["entries"] for update in agent.updates if update["sessionUpdate"] == "plan"]
-    assert [entry["status"] for entry in plans[0]] == ["in_progress", "pending", "pending"]
-    assert [entry["status"] for entry in plans[-1]] == ["completed"] * 3
-
-
-def test_thoughts_are_thoughts_and_directories_are_told(agent: Client, tmp_path: Path) -> None:
+def test_plans_and_thoughts_are_such_and_directories_are_told(agent: Client, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
     session = agent.open(tmp_path, additionalDirectories=[str(more)])
+    agent.prompt(session, "plan")
+    plans = [[entry["status"] for entry in update["entries"]] for update in agent.of_kind("plan")]
+    assert (plans[0], plans[-1]) == (["in_progress", "pending", "pending"], ["completed"] * 3)
     agent.prompt(session, "think about it")
     assert agent.said("agent_thought_chunk") == "about it"
     agent.prompt(session, "where")
@@ -209,10 +178,11 @@ def test_environment_values_are_never_said_nor_given_to_servers(agent: Client, t
     assert "hunter2" not in agent.said()
 
 
-def test_a_cancel_stops_the_turn_between_two_chunks(agent: Client, tmp_path: Path) -> None:
+def test_one_prompt_runs_at_a_time_and_a_cancel_stops_it_between_two_chunks(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path)
     request = agent.begin_prompt(session, "count 10000")
     agent.until(lambda message: "3 " in str(message.get("params")))
+    assert agent.code("session/prompt", prompt_params(session, "hello")) == -32600
     agent.notify("session/cancel", {"sessionId": session})
     assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
     assert agent.prompt(session, "hello")["stopReason"] == "end_turn"
@@ -240,31 +210,16 @@ def test_a_cancel_during_a_tool_call_is_passed_on_to_the_server(agent: Client, t
     assert seen.read_text() == "2"  # after initialize (0) and tools/list (1)
 
 
-def test_only_one_prompt_runs_at_a_time(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    first = agent.begin_prompt(session, "count 10000")
-    agent.until(lambda message: "1 " in str(message.get("params")))
-    assert agent.code("session/prompt", prompt_params(session, "hello")) == -32600
-    agent.notify("session/cancel", {"sessionId": session})
-    assert agent.answer_to(first)["result"]["stopReason"] == "cancelled"
-
-
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
+def test_what_is_not_a_message_is_refused_with_a_null_id_and_ends_nothing(agent: Client) -> None:
+    for line, code in (
         (b"{ not json\n", -32700),
         (b"\xff\xfe\n", -32700),
         (b"[]\n", -32600),
         (b'{"jsonrpc":"2.0"}\n', -32600),
         (b'{"jsonrpc":"2.0","id":[1],"method":"initialize"}\n', -32600),
-    ],
-)
-def test_what_is_not_a_message_is_refused_with_a_null_id_and_ends_nothing(
-    agent: Client, line: bytes, code: int
-) -> None:
-    agent.raw(b"\n\r\n" + line)
-    answer = agent.answer_to(None)
-    assert answer["error"]["code"] == code
+    ):
+        agent.raw(b"\n\r\n" + line)
+        assert agent.answer_to(None)["error"]["code"] == code
     assert agent.initialize()["protocolVersion"] == 1
 
 
@@ -278,22 +233,21 @@ def test_unknown_methods_are_not_found(agent: Client) -> None:
     assert agent.code("session/close", {"sessionId": "unknown"}) == -32002
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_session_with_wrong_parameters_is_refused(agent: Client, tmp_path: Path) -> None:
+    agent.initialize()
+    server = {"name": "a", "command": "/bin/true", "args": []}
+    changes: list[dict[str, object]] = [
         {"cwd": "relative"},
         {"cwd": "/nonexistent/directory"},
         {"cwd": None},
         {"mcpServers": None},
-        {"mcpServers": [{"name": "a", "command": "/bin/true", "args": []}]},
-        {"mcpServers": [{"name": "a", "command": "/bin/true", "args": [], "env": {"A": "b"}}]},
+        {"mcpServers": [server]},
+        {"mcpServers": [{**server, "env": {"A": "b"}}]},
         {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": []}]},
         {"additionalDirectories": ["/nonexistent/directory"]},
-    ],
-)
-def test_a_session_with_wrong_parameters_is_refused(agent: Client, tmp_path: Path, change: dict[str, object]) -> None:
-    agent.initialize()
-    assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": [], **change}) == -32602
+    ]
+    for change in changes:
+        assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": [], **change}) == -32602
 
 
 @pytest.mark.parametrize("stop", ["eof", "term"])

@@ -55,19 +55,20 @@ def test_an_edit_shows_its_difference_and_asks_first(agent: Client, tmp_path: Pa
     assert len(agent.requests("fs/write_text_file")) == 1
 
 
-@pytest.mark.parametrize("written", [{}, None])  # the schema's answer, and that of the documentation and of toad
-def test_files_go_through_a_client_that_serves_them(agent: Client, tmp_path: Path, written: Any) -> None:
+def test_files_go_through_a_client_that_serves_them(agent: Client, tmp_path: Path) -> None:
     agent.capabilities = FILES
     reading = {"fs/read_text_file": lambda params: {"content": "old\n"}}
-    agent.services = {**reading, "fs/write_text_file": lambda params: written}
+    written: Any = iter([{}, None])  # the answer of the schema, and that of the documentation and of toad
+    agent.services = {**reading, "fs/write_text_file": lambda params: next(written)}
     session = agent.open(tmp_path)
     path = str(tmp_path / "a.txt")
     agent.prompt(session, "read a.txt 3 4")
     assert agent.requests("fs/read_text_file") == [{"sessionId": session, "path": path, "line": 3, "limit": 4}]
     assert agent.said() == "a.txt, read through the client:\n\n```\nold\n```\n"
-    agent.prompt(session, "edit a.txt new")
-    assert agent.requests("fs/write_text_file") == [{"sessionId": session, "path": path, "content": "old\nnew\n"}]
-    assert agent.said() == "a.txt is written, through the client."
+    for _ in range(2):
+        agent.prompt(session, "edit a.txt new")
+        assert agent.said() == "a.txt is written, through the client."
+    assert agent.requests("fs/write_text_file") == [{"sessionId": session, "path": path, "content": "old\nnew\n"}] * 2
     assert list(tmp_path.glob("*.txt")) == []
 
 
@@ -175,14 +176,3 @@ def test_a_form_has_a_field_of_each_kind_and_its_answers_are_said(agent: Client,
         agent.services["elicitation/create"] = always({"action": action})
         agent.prompt(session, "form")
         assert agent.said() == f"The form was not filled in ({action})."
-
-
-def test_a_form_that_is_cancelled_with_its_turn_is_taken_back(agent: Client, tmp_path: Path) -> None:
-    agent.capabilities = ASKING
-    session = agent.open(tmp_path)
-    request = agent.begin_prompt(session, "form")
-    asked = agent.until(lambda message: message.get("method") == "elicitation/create")
-    agent.notify("session/cancel", {"sessionId": session})
-    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
-    assert withdrawn["params"] == {"requestId": asked["id"]}
-    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"

@@ -2,17 +2,8 @@
 
 from pathlib import Path
 
-from acp_launch.demo import replies
 from tests.demo.client import FULL, Client
 from tests.patience import PATIENCE
-
-
-def test_help_has_a_heading_for_each_group_and_a_line_for_each_reply(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "help")
-    lines = agent.said().splitlines()
-    assert [line for line in lines if line.startswith("**")] == [f"**{group}**" for group in replies.GROUPS]
-    assert len([line for line in lines if line.startswith("- ")]) == len(replies.REPLIES)
 
 
 def test_slowly_says_it_word_by_word_and_can_be_cancelled(agent: Client, tmp_path: Path) -> None:
