@@ -277,9 +277,9 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
 @pytest.mark.whole
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
-    for number in range(1_000):
+    for number in range(100):
         screen.hears(chunk(f"thought {number}\n", kind="agent_thought_chunk"))
-    assert screen.text == "thought 997\nthought 998\nthought 999"
+    assert screen.text == "thought 97\nthought 98\nthought 99"
     screen.seconds += 12
     screen.turn(chunk("So."))
     assert screen.text == "✻ thought for 12 s · thought …\n\nSo.\n12 s"

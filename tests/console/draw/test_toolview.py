@@ -211,7 +211,7 @@ def test_an_escape_that_comes_in_two_pieces_is_left_out_too() -> None:
 @pytest.mark.whole
 def test_a_line_without_end_costs_no_more_than_its_end() -> None:
     screen = Screen(40)
-    for _ in range(1_000):
+    for _ in range(200):
         screen.live.show(terminal("x" * 1_000))
     assert screen.text == "  ● run make all\n      " + "x" * 33 + "…"
 
