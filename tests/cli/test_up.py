@@ -1,11 +1,9 @@
 """`up`, `down`, and `run` with a host (docs/up.md)."""
 
 import json
-import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import msgspec
@@ -18,7 +16,7 @@ from acp_launch.served.connect import connect
 from acp_launch.served.registry import HostNote
 from acp_launch.served.wire import FOLLOW, META, READY
 from tests.cli.hosted import marked, up
-from tests.cli.launcher import AGENTS, Launcher, command
+from tests.cli.launcher import Launcher, command
 from tests.patience import PATIENCE
 from tests.remote.children import tempered
 from tests.remote.logins import log_in
@@ -94,16 +92,6 @@ def test_a_question_without_a_terminal_is_denied_as_without_a_host(launch: Launc
     assert allowed.code == 0
 
 
-def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) -> None:
-    file = launch.profile("replayer", "1")
-    with up(launch):
-        file.write_text(file.read_text().replace('"1"', '"2"'))
-        done = launch.forked("run", "p", "hi")
-        assert done.methods == ["initialize", "session/new", "session/prompt"]
-        assert "p has changed since it was started, so its host is not used" in done.err
-        assert "+ agent.args[" in done.err
-
-
 def test_a_second_up_tells_the_state_and_a_down_without_a_host_says_so(launch: Launcher) -> None:
     launch.profile("replayer", "1")
     none = launch.forked("down", "p")
@@ -160,37 +148,6 @@ def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) 
         assert host.methods.count("session/new") == 1
         anew = host.run("hi", "-s", "work", "--new")
         assert (anew.code, host.methods.count("session/new")) == (0, 2)
-
-
-def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launch: Launcher) -> None:
-    program = launch.project / "agent"
-    program.write_text(
-        f"#!/bin/sh\nexec {shlex.join([sys.executable, '-I', '-S', f'{AGENTS}/crasher.py', 'prompt'])}\n"
-    )
-    program.chmod(0o755)
-    launch.write({"agent": {"command": str(program)}})
-    with up(launch) as host:
-        assert host.run("hi").code == 4
-        text = program.read_text()
-        program.write_text(text.replace("prompt", "start"))
-        refused = host.run("hi")
-        assert (refused.code, "the agent exited with status 3" in refused.err) == (4, True), refused.err
-        program.write_text(text)
-        assert "crasher: last words" in host.run("hi").err
-
-
-def test_of_sessions_to_which_the_agent_gives_one_id_the_latest_goes_on(launch: Launcher) -> None:
-    launch.profile("one_id")
-    twice = "the agent gave the id 'same' to two sessions; the latest one has it"
-    with up(launch) as host:
-        assert host.run("hi", "-s", "first").out == b"You said: hi\n"
-        second = host.run("hi", "-s", "second")
-        assert (second.out, f"acp-launch: {twice}\n" in second.err) == (b"You said: hi\n", True), second.err
-        lost = host.run("hi", "-s", "first")
-        assert (lost.code, lost.out) == (3, b"")
-        assert 'the agent can neither load nor resume a session, so "first" cannot be continued' in lost.err
-        assert host.run("again", "-s", "second").out == b"You said: again\n"
-        assert twice in launch("logs", "p").out.decode()
 
 
 def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.served.wire import READY
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
 from tests.cli.test_reload import called, said, server
@@ -100,31 +98,6 @@ def pid_of_server(host: Host) -> int:
     done = host.run("call one pid", "-s", "work", "-o", "quiet")
     answer = json.loads(json.loads(done.out)["line"])
     return int(answer["result"]["content"][0]["text"]) if "result" in answer else pid_of_server(host)
-
-
-# Is told to open a session and never answers.
-HANGING = "script.serve({'session/new': lambda request: script.hang()})"
-
-
-def test_a_host_that_is_killed_while_a_front_enters_leaves_nothing(launch: Launcher) -> None:
-    launch.scripted(HANGING)
-    with up(launch, is_killed=True) as host:
-        with launch.start("run", "p", "hi") as running:
-            until(lambda: "session/new" in host.methods)
-            os.kill(host.pid, signal.SIGKILL)
-            done = running.end()
-        assert (done.code, "the agent is gone with its host" in done.err) == (4, True), done.err
-        until_gone(host)
-
-
-def test_a_front_that_is_killed_while_it_enters_leaves_the_host_to_others(launch: Launcher) -> None:
-    launch.scripted(HANGING)
-    with up(launch) as host:
-        with launch.start("run", "p", "hi") as running:
-            until(lambda: "session/new" in host.methods)
-            running.kill(signal.SIGKILL)
-            running.process.wait(PATIENCE)
-        assert host.status.pid == host.pid
 
 
 @pytest.mark.parametrize("victim", ["host", "agent"])
@@ -269,21 +242,6 @@ def test_a_host_that_is_stopped_in_a_turn_is_named_and_the_agent_is_not_blamed(l
     assert done.code == 130
     assert f"acp-launch: cancelled; {named}\n" in done.err
     assert "the agent went on" not in done.err
-
-
-def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
-    launch.profile("polite")
-    with up(launch) as host:
-        lines = [socket.socket(socket.AF_UNIX) for _ in range(200)]
-        for line in lines:
-            line.settimeout(PATIENCE)
-            line.connect(host.note["socket"])
-            line.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acp-launch/status"}\n')
-        for line in lines:
-            with line, line.makefile("rb") as answers:
-                assert answers.readline() == READY
-                assert b'"result"' in answers.readline()
-        assert host.run("hi").out == b"You said: hi\n"
 
 
 def test_a_killed_server_comes_back_in_the_session_that_is_open(launch: Launcher) -> None:
