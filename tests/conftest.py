@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.tiers import pytest_collection_modifyitems, pytest_configure
+from tests.tiers import pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure"]  # hooks
+__all__ = ["pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect"]  # hooks
 PATIENCE = "ACP_LAUNCH_TEST_PATIENCE"
 pytest_plugins = ["tests.unsteady"] if os.environ.get("ACP_LAUNCH_TEST_RERUN") else []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE
-from tests.tiers import FIRST_TIER, HERE, PROMISES, QUICK, is_quick, names_tests, tier
+from tests.tiers import FIRST_TIER, HERE, PROMISES, QUICK, is_quick, lacks, names_tests, tier
 
 EXAMPLE_COUNTS = range(60, 91)  # tests; each costs the first tier a third of a second
 TESTS = """
@@ -88,6 +88,13 @@ def test_a_sample_is_of_parameters() -> None:
     assert [marked(sample, file="plan/test_new.py", number=each) for each in numbers] == ["", "whole", "exhaustive"]
     assert [marked(sample, number=each) for each in numbers] == ["whole", "whole", "exhaustive"]
     assert [marked(sample, pytest.mark.promise("kill"), number=each) for each in numbers] == ["", "whole", "exhaustive"]
+
+
+def test_a_file_without_a_test_of_the_tier_is_not_even_imported() -> None:
+    assert lacks(HERE / "cli/test_complete_shells.py", FIRST_TIER) and not lacks(HERE / "cli/test_up.py", FIRST_TIER)
+    assert lacks(HERE / "plan/test_place.py", "whole") and not lacks(HERE / "secret/test_sealed.py", "whole")
+    for expression in ("", "not exhaustive"):
+        assert not lacks(HERE / "plan/test_place.py", expression)
 
 
 def test_a_user_who_names_tests_runs_them_whatever_their_tier() -> None:

@@ -70,6 +70,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = NAMED_TESTS
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file that has no test of the tier: each worker would."""
+    return True if lacks(collection_path, config.option.markexpr) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before `-m` selects: mark what is not in the first tier without saying so itself."""
@@ -98,6 +103,14 @@ def tier(path: Path, mark: Callable[[str], pytest.Mark | None], number: int) -> 
     if mark("whole") or number > (limits[0] if limits else number):
         return "whole"
     return "" if mark("promise") or is_quick(path) else "whole"
+
+
+def lacks(path: Path, expression: str) -> bool:
+    """Whether a file has no test of the tier that this expression selects, as its text tells."""
+    marks = {FIRST_TIER: ("promise",), "whole": ("whole", "sample")}.get(expression)
+    if not marks or not path.is_file() or is_quick(path) == (expression == FIRST_TIER):
+        return False
+    return not any(f"mark.{mark}" in path.read_text() for mark in marks)
 
 
 @cache
