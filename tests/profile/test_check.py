@@ -75,9 +75,6 @@ def complaints(text: str) -> list[str]:
     return [str(problem) for problem in checked(text).problems]
 
 
-IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"
-
-
 def with_server(server: str) -> str:
     return f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  s: {server}\n"
 
@@ -125,75 +122,11 @@ def test_a_good_profile_becomes_typed_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ("start: lazy", []),
-        ("start: lazy, idle: 10m", []),
-        ("idle: 10m", []),
-        ("share: true", []),
-        (
-            "share: true, session_elevation: probe",
-            [
-                "f.yaml:4:32: mcp_servers.s.session_elevation: the sessions of a shared server have one conversation "
-                "with it, which none of them can resume alone\n    fix: remove it, or share"
-            ],
-        ),
-        ("share: launch", []),
-        ("share: user, idle: 5m", []),
-        (
-            "share: user, session_elevation: probe",
-            [
-                "f.yaml:4:32: mcp_servers.s.session_elevation: the sessions of a shared server have one conversation "
-                "with it, which none of them can resume alone\n    fix: remove it, or share"
-            ],
-        ),
-        (
-            "share: user, bridge: false",
-            [
-                "f.yaml:4:19: mcp_servers.s.share: the agent starts this server itself (bridge: false), so launches "
-                "cannot share it\n    fix: remove share, or bridge: false"
-            ],
-        ),
-        (
-            "share: team",
-            [
-                'f.yaml:4:26: mcp_servers.s.share: expected false, launch or user, found the text "team"'
-                "\n    fix: write false, launch or user"
-            ],
-        ),
-        (
-            "start: late",
-            [
-                'f.yaml:4:26: mcp_servers.s.start: expected eager or lazy, found the text "late"'
-                "\n    fix: write one of them: eager"
-            ],
-        ),
-        (
-            "start: lazy, bridge: false",
-            [
-                "f.yaml:4:19: mcp_servers.s.start: warning: the agent starts this server itself (bridge: false), "
-                'so "start" has no effect\n    fix: remove it'
-            ],
-        ),
-    ],
-)
-def test_a_server_may_be_lazy_or_shared(keys: str, expected: list[str]) -> None:
-    assert complaints(with_server(f"{{command: x, {keys}}}")) == expected
-
-
-def test_a_remote_server_is_shared_within_a_launch_only() -> None:
-    assert complaints(with_server("{type: http, url: https://x, share: user}")) == [
-        "f.yaml:4:42: mcp_servers.s.share: only a server that acp-launch starts has one process for all launches\n"
-        "    fix: write launch: one connection for all sessions of the agent"
-    ]
-
-
-@pytest.mark.parametrize(
     ("written", "read"), [("false", False), ("true", "launch"), ("launch", "launch"), ("user",) * 2]
 )
 def test_true_shares_within_a_launch(written: str, read: str | bool) -> None:
-    profile = checked(with_server(f"{{command: x, share: {written}}}")).profile
-    assert profile is not None
+    profile, problems = checked(with_server(f"{{command: x, share: {written}, start: lazy, idle: 10m}}"))
+    assert profile is not None and not problems
     assert profile.mcp_servers["s"].share == read
 
 
@@ -209,13 +142,6 @@ def test_a_server_of_one_word_has_the_documented_defaults() -> None:
     assert (float(backoff.initial), float(backoff.max), backoff.factor) == (0.2, 10.0, 2)
     assert (float(server.timeouts.start), server.timeouts.call) == (30.0, None)
     assert (server.tools.allow, server.tools.deny) == (("*",), ())
-
-
-def test_the_smallest_profile_is_two_lines() -> None:
-    found = checked("version: 1\nagent: {command: x}")
-    assert found.profile is not None and not found.problems
-    assert found.profile.permissions.default == "ask"
-    assert found.profile.agent_inherits == "all"
 
 
 @pytest.mark.parametrize(
@@ -235,11 +161,6 @@ FAULTS = r"""
 agent: {command: x}
 f.yaml:1:1: version: the profile does not state its version
     fix: add: version: 1
-
-version: 2
-agent: {command: x}
-f.yaml:1:10: version: expected version 1, found the number 2
-    fix: write: version: 1
 
 version: "1"
 agent: {command: x}
@@ -296,42 +217,6 @@ agent: {command: x}
 f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?
     fix: write version
 
-version: 1
-agnt: {command: x}
-f.yaml:2:1: agnt: unknown key "agnt"; did you mean "agent"?
-    fix: write agent
-
-version: 1
-agent: {cmd: x}
-f.yaml:2:9: agent.cmd: unknown key "cmd"; did you mean "command"?
-    fix: write command
-
-server {comand: npx}
-f.yaml:4:7: mcp_servers.s.comand: unknown key "comand"; did you mean "command"?
-    fix: write command
-
-server {command: x, arguments: []}
-f.yaml:4:19: mcp_servers.s.arguments: unknown key "arguments"; did you mean "args"?
-    fix: write args
-
-server {command: x, environment: {}}
-f.yaml:4:19: mcp_servers.s.environment: unknown key "environment"; did you mean "env"?
-    fix: write env
-
-server {command: x, workingDirectory: y}
-f.yaml:4:19: mcp_servers.s.workingDirectory: unknown key "workingDirectory"; did you mean "cwd"?
-    fix: write cwd
-
-server {type: http, serverUrl: y}
-f.yaml:4:19: mcp_servers.s.serverUrl: unknown key "serverUrl"; did you mean "url"?
-    fix: write url
-
-version: 1
-agent: {command: x}
-mcpServers: {}
-f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?
-    fix: write mcp_servers
-
 agent working-dir: y
 f.yaml:4:3: agent.working-dir: unknown key "working-dir"
     fix: use one of command, registry, args, env, inherit_env, timeouts, mcp
@@ -340,28 +225,10 @@ server {command: x, disabled: true}
 f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"
     fix: use one of required, tools, roots, protocol, session_elevation, start, idle, share, restart, timeouts, bridge, command, type, args, env, cwd, data, inherit_env
 
-server {type: http, ulr: https://x}
-f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?
-    fix: write url
-
-agent zzz: y
-f.yaml:4:3: agent.zzz: unknown key "zzz"
-    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp
-
-version: 1
-extend: base
-agent: {command: x}
-f.yaml:2:1: extend: unknown key "extend"; did you mean "extends"?
-    fix: write extends
-
 version: 1
 agent: {command: x, mcp: sse}
 f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"
     fix: write one of them: auto
-
-server {type: sse, url: https://x, restart: {policy: unless-stopped}}
-f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "unless-stopped"
-    fix: write one of them: always
 
 server {type: sse, url: https://x, restart: {max: many}}
 f.yaml:4:49: mcp_servers.s.restart.max: expected a whole number from 0 up, or null, found the text "many"
@@ -399,10 +266,6 @@ login {scopes: []}
 f.yaml:4:51: mcp_servers.s.oauth.scopes: an empty list asks for nothing
     fix: write a scope, or remove the key
 
-login {scope: a}
-f.yaml:4:43: mcp_servers.s.oauth.scope: unknown key "scope"; did you mean "scopes"?
-    fix: write scopes
-
 login {client_id: ' '}
 f.yaml:4:54: mcp_servers.s.oauth.client_id: the client id is empty
     fix: write the id of your client, or remove it
@@ -427,17 +290,9 @@ login {issuer: 'http://login.example'}
 f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an https url without a query, found "http://login.example"
     fix: write the address of the authorization server: https://...
 
-login {issuer: 'https://${env:HOST}'}
-f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an https url without a query, found "https://${env:HOST}"
-    fix: write the address of the authorization server: https://...
-
 login {issuer: login.example}
 f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an http or https url, found "login.example"
     fix: write the address of the authorization server: https://...
-
-login {client_metadata_url: 'http://x/y'}
-f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "http://x/y"
-    fix: write the https:// address of the document
 
 login {client_metadata_url: 'https://x/'}
 f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "https://x/"
@@ -463,21 +318,9 @@ server {type: http, oauth: true, insecure: true, url: http://x.example/}
 f.yaml:4:53: mcp_servers.s.url: the tokens of the login would be sent unencrypted: the url is http, and its host is not this machine
     fix: write https://, or reach it through a tunnel on localhost
 
-server {command: x, inherit-env: all}
-f.yaml:4:19: mcp_servers.s.inherit-env: unknown key "inherit-env"; did you mean "inherit_env"?
-    fix: write inherit_env
-
-server {command: x, restart: {backoff: {intial: 1s}}}
-f.yaml:4:39: mcp_servers.s.restart.backoff.intial: unknown key "intial"; did you mean "initial"?
-    fix: write initial
-
 server {command: x, timeouts: {session: 1s}}
 f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"
     fix: use one of start, download, call
-
-server {command: x, tools: {denied: [a]}}
-f.yaml:4:27: mcp_servers.s.tools.denied: unknown key "denied"; did you mean "deny"?
-    fix: write deny
 
 server {command: x, restart: {policy: on_failure}}
 f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "on_failure"
@@ -487,20 +330,12 @@ server {command: x, restart: {max: -1}}
 f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number -1
     fix: write a number such as 5, or 0 for none
 
-server {command: x, restart: {max: '5'}}
-f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the text "5"
-    fix: write a number such as 5, or 0 for none
-
 server {command: x, restart: {backoff: {factor: 0.5}}}
 f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the number 0.5
     fix: write a number such as 2, or 1 for equal pauses
 
 server {command: x, restart: {backoff: {factor: .nan}}}
 f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the number .nan
-    fix: write a number such as 2, or 1 for equal pauses
-
-server {command: x, restart: {backoff: {factor: x2}}}
-f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the text "x2"
     fix: write a number such as 2, or 1 for equal pauses
 
 server {command: x, restart: {backoff: {initial: 0s}}}
@@ -519,10 +354,6 @@ server {command: x, tools: {allow: get_*}}
 f.yaml:4:34: mcp_servers.s.tools.allow: expected a list, found the text "get_*"
     fix: write allow: [get_*]
 
-server {command: x, tools: {deny: [a, 1]}}
-f.yaml:4:37: mcp_servers.s.tools.deny[1]: expected text, found the number 1
-    fix: quote it: "1"
-
 server {command: x, tools: {deny: ['']}}
 f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty
     fix: write a name, or a glob: get_*
@@ -535,17 +366,9 @@ server {command: x, inherit_env: minimall}
 f.yaml:4:32: mcp_servers.s.inherit_env: expected all, minimal or a list of names, found the text "minimall"
     fix: write all, minimal, or names: [PATH, LC_*]
 
-server {command: x, inherit_env: [A, 1]}
-f.yaml:4:32: mcp_servers.s.inherit_env: expected all, minimal or a list of names, found a list
-    fix: write all, minimal, or names: [PATH, LC_*]
-
 server {command: x, inherit_env: ['*_X']}
 f.yaml:4:33: mcp_servers.s.inherit_env[0]: "*_X" is neither a variable's name nor a PREFIX_* pattern
     fix: write NAME or PREFIX_*
-
-server {command: x, cwd: 3}
-f.yaml:4:24: mcp_servers.s.cwd: expected text, found the number 3
-    fix: quote it: "3"
 
 agent env: {PORT: 8080}
 f.yaml:4:15: agent.env.PORT: expected text, found the number 8080
@@ -559,10 +382,6 @@ server {command: []}
 f.yaml:4:16: mcp_servers.s.command: expected text, found a list
     fix: write command: "..."
 
-server {command: [npx]}
-f.yaml:4:16: mcp_servers.s.command: expected text, found a list
-    fix: write command: npx
-
 server {command: [npx, -y, "a: b"]}
 f.yaml:4:16: mcp_servers.s.command: expected text, found a list
     fix: write command: npx and args: [-y, "a: b"]
@@ -571,37 +390,9 @@ server {command: [npx, {a: b}]}
 f.yaml:4:16: mcp_servers.s.command: expected text, found a list
     fix: write one text, in quotes if need be
 
-agent env: [A=b]
-f.yaml:4:8: agent.env: expected a mapping, found a list
-    fix: write env: {A: b}
-
-agent args: -y foo
-f.yaml:4:9: agent.args: expected a list, found the text "-y foo"
-    fix: write args: [-y, foo]
-
 agent args: [[a]]
 f.yaml:4:10: agent.args[0]: expected text, found a list
     fix: write a
-
-agent args: [[a, b]]
-f.yaml:4:10: agent.args[0]: expected text, found a list
-    fix: write one text, in quotes if need be
-
-agent args: {a: b}
-f.yaml:4:9: agent.args: expected a list, found a mapping
-    fix: write each item on its own line after a dash: - ITEM
-
-agent inherit_env: {A: b}
-f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, found a mapping
-    fix: write all, minimal, or names: [PATH, LC_*]
-
-agent timeouts: {initialize: 10}
-f.yaml:4:26: agent.timeouts.initialize: expected a duration, found the number 10
-    fix: write 10s
-
-agent timeouts: {session: 5 minutes}
-f.yaml:4:23: agent.timeouts.session: expected a duration, found the text "5 minutes"
-    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h
 
 agent env: {A: 'token ${GITHUB}'}
 f.yaml:4:19: agent.env.A: unknown reference ${GITHUB}; did you mean ${env:GITHUB}?
@@ -670,10 +461,6 @@ server {command: x, url: https://x}
 f.yaml:4:19: mcp_servers.s.url: a server has a command or a url, not both
     fix: keep the command (a local program) or the url (a server on the network)
 
-server {type: htp, url: https://x}
-f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "htp"
-    fix: write http
-
 server {type: streamable-http, url: https://x}
 f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "streamable-http"
     fix: write http
@@ -700,10 +487,6 @@ f.yaml:4:44: mcp_servers.s.headers."a b": "a b" is not a header's name
 
 server {type: sse, url: https://x, headers: {A: "b\nc"}}
 f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+000A
-    fix: write it on one line, in ASCII
-
-server {type: sse, url: https://x, headers: {A: "b €"}}
-f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+20AC
     fix: write it on one line, in ASCII
 
 server {type: http, url: https://x, env: {"a(b": c}}
@@ -750,21 +533,9 @@ rule {allow: {kind: read}, deny: {kind: edit}}
 f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, but this one has allow and deny
     fix: make it two rules; the first that matches decides
 
-rule {alow: {kind: read}}
-f.yaml:5:8: permissions.rules[0].alow: unknown key "alow"; did you mean "allow"?
-    fix: write allow
-
-rule {deny: {kind: reed}}
-f.yaml:5:21: permissions.rules[0].deny.kind: expected read, edit, delete, move, search, execute, think, fetch, switch_mode or other, found the text "reed"
-    fix: write read
-
 rule {deny: {kind: [read, bash]}}
 f.yaml:5:28: permissions.rules[0].deny.kind[1]: expected read, edit, delete, move, search, execute, think, fetch, switch_mode or other, found the text "bash"
     fix: write execute
-
-rule {deny: {kind: 5}}
-f.yaml:5:21: permissions.rules[0].deny.kind: expected a list, found the number 5
-    fix: write each item on its own line after a dash: - ITEM
 
 rule {deny: {tool: [5]}}
 f.yaml:5:22: permissions.rules[0].deny.tool[0]: expected text, found the number 5
@@ -793,10 +564,6 @@ f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a 
 rule allow
 f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"
     fix: write {allow: {kind: "..."}}
-
-rule {allow: read}
-f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"
-    fix: write allow: {kind: read}
 
 session mode: ' '
 f.yaml:3:17: session.mode: the mode is empty
@@ -833,29 +600,49 @@ agent: [npx, -y, coder]
 f.yaml:2:8: agent: expected a mapping, found a list
     fix: write agent: {command: npx, args: [-y, coder]}
 
-server [npx, -y, notes]
-f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found a list
-    fix: write s: {command: npx, args: [-y, notes]}
-
-session mode: [plan]
-f.yaml:3:17: session.mode: expected text, found a list
-    fix: write mode: plan
-
 client fs: rw
 f.yaml:3:14: client.fs: expected true, false or read, found the text "rw"
     fix: write true, false or read
 
-client terminal: read
-f.yaml:3:20: client.terminal: expected true or false, found the text "read"
-    fix: write true or false
-
-client terminals: true
-f.yaml:3:10: client.terminals: unknown key "terminals"; did you mean "terminal"?
-    fix: write terminal
-
 server {command: x, bridge: false, tools: {deny: [a]}}
 f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so acp-launch cannot hide its tools
     fix: remove tools, or bridge: false
+
+server {command: x, share: user, session_elevation: probe}
+f.yaml:4:32: mcp_servers.s.session_elevation: the sessions of a shared server have one conversation with it, which none of them can resume alone
+    fix: remove it, or share
+
+server {command: x, share: user, bridge: false}
+f.yaml:4:19: mcp_servers.s.share: the agent starts this server itself (bridge: false), so launches cannot share it
+    fix: remove share, or bridge: false
+
+server {command: x, share: team}
+f.yaml:4:26: mcp_servers.s.share: expected false, launch or user, found the text "team"
+    fix: write false, launch or user
+
+server {type: http, url: https://x, share: user}
+f.yaml:4:42: mcp_servers.s.share: only a server that acp-launch starts has one process for all launches
+    fix: write launch: one connection for all sessions of the agent
+
+server {command: x, start: late}
+f.yaml:4:26: mcp_servers.s.start: expected eager or lazy, found the text "late"
+    fix: write one of them: eager
+
+version: 1
+agent: claude
+f.yaml:2:8: agent: expected a mapping, found the text "claude"
+    fix: use extends: claude instead of agent
+
+version: 1
+agent: my-agent --acp
+f.yaml:2:8: agent: expected a mapping, found the text "my-agent --acp"
+    fix: write agent: {command: my-agent, args: [--acp]}
+
+version: 1
+agent: {command: x}
+runtime: confine
+f.yaml:3:10: runtime.confine: unknown key "confine"; did you mean "confined"?
+    fix: write confined
 """  # noqa: E501
 PLACES = {
     "session": "version: 1\nagent: {command: x}\nsession: {@}\n",
@@ -874,6 +661,27 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         text = PLACES[place].replace("@", entry) if place in PLACES else written
         assert complaints(text) == [f"{message}\n{fix}"], written
         assert checked(text).profile is None
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        *(("comand", "command"), ("arguments", "args"), ("environment", "env"), ("workingDirectory", "cwd")),
+        *(("serverUrl", "url"), ("inherit-env", "inherit_env")),
+    ],
+)
+def test_a_misspelt_key_or_that_of_another_tool_is_told_as_ours(written: str, wanted: str) -> None:
+    kind = "type: http" if wanted == "url" else "command: x"
+    (told, *_) = [each for each in complaints(with_server(f"{{{kind}, {written}: y}}")) if written in each]
+    assert told.endswith(f'unknown key "{written}"; did you mean "{wanted}"?\n    fix: write {wanted}')
+    assert f"mcp_servers.s.{written}: " in told
+
+
+def test_a_command_to_store_a_client_secret_names_it_so_that_a_shell_reads_text() -> None:
+    """A repository chooses the names of its servers."""
+    server = "{type: http, url: https://x, oauth: {client_id: a, client_secret: b}}"
+    *_, told = complaints(f'version: 1\nagent: {{command: x}}\nmcp_servers: {{"$(touch x) y": {server}}}\n')
+    assert "fix: acp-launch secret set touch-x-y/client-secret, then write" in told
 
 
 def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_its_own() -> None:
@@ -1004,14 +812,6 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
     ]
 
 
-def test_a_command_to_store_a_client_secret_names_it_so_that_a_shell_reads_text() -> None:
-    """A repository chooses the names of its servers."""
-    server = "{type: http, url: https://x, oauth: {client_id: a, client_secret: b}}"
-    *_, told = complaints(f'version: 1\nagent: {{command: x}}\nmcp_servers: {{"$(touch x) y": {server}}}\n')
-    fix = 'acp-launch secret set touch-x-y/client-secret, then write "${secret:touch-x-y/client-secret}" here'
-    assert told.partition("fix: ")[2] == fix
-
-
 def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
     found = checked(with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}"))
     assert found.profile is not None
@@ -1058,8 +858,9 @@ def test_what_a_session_is_put_into_and_may_do_becomes_typed_values() -> None:
 
 
 def test_nothing_is_served_and_nothing_is_ruled_unless_it_is_said() -> None:
-    profile = checked("version: 1\nagent: {command: x}").profile
-    assert profile is not None
+    profile, problems = checked("version: 1\nagent: {command: x}")
+    assert profile is not None and not problems
+    assert (profile.permissions.default, profile.agent_inherits) == ("ask", "all")
     assert (profile.client, profile.permissions.rules) == (Client(fs=False, terminal=False), ())
     assert (profile.session.mode, profile.session.config) == (None, {})
 
@@ -1069,8 +870,10 @@ def with_rule(rule: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])
-def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning(kind: str) -> None:
+def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning_unless_more_is_said(kind: str) -> None:
     """docs/agents.md "What published agents do differently"."""
+    for rule in (f"{{allow: {{kind: '{kind}', tool: WebFetch}}}}", f"{{deny: {{kind: '{kind}'}}}}"):
+        assert not complaints(with_rule(rule))
     found = checked(with_rule(f"{{allow: {{kind: [read, '{kind}']}}}}"))
     assert found.profile is not None
     hidden = "switch_mode" if kind == "[f-t]*" else kind
@@ -1078,13 +881,6 @@ def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning(kind: str) 
         "f.yaml:5:29: permissions.rules[0].allow.kind[1]: warning: agents also ask for other decisions with the "
         f"kind {hidden}, and this allows them unseen\n    fix: add the tool or the title, or write ask"
     ]
-
-
-@pytest.mark.parametrize(
-    "rule", ["{allow: {kind: fetch, tool: WebFetch}}", "{deny: {kind: fetch}}", "{ask: {kind: o*}}"]
-)
-def test_a_rule_that_narrows_such_a_kind_or_denies_it_is_fine(rule: str) -> None:
-    assert not complaints(with_rule(rule))
 
 
 @pytest.mark.parametrize("written", ["1.50", "1e3", "0x1F", "007", "8080"])
@@ -1134,25 +930,13 @@ def test_a_server_that_a_known_agent_drops_is_a_warning_unless_it_is_given_over_
     assert told == ([f"{said}, as far as is known\n    fix: {fix}"] if fix else [])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Host",
-        "content-length",
-        "Transfer-Encoding",
-        "Connection",
-        "Mcp-Session-Id",
-        "MCP-Protocol-Version",
-        "Last-Event-ID",
-    ],
-)
-def test_a_header_that_belongs_to_the_connection_is_refused(name: str) -> None:
+def test_a_header_that_belongs_to_the_connection_is_refused() -> None:
     """RFC 9110 7.6 and 8.6, MCP "Streamable HTTP": each request has its own."""
-    (problem,) = complaints(with_server(f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
-    assert problem.startswith("f.yaml:4:")
-    assert problem.endswith(
-        f'mcp_servers.s.headers.{name}: the connection itself sets "{name}", for each request\n    fix: remove it'
-    )
+    names = "Host content-length Transfer-Encoding Connection Mcp-Session-Id MCP-Protocol-Version Last-Event-ID"
+    for name in names.split():
+        (problem,) = complaints(with_server(f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
+        said = f'headers.{name}: the connection itself sets "{name}", for each request\n    fix: remove it'
+        assert problem == f"f.yaml:4:45: mcp_servers.s.{said}"
 
 
 @pytest.mark.parametrize(
@@ -1161,44 +945,20 @@ def test_a_header_that_belongs_to_the_connection_is_refused(name: str) -> None:
         ("http://docs.example.com/mcp", "{Authorization: 'Bearer ${secret:a}'}", "Authorization"),
         ("HTTP://docs.example.com:8080", "{X-A: '${secret:a}', Authorization: '${env:B}'}", "X-A, Authorization"),
         ("http://localhost.example.com", "{X-A: '${secret:a}'}", "X-A"),
-        ("http://127.0.0.1.example.com", "{X-A: '${secret:a}'}", "X-A"),
-        ("http://10.0.0.1/", "{X-A: '${secret:a}'}", "X-A"),
         ("http://evil.example/", "{X-A: '${secret:a}'}, insecure: true", ""),
         ("https://docs.example.com/mcp", "{Authorization: '${secret:a}'}", ""),
         ("http://localhost:8080/mcp", "{Authorization: '${secret:a}'}", ""),
-        ("http://127.0.0.1:8080/mcp", "{Authorization: '${secret:a}'}", ""),
-        ("http://[::1]:8080/mcp", "{Authorization: '${secret:a}'}", ""),
         ("http://docs.example.com/mcp", "{Accept-Language: en}", ""),
         ("http://${env:HOST}/mcp", "{Authorization: '${secret:a}'}", ""),  # known when it is planned
     ],
 )
 def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, told: str) -> None:
-    found = [
-        each
-        for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}"))
-        if "unencrypted" in each
-    ]
-    if not told:
-        assert found == []
-        return
-    (problem,) = found
-    assert problem == (
-        f"f.yaml:4:24: mcp_servers.s.url: {IN_THE_CLEAR.format(told)}\n"
-        "    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it anyway"
+    found = complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}"))
+    clear = (
+        f"f.yaml:4:24: mcp_servers.s.url: {told} would be sent unencrypted: the url is http, and its host is not this "
+        "machine\n    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it anyway"
     )
-
-
-@pytest.mark.parametrize(
-    ("written", "found", "fix"),
-    [
-        ("claude", "claude", "use extends: claude instead of agent"),
-        ("my-agent --acp", "my-agent --acp", "write agent: {command: my-agent, args: [--acp]}"),
-    ],
-)
-def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found: str, fix: str) -> None:
-    assert complaints(f"version: 1\nagent: {written}\n") == [
-        f'f.yaml:2:8: agent: expected a mapping, found the text "{found}"\n    fix: {fix}'
-    ]
+    assert [each for each in found if "unencrypted" in each] == ([clear] if told else [])
 
 
 @pytest.mark.parametrize(
@@ -1212,14 +972,12 @@ def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found:
         ("npx ${home}/x", 'write command: npx, args: ["${home}/x", z]'),
     ],
 )
-@pytest.mark.parametrize("owner", ["agent", "mcp_servers.x"])
-def test_a_command_with_arguments_in_it_is_named(owner: str, written: str, fix: str) -> None:
+def test_a_command_with_arguments_in_it_is_named(written: str, fix: str) -> None:
     program = f"{{command: {json.dumps(written)}, args: [z]}}"
-    agent, server = (program, "{command: y}") if owner == "agent" else ("{command: y}", program)
-    (problem,) = checked(f"version: 1\nagent: {agent}\nmcp_servers:\n  x: {server}\n").problems
-    assert (problem.path.replace("[", ".").replace("]", ""), problem.severity) == (f"{owner}.command", "error")
-    assert problem.message == f'"{written}" holds arguments; command is the program alone'
-    assert problem.fix == fix
+    problems = checked(f"version: 1\nagent: {program}\nmcp_servers: {{x: {program}}}\n").problems
+    assert [problem.path for problem in problems] == ["agent.command", "mcp_servers.x.command"]
+    said = ("error", f'"{written}" holds arguments; command is the program alone', fix)
+    assert {(problem.severity, problem.message, problem.fix) for problem in problems} == {said}
 
 
 def test_a_short_form_stands_for_a_mapping() -> None:
@@ -1231,18 +989,12 @@ def test_a_short_form_stands_for_a_mapping() -> None:
         for runtime, restart in (("confined", "never"), ("{confined: true}", "{policy: never}"))
     )
     assert short.problems == () and short.profile == long.profile
-    assert complaints("version: 1\nagent: {command: x}\nruntime: confine\n") == [
-        'f.yaml:3:10: runtime.confine: unknown key "confine"; did you mean "confined"?\n    fix: write confined'
-    ]
 
 
 def test_a_rule_of_one_word_is_about_a_kind_and_another_text_about_a_command() -> None:
-    assert [
-        problem.fix
-        for problem in checked(
-            "version: 1\nagent: {command: x}\npermissions: {rules: [{allow: read}, {deny: 'rm *'}]}\n"
-        ).problems
-    ] == ["write allow: {kind: read}", "write deny: {command: rm *}"]
+    rules = "permissions: {rules: [{allow: read}, {deny: 'rm *'}]}"
+    problems = checked(f"version: 1\nagent: {{command: x}}\n{rules}\n").problems
+    assert [problem.fix for problem in problems] == ["write allow: {kind: read}", "write deny: {command: rm *}"]
 
 
 @pytest.mark.parametrize(
@@ -1253,6 +1005,7 @@ def test_a_rule_of_one_word_is_about_a_kind_and_another_text_about_a_command() -
         ("cwd: $HOME/x", [('"$HOME"', "${home}")]),
         ("args: [--dir=$DATA/x, ~/y, 'a$DATA', '^x$']", [('"$DATA"', "${env:DATA}"), ('"~"', "${home}")]),
         ("env: {Y: '$${x}', Z: '\\$HOME', P: 'a$b'}", []),
+        ("env: {Y: '$(pwd)/x', Z: '`pwd`'}", [('"$("', ""), ('"`"', "")]),
     ],
 )
 def test_what_a_shell_would_expand_is_a_warning(entry: str, warned: list[tuple[str, str]]) -> None:
@@ -1260,14 +1013,8 @@ def test_what_a_shell_would_expand_is_a_warning(entry: str, warned: list[tuple[s
     assert [(each.message.partition(" stays")[0], each.severity) for each in found] == [
         (it, "warning") for it, _ in warned
     ]
-    assert [each.fix for each in found] == [f"write {reference} in its place" for _, reference in warned]
-
-
-@pytest.mark.parametrize(("value", "written"), [("$(pwd)/x", "$("), ("`pwd`", "`")])
-def test_no_command_is_run_for_a_value(value: str, written: str) -> None:
-    (problem,) = checked(f"version: 1\nagent: {{command: x, env: {{Y: '{value}'}}}}\n").problems
-    assert (problem.severity, problem.fix) == ("warning", "write the value itself: no command is run")
-    assert problem.message.startswith(f'"{written}" stays as it is')
+    itself = "write the value itself: no command is run"
+    assert [each.fix for each in found] == [f"write {it} in its place" if it else itself for _, it in warned]
 
 
 def test_a_shell_expands_its_own_arguments() -> None:
@@ -1309,10 +1056,7 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
     ("written", "oauth"),
     [
         ("true", OAuth()),
-        ("{}", OAuth()),
         ("false", None),
-        ("null", None),
-        ("{scopes: read}", OAuth(scopes=("read",))),
         ("{scopes: [read, 'a:b/c']}", OAuth(scopes=("read", "a:b/c"))),
         (
             "{client_id: '${env:ID}', client_secret: '${secret:a}', callback_port: 8976}",
@@ -1320,7 +1064,6 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
         ),
         ("{callback: localhost, resource: false}", OAuth(callback="localhost", resource=False)),
         ("{client_metadata_url: 'https://x/y'}", OAuth(client_metadata_url="https://x/y")),
-        ("{issuer: 'https://login.example/tenant'}", OAuth(issuer="https://login.example/tenant")),
         ("{issuer: 'http://127.0.0.1:9'}", OAuth(issuer="http://127.0.0.1:9")),
     ],
 )
@@ -1331,14 +1074,7 @@ def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None
     assert isinstance(server, HttpServer) and server.oauth == oauth
 
 
-def test_a_login_on_this_machine_needs_no_encryption() -> None:
-    assert complaints(with_server("{type: http, url: 'http://localhost:8/mcp', oauth: true}")) == []
-
-
-SPELLINGS = [("exact", "X-Env-API_KEY"), ("dashes", "X-Env-API-KEY"), ("off", "")]
-
-
-@pytest.mark.parametrize(("spelling", "header"), SPELLINGS)
+@pytest.mark.parametrize(("spelling", "header"), [("exact", "X-Env-API_KEY"), ("dashes", "X-Env-API-KEY"), ("off", "")])
 def test_the_headers_of_a_remote_servers_variables_are_spelled_as_the_profile_says(spelling: str, header: str) -> None:
     text = with_server(f"{{type: http, url: https://x.example/, env: {{API_KEY: a}}, env_headers: {spelling}}}")
     assert complaints(text) == []
@@ -1353,10 +1089,3 @@ def test_variables_that_are_not_sent_may_be_those_of_a_server_without_tls() -> N
     entry = "{type: http, url: http://x.example/, env: {KEY: a}, env_headers: "
     assert len(complaints(with_server(entry + "exact}"))) == 1
     assert complaints(with_server(entry + "off}")) == []
-
-
-def test_how_headers_are_spelled_is_one_of_three_words_and_for_remote_servers_only() -> None:
-    (wrong,) = complaints(with_server("{type: http, url: https://x.example/, env_headers: upper}"))
-    assert "mcp_servers.s.env_headers" in wrong
-    (other,) = complaints(with_server("{command: x, env_headers: exact}"))
-    assert '"env_headers" is only for a server with a url' in other
