@@ -269,17 +269,17 @@ OPAQUE = [
 ]
 
 
-@pytest.mark.parametrize("server", OPAQUE)
+SECRETS: list[Json] = [
+    {"env": SECRET},
+    {"args": ["--token", "${secret:t}"]},
+    {"env": {"AUTH": "${env:GITHUB_TOKEN}"}},
+    {"inherit_env": ["GITHUB_TOKEN", "HOME"]},
+    {"inherit_env": ["SSH_AUTH_SOCK", "HOME"]},
+]
+
+
 @pytest.mark.parametrize(
-    "secret",
-    [
-        {"env": SECRET},
-        {"args": ["--token", "${secret:t}"]},
-        {"env": {"AUTH": "${env:GITHUB_TOKEN}"}},
-        {"inherit_env": ["GITHUB_TOKEN", "HOME"]},
-        {"inherit_env": ["SSH_AUTH_SOCK", "HOME"]},
-    ],
-    ids=["variable", "argument", "reference", "inherited", "agent of keys"],
+    ("server", "secret"), [*((each, SECRETS[0]) for each in OPAQUE), *((OPAQUE[0], each) for each in SECRETS[1:])]
 )
 def test_a_server_with_a_secret_is_given_nothing_that_the_agent_can_write(
     project: Path, server: Serve, secret: Json, monkeypatch: pytest.MonkeyPatch

@@ -239,11 +239,7 @@ FIELDS = {
     "workspace": "class Workspace(Shape, frozen=True, kw_only=True):\n",
     "mcp_servers.*": "class StdioOptions(Server, frozen=True, kw_only=True):\n",
     "mcp_servers.*.oauth": "class LoginOptions(Shape, frozen=True, kw_only=True):\n",
-    "mcp_servers.*.restart": "class Restart(Shape, frozen=True, kw_only=True):\n",
-    "mcp_servers.*.tools": "class Tools(Shape, frozen=True, kw_only=True):\n",
-    "mcp_servers.*.timeouts": "class ServerTimeouts(Shape, frozen=True, kw_only=True):\n",
     "agent.timeouts": "class Timeouts(Shape, frozen=True, kw_only=True):\n",
-    "runtime.confined": "class Confined(Shape, frozen=True, kw_only=True):\n",
     "permissions.rules.allow": "class Match(Shape, frozen=True, kw_only=True):\n",
 }
 
