@@ -217,6 +217,12 @@ agent: {command: x}
 f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?
     fix: write version
 
+version: 1
+agent: {command: x}
+mcpServers: {}
+f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?
+    fix: write mcp_servers
+
 agent working-dir: y
 f.yaml:4:3: agent.working-dir: unknown key "working-dir"
     fix: use one of command, registry, args, env, inherit_env, timeouts, mcp
@@ -666,7 +672,13 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
 @pytest.mark.parametrize(
     ("written", "wanted"),
     [
-        *(("comand", "command"), ("arguments", "args"), ("environment", "env"), ("workingDirectory", "cwd")),
+        *(
+            ("comand", "command"),
+            ("cmd", "command"),
+            ("arguments", "args"),
+            ("environment", "env"),
+            ("workingDirectory", "cwd"),
+        ),
         *(("serverUrl", "url"), ("inherit-env", "inherit_env")),
     ],
 )
