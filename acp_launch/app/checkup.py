@@ -323,7 +323,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
                 except LaunchError as error:
                     is_said = isinstance(error, AgentRefused)  # by the agent itself, which is there
                     if plan.place is not None and isinstance(error, AgentError) and not is_said:
-                        explain_place(error, plan.place, child.exit.status if child.exit else None)
+                        explain_place(error, plan.place, child)
                     self._fail(part, error, child)
                 finally:
                     await stop(child, hurry=hurry)

@@ -10,7 +10,7 @@ from acp_launch.checks.confined import ask_engine
 from acp_launch.errors import MachineError
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
-from acp_launch.plan.place import add_seat, lead, place
+from acp_launch.plan.place import BEAT_SECONDS, BEATS, add_seat, lead, place
 from acp_launch.plan.repository import list_shared_objects
 from acp_launch.plan.written import make_safe_environment
 from acp_launch.private import create, make_digest, make_private
@@ -19,8 +19,10 @@ from acp_launch.process.containers import label_arguments
 from acp_launch.process.git import pack_loose_objects
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.settings.model import Settings
+from acp_launch.waits import stretch
 
-THERE_GRACE_SECONDS = 1.8  # for the agent to end there; our own patience is a little longer (`process.child`)
+THERE_GRACE_SECONDS = 1.2  # for the agent to end there; our own patience is longer (`process.child`)
+BEAT = stretch(BEAT_SECONDS)
 
 
 def enter_place(agent: ProcessPlan, where: Place) -> ProcessPlan:
@@ -74,12 +76,12 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         StateError: its repository's objects cannot be protected.
     """
     labels: tuple[str, ...] = ()
-    seat, first = None, b""
+    seat, first, beat = None, b"", 0.0
     if isinstance(where.elsewhere, InContainer):
         _make_ready(where)
         labels = label_arguments()
     else:
-        first = program()
+        first, beat = program(), BEAT
         if where.seat is not None:
             files = {name: read_program(name) for name in ("shim.py", "copying.py")}
             directory = there_directory(where.seat)
@@ -90,6 +92,7 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         str(plan.directory),
         grace=THERE_GRACE_SECONDS,
         where=where.words,
+        silence=beat * BEATS,
         login_path=not labels,
         needs_home=bool(labels) and "HOME" not in env,
         seat=seat,
@@ -102,4 +105,5 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         is_boxed=True,
         is_client=bool(labels),
         opening=first + header,
+        beat=beat,
     )

@@ -28,6 +28,7 @@ def make_header(
     *,
     grace: float,
     where: str,
+    silence: float = 0,
     login_path: bool = False,
     needs_home: bool = False,
     seat: RemoteSeat | None = None,
@@ -35,11 +36,12 @@ def make_header(
     """Tell the half what to start.
 
     `env` is added to the variables there. `grace` are the seconds for the agent to end after its stdin has. `where`
-    ends a message: "on build1". `login_path`: PATH is the login shell's, unless `env` has one; `needs_home`: HOME is
+    ends a message: "on build1". `silence` are the seconds after which a line without a byte is lost, 0 if it cannot
+    fall silent. `login_path`: PATH is the login shell's, unless `env` has one; `needs_home`: HOME is
     writable, likewise.
     """
     made = None if seat is None else asdict(seat) | {"files": dict(seat.files)}
-    task = {"argv": list(argv), "env": dict(env), "cwd": cwd, "grace": grace, "where": where}
+    task = {"argv": list(argv), "env": dict(env), "cwd": cwd, "grace": grace, "where": where, "silence": silence}
     return _measured(json.dumps(task | {"login_path": login_path, "needs_home": needs_home, "seat": made}).encode())
 
 

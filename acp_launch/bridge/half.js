@@ -6,7 +6,7 @@ const { accessSync, existsSync, mkdtempSync, constants } = require("fs")
 const { signals } = require("os").constants
 
 const MAX_HELD_BYTES = 1 << 24
-const TERM_MS = 1000
+const TERM_MS = 600
 let head = Buffer.alloc(0)
 
 function fail(status, text) {
@@ -35,7 +35,7 @@ function start({ argv: [name, ...args], env, cwd, grace, where, needs_home }, re
   }
   agent.on("error", ({ code }) => {
     if (code !== "ENOENT") fail(126, `"${name}" cannot be run: ${code}, ${where}`)
-    fail(127, name.includes("/") ? `there is no "${name}" ${where}` : `"${name}" is not on PATH ${where}`)
+    fail(127, name.includes("/") ? `there is no "${name}" ${where}` : `"${name}" is not on PATH (${env.PATH || process.env.PATH}) ${where}`)
   })
   agent.on("exit", (code, signal) => process.exit(signal ? 128 + signals[signal] : code))
   agent.stdin.on("error", () => {}) // it has closed its stdin: what comes after is dropped

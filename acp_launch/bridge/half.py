@@ -5,6 +5,9 @@ Its stdin begins with what elsewhere.py makes: eight digits, a line end, and as 
 agent, which writes to our stdout and stderr itself. When our stdin ends, or the reader of our stdout is gone, the agent
 has some seconds to end. Nothing that was started outlives us, as orphans come to us, and our status is the agent's.
 
+On another machine there are two of us: one has the agent, and the other one ends what a killed one leaves. The line
+may fall silent without an end, so acp-launch writes a NUL on it now and then, which JSON never holds.
+
 It must start fast: `json` and `signal` import `re` and `enum`, which would take longer than all the rest.
 """
 
@@ -25,14 +28,16 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 65536
 LOGIN_SECONDS = 5.0  # for the login shell to tell its PATH
-TERM_SECONDS = 1.0  # after TERM
+TERM_SECONDS = 0.6  # after TERM; with the grace before it less than acp-launch waits for its own child
 KILL_SECONDS = 5.0  # for all rounds of KILL: one in a system call that hangs would take for ever
 ROUND_SECONDS = 0.1  # at most, as the death of a child is told at once
 ENDS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT)
 GONE = select.POLLERR | select.POLLHUP
 ENDED = GONE | select.POLLRDHUP | select.POLLNVAL
 MARK = b"acp-launch PATH="
-SET_CHILD_SUBREAPER = 36  # prctl(2)
+SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+SSH_FAILED = 255  # the status of ssh if there is no line
+KILLED = "acp-launch's program was killed"
 
 
 class _Refusal(Exception):  # noqa: N818 - it never leaves this program
@@ -99,18 +104,40 @@ def _spawn(program: bytes, argv: "list[bytes]", env: "dict[bytes, bytes]", strea
     return pid
 
 
+def _is_seat(path: str) -> bool:
+    """Whether a path is a socket of ours, or a directory of ours with one."""
+    seat = path if os.path.islink(path) or not os.path.isdir(path) else f"{path}/seat"
+    is_socket = os.path.lexists(seat) and os.lstat(seat).st_mode & 0o170000 == 0o140000  # S_IFMT, S_IFSOCK
+    return is_socket and os.lstat(path).st_uid == os.geteuid()
+
+
+def _remove(path: str) -> None:
+    """Remove a file, or a directory with all that is in it, if it is there."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        if os.path.lexists(path):
+            os.unlink(path)
+        return
+    for directory, names, files in os.walk(path, topdown=False):
+        links = [name for name in names if os.path.islink(f"{directory}/{name}")]
+        for name in (*files, *links):
+            os.unlink(f"{directory}/{name}")
+        os.rmdir(directory)
+
+
 class Half:
     def __init__(self, task: "dict[str, Any]") -> None:
         self.where = task["where"]
         self.argv = [_encode(part) for part in task["argv"]]
         self.env = {_encode(name): _encode(value) for name, value in task["env"].items()}
         self.cwd, self.grace, self.login_path = _encode(task["cwd"]), task["grace"], task["login_path"]
-        self.needs_home = task["needs_home"]
+        self.needs_home, self.silence = task["needs_home"], task["silence"]
+        self.heard = time.monotonic()
         self.seat = task["seat"] or {}
         self.made = ""  # the directory of the seat, once it is ours
         self.agent, self.sink = 0, -1  # its pid, and our end of its stdin
-        self.status = None  # type: int | None
+        self.status = None  # type: int | None # negative: by this signal
         self.is_to_end = False  # by a signal
+        self.parent = os.getppid()
         self.wake, writer = os.pipe()
         for descriptor in (self.wake, writer):
             os.set_blocking(descriptor, False)
@@ -126,13 +153,34 @@ class Half:
             if not self.is_to_end:
                 self._start(env)
                 self._pump()
+            if self.parent != os.getppid():
+                self._say(KILLED)
         except _Refusal as refusal:
             self.status = refusal.args[0]
             self._say(refusal.args[1])
         finally:
             self._end_all()
             self._remove_seat()
-        return 128 + _signal.SIGTERM if self.status is None else self.status
+        status = -_signal.SIGTERM if self.status is None else self.status
+        return 128 - status if status < 0 else status
+
+    def watch(self, worker: int) -> int:
+        """Wait for the process that has the agent. If it was killed, end what it has left, and remove its seat."""
+        self.agent = worker
+        while self._reap() and self.status is None:
+            self._wait({}, None)
+            if self.is_to_end:
+                os.kill(worker, _signal.SIGTERM)
+        if self.status is not None and self.status >= 0:
+            return self.status
+        self._say(KILLED)
+        self._end_all()
+        try:
+            self._take_directory()
+        except (OSError, KeyError):  # there is no seat, or its directory is not ours
+            return SSH_FAILED
+        self._remove_seat()
+        return SSH_FAILED
 
     def _say(self, text: str) -> None:
         poll = select.poll()
@@ -145,8 +193,8 @@ class Half:
             return
         directory = self.seat["directory"]
         try:
-            self._make_directory(directory)
-            self.made = directory
+            self._sweep(os.path.dirname(directory))
+            self._take_directory()
             os.rename(self.seat["socket"], directory + "/seat")
             for name, text in self.seat["files"].items():
                 with open(f"{directory}/{name}", "wb") as file:
@@ -154,28 +202,37 @@ class Half:
         except OSError as error:
             raise _Refusal(126, f'the seat "{directory}" cannot be made: {error.strerror},') from None
 
-    def _make_directory(self, directory: str) -> None:
+    def _take_directory(self) -> None:
         """Make it for us alone. One that is ours is left by an earlier agent of this launch, which was killed."""
+        directory = self.seat["directory"]
         try:
             os.mkdir(directory, 0o700)
         except FileExistsError:
             seen = os.lstat(directory)
             if seen.st_uid != os.geteuid() or seen.st_mode & 0o170077 != 0o040000:  # S_IFMT, S_IFDIR
                 raise
+        self.made = directory
 
     def _remove_seat(self) -> None:
         if not self.seat:
             return
         try:
-            for directory, names, files in os.walk(self.made, topdown=False) if self.made else ():
-                links = [name for name in names if os.path.islink(f"{directory}/{name}")]
-                for name in (*files, *links):
-                    os.unlink(f"{directory}/{name}")
-                os.rmdir(directory)
-            if os.path.lexists(self.seat["socket"]):
-                os.unlink(self.seat["socket"])
+            _remove(self.made)
+            _remove(self.seat["socket"])
         except OSError as error:
             self._say(f'"{error.filename}" cannot be removed: {error.strerror},')
+
+    def _sweep(self, above: str) -> None:
+        """Remove the seats that have no listener any more: their launches have ended, and we were killed with them."""
+        try:
+            with open("/proc/net/unix", "rb") as file:
+                listening = file.read()
+            for name in os.listdir(above):
+                path = f"{above}/{name}"
+                if name.startswith("acp-launch-") and _encode(path) not in listening and _is_seat(path):
+                    _remove(path)
+        except OSError:  # it has gone meanwhile
+            return
 
     # Starting
 
@@ -222,7 +279,8 @@ class Half:
         shown = os.fsdecode(name)
         if found:
             raise _Refusal(126, f'"{shown}" is not executable')
-        raise _Refusal(127, f'"{shown}" is not on PATH' if b"/" not in name else f'there is no "{shown}"')
+        looked = f'"{shown}" is not on PATH ({os.fsdecode(path)})'
+        raise _Refusal(127, looked if b"/" not in name else f'there is no "{shown}"')
 
     def _ask_login_shell(self) -> bytes:
         """Ask the user's login shell for its PATH; empty if it does not tell."""
@@ -275,19 +333,28 @@ class Half:
                 wanted[0] = (0 if held else select.POLLIN) | select.POLLRDHUP
             if held:
                 wanted[self.sink] = select.POLLOUT
-            ready = self._wait(wanted, deadline)
-            if not ready:
+            lost = self.heard + self.silence if self.silence and deadline is None and not held else deadline
+            if not (ready := self._wait(wanted, lost)):
+                if deadline is None:
+                    raise _Refusal(SSH_FAILED, f"the line was silent for {self.silence:g} s,")
                 return
             if ready.get(1, 0) & GONE:
                 held, has_input = b"", False
             elif 0 in ready and not held:
-                held = os.read(0, CHUNK_BYTES)
-                has_input = bool(held)
+                has_input, held = self._read()
+            elif held:  # what comes then is not seen
+                self.heard = time.monotonic()
             held = self._write(held)
             if deadline is None and not (has_input and not ready.get(0, 0) & ENDED):
                 deadline = time.monotonic() + self.grace
             if not (has_input or held):
                 self._close_sink()
+
+    def _read(self) -> "tuple[bool, bytes]":
+        """Return whether our stdin has not ended, and what is for the agent."""
+        chunk = os.read(0, CHUNK_BYTES)
+        self.heard = time.monotonic()
+        return bool(chunk), chunk.replace(b"\0", b"") if self.silence else chunk
 
     def _write(self, held: bytes) -> bytes:
         """Write what the agent's stdin takes; return the rest. What comes after it has closed its stdin is dropped."""
@@ -313,8 +380,8 @@ class Half:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if not pid:
                     return True
-                if pid == self.agent:
-                    self.status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+                if pid == self.agent and self.status is None:
+                    self.status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         except ChildProcessError:
             return False
 
@@ -341,13 +408,21 @@ def main() -> int:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     try:
         text = _read_exactly(int(_read_exactly(9))).decode()
-        half = Half(make_scanner(_Json)(text, 0)[0])  # type: ignore[arg-type]
+        task = make_scanner(_Json)(text, 0)[0]  # type: ignore[arg-type]
     except ValueError:
         os.write(2, b"acp-launch: this program is started by acp-launch, which has ended\n")
         return 2
-    if CDLL is not None:
+    _signal.alarm(0)  # of `plan.place.BOOT`
+    if CDLL is None:
+        return Half(task).run()
+    CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    worker = os.fork() if task["silence"] else 0
+    if worker:
+        return Half(task).watch(worker)
+    if task["silence"]:
         CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    return half.run()
+        CDLL(None).prctl(SET_PDEATHSIG, _signal.SIGTERM, 0, 0, 0)
+    return Half(task).run()
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
         return
     if isinstance(error, AgentError) and not isinstance(error, AgentRefused):
         if context.plan.place is not None:
-            explain_place(error, context.plan.place, child.exit.status if child.exit else None, context.plan.called)
+            explain_place(error, context.plan.place, child, context.plan.called)
         return
     if context.plan.machine:
         error.message = f"{error.message} ({context.plan.machine})"
@@ -135,8 +135,9 @@ def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
 
 SSH_FAILED, ENGINE_FAILED, CANNOT_RUN, NOT_FOUND = 255, 125, 126, 127  # exit statuses
 _WORDS_OF_HALF = "acp-launch: "
-
-
+_WAS_KILLED = "program was killed"  # said by the other one of the two there (`bridge.half`)
+_SILENT = "the line to {host} was silent for too long"
+_LINE_FIX = "see whether the network and {host} are up; a machine that sleeps is silent, too"
 # What ssh says when it fails with 255, what that means for the host, and what mends it.
 _SSH_WORDS = (
     (
@@ -155,21 +156,34 @@ _SSH_WORDS = (
         "load the key into your ssh agent (ssh-add), so that this works: ssh -o BatchMode=yes {host} true",
     ),
     ("Could not resolve hostname", "ssh knows no host {host}", "name it in ~/.ssh/config, or correct runtime.ssh.host"),
-    ("not responding", "the line to {host} was silent for 45 s", "see whether the network and {host} are up"),
+    ("not responding", _SILENT, _LINE_FIX),
+    ("the line was silent", _SILENT, _LINE_FIX),
+    (_WAS_KILLED, "the program on {host} that the agent runs below was killed", "see why: was memory short there?"),
+    ("Killed by signal", "ssh, which leads to the agent on {host}, was ended by a signal", ""),
+)
+# What the program there says when it cannot start the agent, and what mends it.
+_CURES = (
+    ("runtime.ssh.python", "install Python 3.8 or later there, or name it: runtime.ssh.python"),
+    ("the directory ", "make it there, or correct runtime.ssh.directory"),
+    ("the seat ", "sort out why it cannot be made in /tmp there"),
+    ("", "install it there, or correct the profile"),
 )
 
 
-def explain_place(error: AgentError, where: Place, status: int | None, called: str = "") -> None:
+def explain_place(error: AgentError, where: Place, child: Child, called: str = "") -> None:
     """Say what failed on the way to an agent that is not simply here. `called` is for advice to run `doctor`."""
+    status = child.exit.status if child.exit else None
     trial = f"to try each part: {ours('doctor', called)}" if called else ""
     said = next((line for line in reversed(error.detail) if line.startswith(_WORDS_OF_HALF)), "")
-    there, has_failed = where.elsewhere, status in (CANNOT_RUN, NOT_FOUND)
+    there = where.elsewhere
     if there is None:
         if called and any(line.startswith("bwrap: ") for line in error.detail):
             error.fix = f"bubblewrap could not make the agent's place; to try that: {ours('doctor', called)}"
-        return
-    if isinstance(there, OverSsh) and (status == SSH_FAILED or not said):
-        _explain_ssh(error, there, status, trial)
+    elif child.spawned.is_killed:
+        client = f"{where.program.name}, which leads to the agent {there.words},"
+        error.message = error.message.replace("the agent", client, 1)
+    elif isinstance(there, OverSsh) and (status == SSH_FAILED or _WAS_KILLED in said):
+        _explain_ssh(error, there, trial)
     elif isinstance(there, InContainer) and status == ENGINE_FAILED:
         error.message = f"{where.program} could not start the container of {there.image}"
         told = " ".join(error.detail).lower()
@@ -178,31 +192,26 @@ def explain_place(error: AgentError, where: Place, status: int | None, called: s
         elif any(word in told for word in ("reference format", "lowercase")):
             trial = "correct runtime.container.image"
         error.fix = trial
-    elif said and (has_failed or "Python" in said):
-        error.message = said.removeprefix(_WORDS_OF_HALF)
+    elif said and status in (CANNOT_RUN, NOT_FOUND):
+        message = said.removeprefix(_WORDS_OF_HALF)
+        error.message = message if message.endswith(there.words) else f"{message} {there.words}"
         error.detail = tuple(line for line in error.detail if line != said)
-        error.fix = "; ".join(filter(None, ("install it there, or correct the profile", trial)))
+        cure = next(cure for words, cure in _CURES if words in message)
+        error.fix = "; ".join(filter(None, (cure, trial)))
     else:
         error.message = f"{error.message} ({there.words})"
 
 
-def _explain_ssh(error: AgentError, there: OverSsh, status: int | None, trial: str) -> None:
-    """Explain a failure by what ssh says, or by what the shell there says of Python."""
+def _explain_ssh(error: AgentError, there: OverSsh, trial: str) -> None:
+    """Explain a failure of ssh by its words, or by those of the program there."""
     said = " ".join(error.detail)
-    if status == SSH_FAILED:
-        message = f"there is no connection to {there.host}, or it was lost"
-        fix = f"see whether this works without a question: ssh -o BatchMode=yes {there.host} true"
-        for words, means, mends in _SSH_WORDS:
-            if words in said:
-                message, fix = means.format(host=there.host), mends.format(host=there.host)
-                break
-        error.message = f"{message} ({error.message})"
-    elif status in (CANNOT_RUN, NOT_FOUND) and there.python in said:
-        error.message = f"{there.python} cannot be run {there.words}"
-        fix = "install Python 3.8 or later there, or name it: runtime.ssh.python"
-    else:
-        error.message = f"{error.message} ({there.words})"
-        return
+    message = f"there is no connection to {there.host}, or it was lost"
+    fix = f"see whether this works without a question: ssh -o BatchMode=yes {there.host} true"
+    for words, means, mends in _SSH_WORDS:
+        if words in said:
+            message, fix = means.format(host=there.host), mends.format(host=there.host)
+            break
+    error.message = f"{message} ({error.message})"
     error.fix = "; ".join(filter(None, (fix, trial)))
 
 

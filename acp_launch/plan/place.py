@@ -37,18 +37,25 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 # Variables that choose what code a program runs before its own: bubblewrap itself must not obey them, as the agent may
 # have written that code.
 _LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH")
+BEAT_SECONDS, BEATS = 15, 3  # how often each end of a line is to hear of the other; without so many it is lost
+PYTHON_SECONDS = 10  # for the Python there to start
 # Reads a program from its input, as long as eight digits before it say, and runs it. One line without a single quote, a
-# backslash or an exclamation mark, for any shell there. Its argument is the socket that sshd has made, if there is one:
-# sshd leaves it, and where there is no Python for that program it is removed before.
+# backslash or an exclamation mark, for any shell there. A line that falls silent before the program comes ends it.
 BOOT = (
-    "import os,sys;sys.version_info<(3,8)and(list(map(os.unlink,sys.argv[1:])),"
-    'sys.exit("acp-launch: Python 3.8 or later is needed there"));'
+    f"import os,_signal;_signal.alarm({BEAT_SECONDS * BEATS});"
     'r=lambda n,t=b"":t if len(t)==n else r(n,t+(os.read(0,n-len(t))or os._exit(1)));exec(r(int(r(9))))'
 )
-_START = 'command -v "$0" >/dev/null || { rm -f "$2"; echo "$0: not found" >&2; exit 127; }; exec "$0" -I -S -c "$@"'
+# Tries whether $0 is a Python, whose program $1 is; removes the socket $2 that sshd has made, and leaves, if it is not.
+_START = (
+    f't=$(command -v timeout) && t="$t -s KILL {PYTHON_SECONDS}"; '
+    'p=$($t "$0" -I -S -c "import sys;print(sys.version_info >= (3, 8) or sys.version)" </dev/null 2>&1 | head -c 99); '
+    'test "$p" = True || { rm -f "$2"; echo "${p:-it says nothing}"; '
+    'echo "acp-launch: $0 of runtime.ssh.python cannot be run as Python 3.8 or later"; exit 126; } >&2; '
+    'exec "$0" -I -S -c "$@"'
+)
 # Variables that the engine's client itself obeys, or the agent: their values are in its arguments.
 _CLIENTS, _CLIENTS_FAMILIES = ("HOME", "PATH", "TMPDIR"), ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "LD_")
-# A question could not be answered, as the line belongs to the agent. A line that is silent for 45 s is lost.
+# A question could not be answered, as the line belongs to the agent.
 _SSH_OPTIONS: tuple[str, ...] = (
     "-T",
     "-o",
@@ -56,9 +63,9 @@ _SSH_OPTIONS: tuple[str, ...] = (
     "-o",
     "ExitOnForwardFailure=yes",
     "-o",
-    "ServerAliveInterval=15",
+    f"ServerAliveInterval={BEAT_SECONDS}",
     "-o",
-    "ServerAliveCountMax=3",
+    f"ServerAliveCountMax={BEATS}",
 )
 
 

@@ -165,6 +165,7 @@ class Input(_Pipe):
     def __init__(self, spawned: Spawned) -> None:
         super().__init__(spawned)
         self._owed = spawned.opening  # the rest of a write that was cancelled half way
+        self._beating = self._loop.call_later(spawned.beat, self._beat) if spawned.beat else None
 
     async def write(self, payload: bytes) -> None:
         """Write everything; returns when the pipe has taken it. Concurrent writes queue.
@@ -179,10 +180,19 @@ class Input(_Pipe):
 
     def close(self) -> None:
         """Close it. A write under way fails; closing it again does nothing."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self._spawned.stdin >= 0:
             self._loop.remove_writer(self._spawned.stdin)
         self._spawned.close("stdin")
         self._wake()
+
+    def _beat(self) -> None:
+        """Write a sign of life, unless there is more to come anyway."""
+        self._beating = self._loop.call_later(self._spawned.beat, self._beat)
+        if not (self._owed or self._lock.locked()):
+            with suppress(BrokenPipeError):
+                self._put(memoryview(b"\0"))
 
     async def _write_all(self, payload: bytes, *, owed: int) -> None:
         """Write the payload. If we are cancelled before the child has seen any of it, nothing of it is owed."""

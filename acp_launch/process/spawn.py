@@ -105,9 +105,11 @@ class Spawned(Struct, eq=False):
     mark: str = ""  # in its environment and most of its descendants'; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
+    is_killed: bool = False  # by a signal: itself, not what it leads to
     is_client: bool = False  # of a container engine, whose container may outlive it
     code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start
     opening: bytes = b""  # of its input, before all that is written
+    beat: float = 0  # seconds; so often its input, a line that may fall silent, gets a NUL
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
     @property
@@ -126,6 +128,7 @@ class Spawned(Struct, eq=False):
     def settle(self, status: int | None) -> None:
         """Record the status that a wait returned. bubblewrap exits with 128 and the number of the signal that killed
         its program."""
+        self.is_killed = status is not None and status >= 0 and os.WIFSIGNALED(status)
         if self.is_boxed and status is not None and status >= 0 and os.WIFEXITED(status):
             status = os.WEXITSTATUS(status) - 128 if os.WEXITSTATUS(status) in BOXED_SIGNALS else status
         self.status = status
@@ -254,6 +257,7 @@ def spawn(
     is_client: bool = False,
     code: "Sequence[CodeFile]" = (),
     opening: bytes = b"",
+    beat: float = 0,
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
@@ -261,7 +265,7 @@ def spawn(
     `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
     `is_boxed`: the program is bubblewrap, or leads to one that ends with it in the same way; `is_client`: it is a
     container engine's, which `Guard.use_engine` was told. `code` is what it is started from, for `ps`. `opening` is
-    written to its stdin before the first that is written there.
+    written to its stdin before the first that is written there; then comes a NUL every `beat` seconds.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
@@ -282,6 +286,7 @@ def spawn(
             code=code,
             opening=opening,
         )
+        spawned.beat = beat
         for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()

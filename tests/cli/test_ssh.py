@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,7 +94,14 @@ def test_an_ssh_in_small_carries_servers_and_no_secret(launch: Launcher, small: 
         ("refuses", {}, "build1 does not let ssh forward a socket"),
         ("asks", {}, "build1 accepts no key that ssh can use without a question"),
         ("silent", {"agent": {"timeouts": {"initialize": "1s"}}}, "from the agent within 1 s (on build1)"),
-        ("", {"ssh": {"python": "python9"}}, "python9 cannot be run on build1"),
+        (
+            "",
+            {"ssh": {"python": "python9"}},
+            "python9 of runtime.ssh.python cannot be run as Python 3.8 or later on build1",
+        ),
+        ("", {"ssh": {"python": "cat"}}, "cat of runtime.ssh.python cannot be run as Python 3.8 or later on build1"),
+        ("", {"ssh": {"directory": "/nowhere"}}, "fix: make it there, or correct runtime.ssh.directory"),
+        ("", {"agent": {"command": "nothing"}}, '"nothing" is not on PATH (/'),
     ],
 )
 def test_an_ssh_that_leads_nowhere_is_told(
@@ -264,6 +272,44 @@ def test_a_line_that_is_cut_in_a_turn_is_told(launch: Launcher, reached: Reached
     assert "there is no connection to slow, or it was lost" in done.err
 
 
+def test_a_line_that_is_silent_in_a_turn_leaves_nothing_there(
+    launch: Launcher, reached: Reached, other: OtherHost
+) -> None:
+    """While it is silent, all ends there; once it is not, this end is told. Both hear of each other more often here."""
+    launch.env["ACP_LAUNCH_TEST_PATIENCE"] = "0.06"  # 2.7 s
+    reached(host="slow")
+    with held(launch, other, DEAF, DAEMON) as (running, _):
+        until_later = time.monotonic() + 3.5
+        while time.monotonic() < until_later:
+            assert other.processes(), "the line was not silent, but for the agent"
+        other.ask("quiet")
+        until(lambda: not other.processes(), lambda: str(other.processes()))
+        other.ask("loud")
+        done = running.end()
+    assert done.code == 4 and "the line to slow was silent" in done.err, done.err
+
+
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [
+        ("ssh", "ssh, which leads to the agent on there, was killed by SIGKILL"),
+        ("agent", "the agent was killed by SIGKILL before it answered session/prompt (on there)"),
+        ("first", "the program on there that the agent runs below was killed"),
+        ("second", "the program on there that the agent runs below was killed"),
+    ],
+)
+def test_what_was_killed_is_named(launch: Launcher, reached: Reached, other: OtherHost, victim: str, said: str) -> None:
+    """At once, also where the agent is deaf; and nothing is left."""
+    reached()
+    with held(launch, other, DEAF, DAEMON) as (running, _):
+        halves = sorted(pid for pid, words in other.processes().items() if words.startswith("python3 -I -S -c"))
+        (agent,) = (pid for pid, words in other.processes().items() if "spy.py" in words)
+        (ssh,) = (each.pid for each in record_of(launch).children if each.name == "agent on there")
+        os.kill({"ssh": ssh, "agent": agent, "first": halves[0], "second": halves[1]}[victim], signal.SIGKILL)
+        done = running.end()
+    assert done.code == 4 and said in done.err, done.err
+
+
 def test_a_session_is_remembered_with_its_host(launch: Launcher, reached: Reached, other: OtherHost) -> None:
     reached(agent=demo(other), session={"name": "mine"})
     for text in ("echo one", "history"):
@@ -298,7 +344,7 @@ def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reache
         ({"host": "stranger"}, "the host key of stranger is not the one known here"),
         ({"host": "closed"}, "set AllowStreamLocalForwarding yes in sshd_config there"),
         ({"directory": "/nowhere"}, 'the directory "/nowhere" cannot be used: No such file or directory, on there'),
-        ({"agent": {"command": "no-agent"}}, '"no-agent" is not on PATH on there'),
+        ({"agent": {"command": "no-agent"}}, '"no-agent" is not on PATH (/'),
     ],
     ids=str,
 )

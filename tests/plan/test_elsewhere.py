@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -15,12 +16,13 @@ import pytest
 from acp_launch.console.plans import as_text, plan_json
 from acp_launch.errors import ProfileError
 from acp_launch.plan.model import InContainer, LaunchPlan, Mount, OverSsh, Place
-from acp_launch.plan.place import BOOT, add_seat, can_write, enclose, lead, shows
+from acp_launch.plan.place import BEAT_SECONDS, BEATS, BOOT, add_seat, can_write, enclose, lead, shows
 from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.session.permission.policy import judge, policy
 from acp_launch.settings.load import directory
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs there are for Linux")
 Json = Mapping[str, Any]
@@ -353,14 +355,45 @@ def test_rules_are_about_paths_of_the_other_machine(project: Path) -> None:
     assert [judge(allowed, call).answer for call in calls] == ["deny", "ask"]
 
 
-def test_python_that_is_too_old_there_is_told_and_no_socket_stays(tmp_path: Path) -> None:
-    old = f"import sys; sys.version_info = (3, 7); exec({BOOT!r})"
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("exec sleep 1000", "it says nothing"),
+        ("trap '' TERM; while :; do sleep 1000; done", "it says nothing"),
+        ("while :; do echo y; done", "y\ny"),
+        ("exit 0", "it says nothing"),
+        ("echo what?; exit 1", "what?"),
+        ("echo 3.7.1", "3.7.1"),
+    ],
+)
+def test_what_is_no_python_there_is_told_and_leaves_nothing(tmp_path: Path, python: str, said: str) -> None:
+    """Neither a process nor a socket. `timeout` is a hasty one."""
+    for name, text in (("py", python), ("timeout", 'shift 3; exec /usr/bin/timeout -s KILL 0.3 "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    there = OverSsh("build1", Path("/"), str(tmp_path / "py"))
+    where = Place(program=Path("ssh"), mounts=(), elsewhere=there, seat=tmp_path / "x-12345678")
     (tmp_path / "socket").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", old, str(tmp_path / "socket")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (1, b"acp-launch: Python 3.8 or later is needed there\n")
+    *_, command = lead(where, Path("/"), (), str(tmp_path / "socket"))
+    env = {"PATH": f"{tmp_path}:{os.defpath}", "MARK": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", command], env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    *output, last = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (126, b"") and said in "\n".join(output)
+    assert last == f"acp-launch: {there.python} of runtime.ssh.python cannot be run as Python 3.8 or later"
     assert not (tmp_path / "socket").exists()
+    assert not [each for each in Path("/proc").glob("[0-9]*/environ") if str(tmp_path) in read(each)]
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""
+
+
+def test_a_line_that_falls_silent_before_the_program_comes_is_not_awaited_for_ever() -> None:
+    """The alarm is the kernel's: it needs no other process there."""
+    hasty = BOOT.replace(f"alarm({BEAT_SECONDS * BEATS})", "setitimer(0, 0.3)")
+    assert hasty != BOOT
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", hasty], stdin=subprocess.PIPE) as booting:
+        assert booting.wait(PATIENCE) == -signal.SIGALRM

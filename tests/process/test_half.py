@@ -4,21 +4,27 @@ on, and leaves behind, which is nothing."""
 import ast
 import hashlib
 import os
+import re
+import select
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from acp_launch.app.place import THERE_GRACE_SECONDS
 from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_program
 from acp_launch.plan.model import PROGRAMS, STARTER
 from acp_launch.plan.place import BOOT
+from acp_launch.process.child import GRACE_SECONDS
 from tests.patience import PATIENCE, until
 from tests.process import liveness as children
 from tests.process.liveness import Liveness
@@ -45,6 +51,7 @@ class Line:
         login_path: bool = False,
         needs_home: bool = False,
         seat: RemoteSeat | None = None,
+        silence: float = 0,
         half: Sequence[str],
         own_env: Mapping[str, str] | None = None,
         before: bytes = b"",
@@ -65,6 +72,7 @@ class Line:
             login_path=login_path,
             needs_home=needs_home,
             seat=seat,
+            silence=silence,
         )
         if input is not None:
             self.write(self.header + input)
@@ -292,13 +300,96 @@ def test_an_agent_whose_half_is_killed_hears_the_end_of_its_input(start: Start, 
     os.waitpid(agent, 0)  # it has come to us
 
 
+# A line that may fall silent
+
+
+BEAT = b"\0"
+LONG = PATIENCE * 10  # of silence, for a line that is not to be lost
+
+
+@pytest.mark.promise("nothing left behind")
+def test_a_line_that_falls_silent_is_lost_and_all_ends(start: Start, alive: Liveness, seat: RemoteSeat) -> None:
+    """Its stdin stays open."""
+    line = start(children.program("deaf", "stubborn"), alive.env, seat=seat, silence=0.5)
+    alive.hear("stubborn")
+    status, out, err = line.ending()
+    assert (status, out, err) == (255, b"", b"acp-launch: the line was silent for 0.5 s, on build1\n")
+    alive.assert_all_dead()
+    assert not os.path.lexists(seat.directory) and not os.path.lexists(seat.socket)
+
+
+def test_a_line_with_a_sign_of_life_now_and_then_is_not_lost(start: Start) -> None:
+    """The agent gets no byte of these."""
+    line = start(["cat"], silence=1)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.5:
+        line.write(BEAT)
+        assert select.select([line.stdout], [], [], 0.1) == ([], [], [])
+    line.write(b'{"a":' + BEAT + b"1}\n")
+    assert line.end() == (0, b'{"a":1}\n', b"")
+
+
+def test_the_line_of_an_agent_that_does_not_read_is_not_lost(start: Start, alive: Liveness) -> None:
+    """What comes behind that cannot be seen."""
+    line = start(children.program("deaf"), alive.env, silence=0.3, grace=GRACE)
+    alive.hear("deaf")
+    os.set_blocking(line.stdin.fileno(), False)
+    until(lambda: line.stdin.write(b"x" * PIPE_BYTES) is None and is_waiting(line.half.pid))
+    with pytest.raises(subprocess.TimeoutExpired):
+        line.half.wait(0.6)
+    assert line.end()[0] == 128 + signal.SIGTERM
+
+
+@pytest.mark.promise("nothing left behind")
+@pytest.mark.parametrize("victim", ["watcher", "worker"])
+def test_one_of_the_two_is_killed_and_the_other_ends_all(
+    start: Start, alive: Liveness, seat: RemoteSeat, victim: str
+) -> None:
+    """A daemon with a session of its own, and a deaf agent: this end hears at once."""
+    argv = children.program("wrapper", alive.env["LIVENESS"], *children.program("deaf", "stubborn"))
+    line = start(argv, alive.env, seat=seat, silence=LONG)
+    alive.heard(3)
+    (worker,) = pids_below(line.half.pid)
+    os.kill(line.half.pid if victim == "watcher" else worker, signal.SIGKILL)
+    status, _, err = line.ending()
+    if victim == "watcher":
+        os.waitpid(worker, 0)  # it has come to us
+    assert status == (255 if victim == "worker" else -signal.SIGKILL)
+    assert err == b"acp-launch: acp-launch's program was killed on build1\n"
+    alive.assert_all_dead()
+    until(lambda: not (os.path.lexists(seat.directory) or os.path.lexists(seat.socket)))
+
+
+@pytest.mark.parametrize(("how", "status"), [("exit 3", 3), ("kill -9 $$", 137)])
+def test_the_status_of_the_two_is_the_agents(start: Start, how: str, status: int) -> None:
+    assert start(["sh", "-c", how], silence=LONG).ending() == (status, b"", b"")
+
+
+def test_a_signal_to_the_first_of_the_two_ends_all(start: Start, alive: Liveness, seat: RemoteSeat) -> None:
+    line = start(children.program("deaf"), alive.env, seat=seat, silence=LONG)
+    alive.hear("deaf")
+    line.half.terminate()
+    assert line.ending() == (128 + signal.SIGTERM, b"", b"")
+    alive.assert_all_dead()
+    assert not os.path.lexists(seat.directory)
+
+
+@pytest.mark.parametrize("name", ["half.py", "half.js"])
+def test_all_has_ended_before_acp_launch_loses_patience(name: str) -> None:
+    """A deaf agent has the grace and the time after TERM; a launch gives its own child more."""
+    told = {"half.py": r"^TERM_SECONDS = ([\d.]+)", "half.js": r"^const TERM_MS = (\d+)"}
+    (found,) = re.findall(told[name], read_program(name), re.MULTILINE)
+    after = float(found) / (1 if name == "half.py" else 1000)
+    assert THERE_GRACE_SECONDS + after < GRACE_SECONDS
+
+
 # What cannot be started
 
 
 @pytest.mark.parametrize(
     ("argv", "status", "why"),
     [
-        (["no-such-agent"], 127, '"no-such-agent" is not on PATH on build1'),
+        (["no-such-agent"], 127, f'"no-such-agent" is not on PATH ({os.environ["PATH"]}) on build1'),
         (["/no/such/agent"], 127, 'there is no "/no/such/agent" on build1'),
         (["/etc/passwd"], 126, '"/etc/passwd" is not executable on build1'),
         (["HERE/broken"], 126, '"HERE/broken" cannot be run: No such file or directory, on build1'),
@@ -417,6 +508,27 @@ def test_a_directory_that_an_earlier_agent_left_is_used_again(start: Start, seat
     line.write(b"ask\n")
     assert line.end() == (0, b"ask\n", b"")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_ones_left_is_removed_by_the_next(start: Start, tmp_path: Path) -> None:
+    """A seat whose socket no process listens to; and nothing else that has such a name."""
+    for name in ("dead", "live", "cold"):
+        (tmp_path / f"acp-launch-{name}").mkdir(0o700)
+    (tmp_path / "acp-launch-file").touch()
+    (tmp_path / "acp-launch-cold" / "notes").touch()
+    (tmp_path / "acp-launch-link").symlink_to(tmp_path / "acp-launch-dead")
+    with ExitStack() as listeners:
+        for name in ("dead", "live", "alone", "new"):
+            listener = listeners.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(tmp_path / f"acp-launch-{name}-0123"))
+            if name in ("dead", "live"):
+                (tmp_path / f"acp-launch-{name}-0123").rename(tmp_path / f"acp-launch-{name}" / "seat")
+            if name in ("dead", "alone"):
+                listener.close()
+        made = RemoteSeat(str(tmp_path / "acp-launch-new"), str(tmp_path / "acp-launch-new-0123"), {})
+        assert start(["cat"], seat=made).end()[0] == 0
+    left = sorted(each.name for each in tmp_path.iterdir())
+    assert left == ["acp-launch-cold", "acp-launch-file", "acp-launch-link", "acp-launch-live"]
 
 
 def test_a_socket_that_was_not_forwarded_is_an_error(start: Start, seat: RemoteSeat, tmp_path: Path) -> None:

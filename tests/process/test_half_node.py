@@ -3,6 +3,7 @@
 Its end ends a container, so daemons are not its affair, nor are login shells and seats, which are ssh's.
 """
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def test_a_signal_ends_the_agent_without_the_grace(start: Start, alive: Liveness
 @pytest.mark.parametrize(
     ("argv", "status", "why"),
     [
-        (["no-such-agent"], 127, '"no-such-agent" is not on PATH on build1'),
+        (["no-such-agent"], 127, f'"no-such-agent" is not on PATH ({os.environ["PATH"]}) on build1'),
         (["/no/such/agent"], 127, 'there is no "/no/such/agent" on build1'),
         (["/etc/passwd"], 126, '"/etc/passwd" cannot be run: EACCES, on build1'),
     ],
