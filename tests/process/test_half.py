@@ -307,7 +307,7 @@ BEAT = b"\0"
 LONG = PATIENCE * 10  # of silence, for a line that is not to be lost
 
 
-@pytest.mark.promise("nothing left behind")
+@pytest.mark.promise("kill")
 def test_a_line_that_falls_silent_is_lost_and_all_ends(start: Start, alive: Liveness, seat: RemoteSeat) -> None:
     """Its stdin stays open."""
     line = start(children.program("deaf", "stubborn"), alive.env, seat=seat, silence=0.5)
@@ -340,7 +340,7 @@ def test_the_line_of_an_agent_that_does_not_read_is_not_lost(start: Start, alive
     assert line.end()[0] == 128 + signal.SIGTERM
 
 
-@pytest.mark.promise("nothing left behind")
+@pytest.mark.promise("kill")
 @pytest.mark.parametrize("victim", ["watcher", "worker"])
 def test_one_of_the_two_is_killed_and_the_other_ends_all(
     start: Start, alive: Liveness, seat: RemoteSeat, victim: str
