@@ -25,9 +25,9 @@ BOTH = pytest.mark.parametrize("sdk", ["0.12.1", pytest.param("1.", marks=needs_
 @pytest.fixture
 def peer(launch: Launcher, sdk: str) -> Launcher:
     """A project whose profile `p` starts the peer on the SDK whose version begins so."""
-    python, module = (sys.executable, "sdk_0_12") if sdk.startswith("0") else (RC_PYTHON, "sdk_1_0")
+    python = sys.executable if sdk.startswith("0") else RC_PYTHON
     env = {"PYTHONPATH": str(ROOT), "ACP_TEST_HISTORY": str(history(launch))}
-    launch.write({"agent": {"command": python, "args": ["-m", f"tests.peers.{module}"], "env": env}})
+    launch.write({"agent": {"command": python, "args": ["-m", "tests.peers.sdk"], "env": env}})
     return launch
 
 

@@ -1,9 +1,7 @@
-"""A server on the `mcp` package that uses all it has, of both eras. Run as a program: over stdio, or over HTTP."""
+"""A server on the `mcp` package that uses all it has, of both eras. Run as a program, over stdio."""
 
 import os
 import signal
-import socket
-import sys
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -53,18 +51,6 @@ def add(a: int, b: int) -> int:
 def forecast(city: str) -> Weather:
     """A result with a schema."""
     return Weather(city=city, degrees=1.5, notes=["ä", "\u2028"])
-
-
-@server.tool()
-def talk(size: int) -> str:
-    """A result of so many characters."""
-    return "m" * size
-
-
-@server.tool()
-def measure(text: str) -> int:
-    """How long an argument is."""
-    return len(text)
 
 
 @server.tool()
@@ -206,20 +192,5 @@ low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, sub
 low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
 
 
-def over_http(way: str) -> None:
-    """On a port of 127.0.0.1, said on stderr as soon as it is open: `stateful`, `json`, `stateless`, or `sse`."""
-    import uvicorn
-
-    stateless, is_json = way == "stateless", way in ("json", "stateless")
-    app = (
-        server.sse_app()
-        if way == "sse"
-        else server.streamable_http_app(json_response=is_json, stateless_http=stateless)
-    )
-    with socket.create_server(("127.0.0.1", 0)) as plug:
-        print(f"running on port {plug.getsockname()[1]}", file=sys.stderr, flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[plug])
-
-
 if __name__ == "__main__":
-    over_http(sys.argv[1]) if len(sys.argv) > 1 else server.run()
+    server.run()

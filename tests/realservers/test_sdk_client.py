@@ -117,8 +117,3 @@ def test_a_server_of_the_older_era_is_met_in_that_one(mode: str, tmp_path: Path)
     plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), mode, older)
     assert through == plain
     assert through[0][0] == "2025-11-25"
-
-
-async def added(client: mcp.Client, seen: list[Any]) -> None:
-    seen.append(await client.list_tools())
-    seen.append(await client.call_tool("add", {"a": 1, "b": 2}))

@@ -6,7 +6,7 @@ tests/servers/http_tempers.py and tests/servers/http_cutter.py, started for a te
         server.event("drop")
 
 The first is a server with the temper that its keywords say (`DEFAULTS` and `FAULTS` there), the second a TCP proxy in
-front of any server (`SETTINGS` there). Both end with the block; `kill` and `again` end and start them on the same port.
+front of any server. Both end with the block; `kill` and `again` end and start them on the same port.
 """
 
 import json
@@ -70,9 +70,9 @@ class Child:
         self.process.kill()
         self._reap()
 
-    def again(self, **changes: Any) -> None:
+    def again(self) -> None:
         """Start it on the port it had."""
-        self.settings = {**self.settings, **changes, "port": self.port}
+        self.settings = {**self.settings, "port": self.port}
         self._begin()
 
     def close(self) -> None:
@@ -118,9 +118,9 @@ def tempered(**settings: Any) -> Iterator[Tempered]:
 
 
 @contextmanager
-def cutter(to: int, **settings: Any) -> Iterator[Child]:
+def cutter(to: int) -> Iterator[Child]:
     """A proxy in front of the server at this port of 127.0.0.1."""
-    proxy = Child("http_cutter.py", {"to": to, **settings})
+    proxy = Child("http_cutter.py", {"to": to})
     try:
         yield proxy
     finally:

@@ -26,7 +26,6 @@ DEFAULTS: Message = {
     "era": "legacy",  # or modern, dual, sse (2024-11-05)
     "answers": "sse",  # or json: how a POST is answered
     "sessions": True,  # whether `initialize` gives a session id
-    "stray": 400,  # what a legacy server answers a request without a session
     "get": "stream",  # or a status: what a GET is answered with
     "delete": 200,
     "ids": True,  # whether events have ids, and a broken stream can be resumed
@@ -41,7 +40,6 @@ DEFAULTS: Message = {
     "bearer": None,  # the only token it lets in; anything else is 401
     "challenge": "Bearer",  # of that 401
     "port": 0,
-    "record": None,  # a file for all requests, one JSON object on a line
     "faults": [],
 }
 
@@ -77,9 +75,6 @@ class Server(State):
     def record(self, request: Request) -> None:
         entry = {"verb": request.verb, "path": request.path, "headers": request.headers, "message": request.message}
         self.requests.append(entry)
-        if self.settings["record"]:
-            with open(self.settings["record"], "a") as file:  # noqa: PTH123
-                file.write(json.dumps(entry) + "\n")
 
     async def serve(self, wire: Wire, request: Request) -> None:
         fault = self.fault(request)
@@ -169,12 +164,6 @@ COMMANDS: dict[str, Callable[[Server, Message], object]] = {
 # -- faults: True once the request is done with, False to go on with what was changed
 
 
-async def silent(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
-    """Take it and say nothing until the client hangs up."""
-    await wire.reader.read()
-    raise CutError
-
-
 async def slow(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
     """Small pieces with a pause of so many seconds."""
     wire.piece, wire.pause = fault.get("piece", 1), fault.get("pause", 0.001)
@@ -203,23 +192,11 @@ async def rpc_error(server: Server, wire: Wire, request: Request, fault: Message
     return True
 
 
-async def gone(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
-    """The session is forgotten before this request."""
-    forget(server, {})
-    return False
-
-
 async def html(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
     """The page of a hotel's network, or of a wrong address."""
     page = b"<!doctype html><title>Welcome</title><p>Please accept our terms."
     await wire.reply(fault.get("status", 200), "text/html; charset=utf-8", page)
     return True
-
-
-async def wrong_type(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
-    """The right answer under a wrong name; with `type` "" under none."""
-    wire.content_type = fault.get("type", "text/plain")
-    return False
 
 
 async def zipped(server: Server, wire: Wire, request: Request, fault: Message) -> bool:
@@ -270,14 +247,11 @@ async def hang_up(server: Server, wire: Wire, request: Request, fault: Message) 
 
 
 FAULTS: dict[str, Callable[[Server, Wire, Request, Message], Awaitable[bool]]] = {
-    "silent": silent,
     "slow": slow,
     "drop": drop,
     "status": status,
     "rpc error": rpc_error,
-    "gone": gone,
     "html": html,
-    "wrong type": wrong_type,
     "zipped": zipped,
     "redirect": redirect,
     "garbage": garbage,

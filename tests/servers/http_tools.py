@@ -219,7 +219,7 @@ async def _is_known(exchange: Exchange) -> bool:
     id = exchange.request.header("Mcp-Session-Id")
     if id is None:
         text = "Bad Request: Missing session ID"
-        await exchange.wire.refuse(exchange.settings["stray"], -32600, text, None)
+        await exchange.wire.refuse(400, -32600, text, None)
     elif id not in exchange.server.sessions:
         await exchange.wire.refuse(404, -32600, "Session not found", None)
     else:
@@ -515,10 +515,6 @@ async def add(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     return arguments["a"] + arguments["b"]
 
 
-async def pid(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    return os.getpid()
-
-
 async def big(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     """So many characters, not all of one byte."""
     return "mä" * (arguments["size"] // 2)
@@ -528,29 +524,9 @@ async def measure(exchange: Exchange, stream: Stream, arguments: Message) -> obj
     return len(arguments["text"])
 
 
-async def state(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    return exchange.server.state
-
-
 async def headers(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     """The names of this request's headers as they came, each with a digest of its value: values may be secret."""
     return {name: hashlib.sha256(value.encode()).hexdigest() for name, value in exchange.request.headers}
-
-
-async def count(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    """Progress for each step."""
-    token = exchange.request.meta.get("progressToken")
-    for step in range(arguments["steps"]):
-        params = {"progressToken": token, "progress": step + 1, "total": arguments["steps"]}
-        stream.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-        await asyncio.sleep(0)
-    return f"counted to {arguments['steps']}"
-
-
-async def log(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    params = {"level": arguments.get("level", "info"), "data": arguments["text"]}
-    stream.send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
-    return "logged"
 
 
 async def wait(exchange: Exchange, stream: Stream, arguments: Message) -> object:
@@ -574,21 +550,12 @@ async def ask(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     return {"resultType": "input_required", "inputRequests": wanted, "requestState": "a state: ä%"}
 
 
-async def die(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    os._exit(3)
-
-
 TOOLS: dict[str, Tool] = {
     "echo": echo,
     "add": add,
-    "pid": pid,
     "big": big,
     "measure": measure,
-    "state": state,
     "headers": headers,
-    "count": count,
-    "log": log,
     "wait": wait,
     "ask": ask,
-    "die": die,
 }

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Message = dict[str, Any]
@@ -58,14 +58,12 @@ class Wire:
     is_reset: bool = False  # the cut is a reset, not an end
     piece: int | None = None  # bytes written at a time
     pause: float = 0.0  # seconds between pieces
-    extra: list[tuple[str, str]] = field(default_factory=list)  # headers of this answer
-    content_type: str | None = None  # instead of the right one
     events: int | None = None  # a stream ends cleanly after so many
     sent: int = 0
 
     def reset(self) -> None:
         """Forget what the last answer wanted."""
-        self.cut_after, self.piece, self.pause, self.content_type, self.extra = None, None, 0.0, None, []
+        self.cut_after, self.piece, self.pause = None, None, 0.0
         self.is_reset, self.events, self.sent = False, None, 0
 
     async def write(self, data: bytes) -> None:
@@ -94,8 +92,7 @@ class Wire:
 
     async def head(self, status: int, kind: str, *headers: tuple[str, str]) -> None:
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
-        kind = kind if self.content_type is None else self.content_type
-        pairs = [*([("Content-Type", kind)] if kind else []), *headers, *self.extra]
+        pairs = [*([("Content-Type", kind)] if kind else []), *headers]
         lines += [f"{name}: {value}" for name, value in pairs]
         await self.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
 

@@ -1,10 +1,13 @@
 """
-An agent the way its author would write it on PyPI `agent-client-protocol` 0.12: helpers build every update.
+An agent on PyPI `agent-client-protocol`, 0.12 or the 1.0 pre-release, whose models are built by hand, as 1.0 has no
+helpers. Only 1.0 has `session/delete`.
 
     write NAME   asks permission, and writes the file only if it is given
     wait         waits until the turn is cancelled
     recall       says what it was asked before
     …            thinks, and says it back in two chunks
+
+Discriminators are written out, which 1.0 does not ask for: so one type checker can read this file beside either SDK.
 """
 
 import asyncio
@@ -17,11 +20,24 @@ from acp import schema
 
 from tests.peers.memory import Memory, record
 
+VERSION = version("agent-client-protocol")
 # Rejecting comes first: choosing by position would deny.
 OPTIONS = [
     schema.PermissionOption(option_id="no", name="Do not write", kind="reject_once"),
     schema.PermissionOption(option_id="yes", name="Write", kind="allow_once"),
 ]
+
+
+def text_block(text: str) -> schema.TextContentBlock:
+    return schema.TextContentBlock(type="text", text=text)
+
+
+def said_by_user(text: str) -> schema.UserMessageChunk:
+    return schema.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
+
+
+def said_by_agent(text: str) -> schema.AgentMessageChunk:
+    return schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
 
 
 class Peer:
@@ -32,26 +48,29 @@ class Peer:
     def on_connect(self, conn: acp.Client) -> None:
         self._client = conn
 
-    async def initialize(self, protocol_version: int, **_: Any) -> acp.InitializeResponse:
-        return acp.InitializeResponse(
+    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+        return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION),
-            agent_info=schema.Implementation(name="peer", version=version("agent-client-protocol")),
+            agent_info=schema.Implementation(name="peer", version=VERSION),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                session_capabilities=schema.SessionCapabilities(list=schema.SessionListCapabilities()),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(),
+                    delete=None if VERSION.startswith("0") else schema.SessionDeleteCapabilities(),
+                ),
             ),
         )
 
-    async def new_session(self, cwd: str, **_: Any) -> acp.NewSessionResponse:
-        return acp.NewSessionResponse(session_id=self._memory.create(cwd))
+    async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
+        return schema.NewSessionResponse(session_id=self._memory.create(cwd))
 
-    async def load_session(self, cwd: str, session_id: str, **_: Any) -> acp.LoadSessionResponse:
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
         if session_id not in self._memory.sessions():
             raise acp.RequestError.resource_not_found(session_id)
         for role, text in self._memory.recall(session_id):
-            update = acp.update_user_message_text if role == "user" else acp.update_agent_message_text
-            await self._client.session_update(session_id, update(text))
-        return acp.LoadSessionResponse()
+            update = said_by_user(text) if role == "user" else said_by_agent(text)
+            await self._client.session_update(session_id, update)
+        return schema.LoadSessionResponse()
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> schema.ListSessionsResponse:
         places = ((session_id, self._memory.cwd(session_id)) for session_id in self._memory.sessions())
@@ -63,7 +82,11 @@ class Peer:
             ]
         )
 
-    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> acp.PromptResponse:
+    async def delete_session(self, session_id: str, **_: Any) -> schema.DeleteSessionResponse:
+        self._memory.forget(session_id)
+        return schema.DeleteSessionResponse()
+
+    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
         cancelled = self._cancelled[session_id] = asyncio.Event()
         text = "".join(block.text for block in prompt)
         before = [said.text for said in self._memory.recall(session_id) if said.role == "user"]
@@ -74,32 +97,38 @@ class Peer:
             case ["wait"]:
                 await self._say(session_id, "waiting")
                 await cancelled.wait()
-                return acp.PromptResponse(stop_reason="cancelled")
+                return schema.PromptResponse(stop_reason="cancelled")
             case ["recall"]:
                 await self._say(session_id, "\n".join(before))
             case _:
-                await self._client.session_update(session_id, acp.update_agent_thought_text(f"They said {text}"))
+                await self._think(session_id, f"They said {text}")
                 await self._say(session_id, "You said: ", text)
-        return acp.PromptResponse(stop_reason="end_turn")
+        return schema.PromptResponse(stop_reason="end_turn")
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         self._cancelled[session_id].set()
 
     async def _write(self, session_id: str, name: str) -> str:
-        call = acp.start_tool_call("call-1", f"Write {name}", kind="edit", status="pending")
-        await self._client.session_update(session_id, call)
-        question = schema.ToolCallUpdate(tool_call_id="call-1", title=f"Write {name}", kind="edit", status="pending")
-        answer = await self._client.request_permission(session_id=session_id, tool_call=question, options=OPTIONS)
+        call = schema.ToolCallUpdate(tool_call_id="call-1", title=f"Write {name}", kind="edit", status="pending")
+        start = schema.ToolCallStart(session_update="tool_call", **call.model_dump(exclude_none=True))
+        await self._client.session_update(session_id, start)
+        answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
         allowed = isinstance(answer.outcome, schema.AllowedOutcome) and answer.outcome.option_id == "yes"
         if allowed:
             (Path(self._memory.cwd(session_id)) / name).write_text("written by the peer\n")
-        status: schema.ToolCallStatus = "completed" if allowed else "failed"
-        await self._client.session_update(session_id, acp.update_tool_call("call-1", status=status))
+        end = schema.ToolCallProgress(
+            session_update="tool_call_update", tool_call_id="call-1", status="completed" if allowed else "failed"
+        )
+        await self._client.session_update(session_id, end)
         return f"wrote {name}" if allowed else f"did not write {name}"
+
+    async def _think(self, session_id: str, text: str) -> None:
+        thought = schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
+        await self._client.session_update(session_id, thought)
 
     async def _say(self, session_id: str, *chunks: str) -> None:
         for chunk in chunks:
-            await self._client.session_update(session_id, acp.update_agent_message_text(chunk))
+            await self._client.session_update(session_id, said_by_agent(chunk))
         self._memory.add(session_id, "agent", "".join(chunks))
 
 
