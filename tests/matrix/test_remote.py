@@ -93,26 +93,7 @@ def test_a_call_to_a_server_that_is_killed_is_answered_once_and_the_next_one_wor
         assert_all_answered_once(recorder)
 
 
-@pytest.mark.sample(0, 3)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_is_away_for_a_while_is_found_again(kind: str, tmp_path: Path) -> None:
-    with (
-        tempered(**KINDS[kind]) as server,
-        seated(server=remote(server.url, tmp_path)) as seats,
-        opened(seats, kind) as recorder,
-    ):
-        assert is_added(done(recorder, kind, "add", a=1, b=2), 3)
-        server.kill()
-        early = begin(recorder, kind, "add", a=5, b=6)
-        seats.state("resting")
-        server.again()
-        said = answer(recorder, early)
-        assert is_added(said, 11) or "error" in said
-        assert is_added(done(recorder, kind, "add", a=3, b=4), 7)
-        assert_all_answered_once(recorder)
-
-
-@pytest.mark.parametrize("kind", ["json", "older", "modern"])
+@pytest.mark.parametrize("kind", ["json", "modern"])
 def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fallen_back(
     kind: str, tmp_path: Path
 ) -> None:
@@ -122,8 +103,7 @@ def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fa
         seats.open() as recorder,
     ):
         found = recorder.request("server/discover", {"_meta": MODERN})
-        own = {"json": -32600, "older": -32601}  # the first is the server's own; the second has no such request
-        assert found["error"]["code"] == own[kind] if kind in own else "result" in found
+        assert found["error"]["code"] == -32600 if kind == "json" else "result" in found
         recorder.initialize()
         assert is_added(done(recorder, "json", "add", a=1, b=2), 3)
         server.kill()
@@ -136,20 +116,20 @@ def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fa
 
 @pytest.mark.sample(0, 1)
 @pytest.mark.parametrize("kind", ["json", "events that are kept", "modern"])
-def test_of_a_thousand_calls_with_a_cut_after_every_fiftieth_each_is_answered_once(kind: str, tmp_path: Path) -> None:
+def test_of_many_calls_with_a_cut_after_every_fiftieth_each_is_answered_once(kind: str, tmp_path: Path) -> None:
     with tempered(**KINDS[kind]) as server, cutter(server.port) as proxy:
         url = address(proxy, server.url)
         with seated(server=remote(url, tmp_path)) as seats, opened(seats, kind) as recorder:
             waiting: list[tuple[int, int]] = []
             lost = 0
-            for number in range(1000):
+            for number in range(200):
                 waiting.append((begin(recorder, kind, "add", a=number, b=1), number + 1))
                 if number % 50 == 49:
                     proxy.do("cut")
                 while len(waiting) > 8:
                     lost += not is_kept(recorder, *waiting.pop(0))
             lost += sum(not is_kept(recorder, *each) for each in waiting)
-            assert lost < 300, "a cut costs what was in flight, and not much more"
+            assert lost < 60, "a cut costs what was in flight, and not much more"
             assert is_added(done(recorder, kind, "add", a=3, b=4), 7)
             assert_all_answered_once(recorder)
 
@@ -161,7 +141,7 @@ def is_kept(recorder: Recorder, id: int, total: int) -> bool:
     return "result" in said
 
 
-@pytest.mark.sample(0, 3)
+@pytest.mark.sample(0, 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_connection_that_is_only_half_open_costs_a_call_its_time_limit_and_no_more(kind: str, tmp_path: Path) -> None:
     with tempered(**KINDS[kind]) as server, cutter(server.port) as proxy:
@@ -176,16 +156,3 @@ def test_a_connection_that_is_only_half_open_costs_a_call_its_time_limit_and_no_
             proxy.do("flow")
             assert_works_again(recorder, kind)
             assert_all_answered_once(recorder)
-
-
-@pytest.mark.parametrize("kind", ["json", "older"])
-def test_ten_megabytes_pass_in_both_directions(kind: str, tmp_path: Path) -> None:
-    """M-4."""
-    with (
-        tempered(**KINDS[kind]) as server,
-        seated(server=remote(server.url, tmp_path)) as seats,
-        opened(seats, kind) as recorder,
-    ):
-        big = done(recorder, kind, "big", size=6_000_000)["result"]["content"][0]["text"]
-        assert len(big) == 6_000_000 and len(big.encode()) == 9_000_000
-        assert is_added(done(recorder, kind, "measure", text=big), 6_000_000)

@@ -1,8 +1,6 @@
 """Many processes at one login: one renewal for all, whichever is killed."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,8 @@ from typing import Any
 import pytest
 
 from acp_launch.oauth.grant import Login, Logins, decode_grant, encode_grant
+from tests.cli import forkserver
+from tests.oauth import holder as program
 from tests.oauth.endpoint import Authority, Endpoint, access, refresh, serving
 from tests.oauth.holder import ITEM, sealed
 from tests.patience import PATIENCE
@@ -20,12 +20,11 @@ LIFE = 3600.0
 
 class Holder:
     def __init__(self, directory: Path, step: str = "") -> None:
-        command = [sys.executable, "-m", "tests.oauth.holder", str(directory), *([step] if step else [])]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = forkserver.begin(Path(program.__file__), str(directory), *([step] if step else []))
 
     def ask(self, now: float, refused: str | None = None) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"now": now, "refused": refused}) + "\n")
+        self.process.stdin.write(json.dumps({"now": now, "refused": refused}).encode() + b"\n")
         self.process.stdin.flush()
 
     def said(self) -> dict[str, Any]:
@@ -67,14 +66,15 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
     yield crowd
     for holder in crowd.holders:
         holder.process.kill()
-        holder.process.communicate()
+        with holder.process:
+            holder.process.wait(PATIENCE)
 
 
 READY = {"at": "ready"}
 
 
 @pytest.mark.sample(0, 1)
-@pytest.mark.parametrize("rounds", [5, pytest.param(100, marks=pytest.mark.timeout(600))])
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.timeout(600))])
 def test_twenty_processes_at_the_moment_of_expiry_renew_once(crowd: Crowd, rounds: int) -> None:
     """The server takes a refresh token once and ends the grant at a second use: a second request would log all out."""
     with serving(Authority("strict", LIFE)) as endpoint:
@@ -104,18 +104,6 @@ def test_no_token_is_in_any_file_but_the_store(crowd: Crowd) -> None:
         files = [file for file in crowd.directory.rglob("*") if file.is_file()]
         assert {file.suffix for file in files} == {"", ".json", ".lock", ".sealed"}
         assert [file for file in files if b"-token-" in file.read_bytes()] == []
-
-
-@pytest.mark.whole
-def test_twenty_processes_whose_token_is_refused_renew_once(crowd: Crowd) -> None:
-    with serving(Authority("strict", None)) as endpoint:
-        crowd.begin(endpoint)
-        holders = [crowd.add() for _ in range(20)]
-        assert [holder.said() for holder in holders] == [READY] * 20
-        for holder in holders:
-            holder.ask(NOW - LIFE, refused=access(1))
-        assert [holder.said() for holder in holders] == [{"token": access(2)}] * 20
-        assert len(endpoint.posted) == 1
 
 
 # kill -9 of the process that renews: where it was, what the server has been asked by then, and in all.
@@ -170,12 +158,11 @@ def test_after_a_kill_anywhere_the_others_go_on(crowd: Crowd, step: str, before:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("step", [step for step, before, after in STEPS if before == after - 1 and before])
-def test_without_a_grace_a_kill_between_answer_and_write_ends_the_login(crowd: Crowd, step: str) -> None:
+def test_without_a_grace_a_kill_between_answer_and_write_ends_the_login(crowd: Crowd) -> None:
     """The pinned limit: the only copy of the new refresh token is gone. It is told, and the item stays as it is."""
     with serving(Authority("strict", LIFE)) as endpoint:
         crowd.begin(endpoint)
-        stopped(crowd, endpoint, step).kill()
+        stopped(crowd, endpoint, "before the write").kill()
         endpoint.held.set()
         later = crowd.add()
         assert later.said() == READY
