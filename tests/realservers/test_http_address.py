@@ -71,38 +71,6 @@ def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str,
     assert through[0][0] == "2025-11-25"
 
 
-def test_clients_are_served_at_once(tmp_path: Path) -> None:
-    """M-39: four sessions, which use the same ids."""
-
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        seen.extend([(await client.call_tool("add", {"a": n, "b": n})).structured_content for n in range(20)])
-
-    async def together(where: Mapping[str, str]) -> list[list[Any]]:
-        modes = ("auto", "legacy", "auto", "legacy")
-        return await asyncio.gather(*(conversed(where, mode, script) for mode in modes))
-
-    with seated(server=sdk.server(tmp_path)) as seats:
-        found = asyncio.run(together(seats.front["server"]))
-    assert [answers[1:] for answers in found] == [[{"result": 2 * n} for n in range(20)]] * 4
-
-
-def test_a_server_killed_in_mid_call_answers_it_with_an_error_and_is_back_for_the_next(tmp_path: Path) -> None:
-    """M-21, M-44: the session goes on, and so do the calls of another client."""
-
-    async def killed(where: Mapping[str, str]) -> list[object]:
-        async with asyncio.timeout(PATIENCE), connected(where, "auto") as client, connected(where, "legacy") as other:
-            calls = [client.call_tool("die", {}), other.call_tool("add", {"a": 1, "b": 1})]
-            ended, added = await asyncio.gather(*calls, return_exceptions=True)
-            again = await client.call_tool("add", {"a": 2, "b": 2})
-            assert isinstance(added, mcp.types.CallToolResult)
-            return [str(ended), added.structured_content, again.structured_content]
-
-    with seated(server=sdk.server(tmp_path)) as seats:
-        ended, added, again = asyncio.run(killed(seats.front["server"]))
-    assert 'MCP server "server" was killed by SIGKILL during tools/call' in str(ended)
-    assert (added, again) == ({"result": 2}, {"result": 4})
-
-
 @needs_npm
 def test_a_server_on_the_typescript_sdk_is_reached_as_well(tmp_path: Path) -> None:
     async def script(client: mcp.Client, seen: list[Any]) -> None:

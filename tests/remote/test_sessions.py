@@ -90,19 +90,6 @@ async def test_a_stream_with_event_ids_is_resumed_after_the_pause_it_asks_for(do
         assert server.state["calls"] == 1
 
 
-@looped
-async def test_a_session_that_the_server_has_forgotten_ends_the_connection_and_leaves_the_request_unsent() -> None:
-    """M-28."""
-    async with met() as (server, peer):
-        await peer.tool("echo", text="hi")
-        server.do("forget")
-        asked = peer.ask("tools/call", {"name": "echo", "arguments": {"text": "lost"}})
-        end = await peer.ended()
-        assert (end.how, end.follows) == ("has closed the session", "again")
-        assert [line["id"] for line in peer.unsent] == [asked]
-        assert peer.answers(asked) == []
-
-
 @pytest.mark.parametrize("sessions", [True, False])
 @pytest.mark.parametrize("status", [200, 405])
 @looped

@@ -174,25 +174,12 @@ async def test_a_login_that_ends_fails_each_call_until_the_user_is_logged_in_aga
             assert peer.remote.end is None
 
 
-@pytest.mark.parametrize("era", ["legacy", "sse"])
-def test_without_a_login_the_first_contact_fails_for_good(era: str) -> None:
-    end, _, tokens = first(Hand(ENDED), era=era)
-    assert (end.how, end.reason, end.follows, end.fault) == (LOGGED_OUT, LOGIN, "never", "credentials")
-    assert tokens == []
-
-
 def test_a_login_that_the_server_refuses_at_first_fails_for_good_after_one_renewal() -> None:
     bearer = Hand(OLD, NEW)
     end, _, tokens = first(bearer, bearer="another")
     assert (end.how, end.follows) == ("answered 401 Unauthorized, even to a new token", "never")
     assert (end.reason, end.fault) == (LOGIN, "credentials")
     assert tokens == [f"Bearer {OLD}", f"Bearer {NEW}"]
-
-
-def test_a_token_that_cannot_be_renewed_just_now_is_tried_again_by_the_restart_policy() -> None:
-    end, peer, _ = first(Hand(NoToken("could not renew its token: no answer", "try again", is_final=False)))
-    assert (end.how, end.follows, end.fault) == ("could not renew its token: no answer", "judged", "")
-    assert [line["method"] for line in peer.unsent] == ["initialize"]
 
 
 @pytest.mark.parametrize(

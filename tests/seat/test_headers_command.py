@@ -43,12 +43,12 @@ class Mint:
     def gives(self, token: str) -> None:
         self.says({"Authorization": f"Bearer {token}"})
 
-    def serves(self, *addresses: str, ttl: str = "5m", timeout: str = "2m") -> None:
+    def serves(self, *addresses: str) -> None:
         """Write the settings."""
-        entry = {"command": [str(self.program), "--for", "mcp"], "ttl": ttl}
+        entry = {"command": [str(self.program), "--for", "mcp"], "ttl": "5m"}
         config = Path(self._launch.env["ACP_LAUNCH_CONFIG_DIR"])
         config.mkdir(exist_ok=True)
-        settings = {"secrets": {**STORE, "timeout": timeout}, "headers_command": dict.fromkeys(addresses, entry)}
+        settings = {"secrets": {**STORE, "timeout": "2m"}, "headers_command": dict.fromkeys(addresses, entry)}
         (config / "config.yaml").write_text(json.dumps(settings))
 
     @property
@@ -124,50 +124,16 @@ echo '{{"Authorization": "Bearer '$t'"}}'""")
     blind(launch, done, new)
 
 
-def test_headers_that_are_refused_in_a_session_are_printed_anew_once(stage: Stage, mint: Mint) -> None:
-    with tempered(bearer="old-token-1") as server:
-        mint.gives("old-token-1")
-        mint.serves(server.url)
-        with stage.play(servers={"web": remote(server)}) as play:
-            assert play.agent.call("web", "add", a=1, b=2) == 3
-            mint.gives("new-token-2")
-            server.do("change", settings={"bearer": "new-token-2"})
-            started = [play.agent.start("web", "add", a=number, b=1) for number in range(5)]
-            assert len(started) == 5
-            assert all("result" in answer for answer in play.agent.awaits())
-            assert len(mint.calls) == 2, "however many calls were refused"
-            mint.does("echo 'the vault is sealed' >&2; exit 4")
-            server.do("change", settings={"bearer": "another"})
-            failed = play.agent.refused("web", "add", a=1, b=2)
-            server.do("change", settings={"bearer": "new-token-2"})
-            assert play.agent.call("web", "add", a=2, b=2) == 4
-            done = play.end()
-    assert done.code == 0, done.err
-    assert failed["message"].startswith('MCP server "web" ')
-    assert failed["message"].endswith(WAY_OUT)
-    states = [event["state"] for event in done.events if event["type"] == "server"]
-    assert states == ["starting", "ready"], "it was not restarted"
-
-
-@pytest.mark.parametrize(
-    ("script", "how"),
-    [
-        ("echo 'not signed in' >&2; exit 3", "exited with status 3: not signed in"),
-        ("echo TOKEN; sleep 1000 & sleep 1000", "did not answer within 1 s"),
-    ],
-)
-def test_a_run_whose_command_fails_ends_before_anything_starts(
-    launch: Launcher, mint: Mint, script: str, how: str
-) -> None:
+def test_a_run_whose_command_fails_ends_before_anything_starts(launch: Launcher, mint: Mint) -> None:
     token = fresh()
     with tempered() as server, tempered() as other:
-        mint.does(script.replace("TOKEN", token))
-        mint.serves(server.url, timeout="1s" if "sleep" in script else "2m")
+        mint.does(f"echo {token}; echo 'not signed in' >&2; exit 3")
+        mint.serves(server.url)
         launch.profile("polite", mcp_servers={"web": remote(server), "docs": remote(other, oauth=True)})
         done = launch("run", "p", "hi", "--output", "json")
         assert (server.requests, other.requests) == ([], [])
     assert (done.code, done.heard) == (6, [])
-    assert FAILED + how in done.err
+    assert f"{FAILED}exited with status 3: not signed in" in done.err
     assert WAY_OUT in done.err
     assert 'the MCP server "docs" is not logged in' in done.err, "all of them at once"
     assert "p.yaml:" in done.err

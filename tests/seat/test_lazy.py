@@ -55,17 +55,6 @@ def test_the_lists_of_another_version_of_its_program_are_not_shown(stage: Stage)
     assert len(stage.roll.heard("polite")) == 2
 
 
-def test_a_run_that_needs_no_server_starts_none_even_if_it_is_required(stage: Stage) -> None:
-    servers = {"polite": stage.server("polite", start="lazy"), "other": stage.server("polite")}
-    learn(stage, **servers)
-    with stage.play("only=other", servers=servers) as play:
-        assert play.agent.tools("other")
-        done = play.end()
-    assert done.code == 0
-    assert states(done, "polite") == ["asleep"]
-    assert len(stage.roll.heard("polite")) == 1
-
-
 def test_a_server_whose_tools_have_changed_says_so_once_it_is_started(stage: Stage, tmp_path: Path) -> None:
     entry = stage.server("shifty", str(tmp_path / "starts"), start="lazy")
     learn(stage, shifty=entry)

@@ -12,24 +12,21 @@ from tests.seat.stage import Stage
 CANARY = "canary-7f3a91c2e5d84b60"
 
 
-def test_a_server_has_the_directory_of_the_session_unless_its_profile_says_otherwise(stage: Stage) -> None:
+def test_a_server_inherits_little_and_has_the_directory_of_the_session_unless_its_profile_says_otherwise(
+    stage: Stage,
+) -> None:
     elsewhere = stage.launch.project / "elsewhere"
     elsewhere.mkdir()
-    servers = {"here": stage.server("polite"), "there": stage.server("polite", cwd="elsewhere")}
-    with stage.play(servers=servers) as play:
-        assert play.agent.call("here", "cwd") == str(stage.launch.project)
-        assert play.agent.call("there", "cwd") == str(elsewhere)
-
-
-def test_a_server_inherits_little_unless_its_profile_says_otherwise(stage: Stage) -> None:
     stage.launch.env |= {"KNOWN_SECRET": CANARY, "HTTPS_PROXY": "http://proxy.invalid:1", "LANG": "C"}
     servers = {
         "minimal": stage.server("polite"),
         "all": stage.server("polite", inherit_env="all"),
-        "some": stage.server("polite", inherit_env=["KNOWN_*"]),
+        "some": stage.server("polite", inherit_env=["KNOWN_*"], cwd="elsewhere"),
     }
     with stage.play(servers=servers) as play:
         names = {server: set(play.agent.call(server, "env_names")) for server in servers}
+        assert play.agent.call("minimal", "cwd") == str(stage.launch.project)
+        assert play.agent.call("some", "cwd") == str(elsewhere)
     own = {"LIVENESS", "LIVENESS_NAME", "ACP_LAUNCH_ID"}
     assert names["some"] - {"LC_CTYPE"} == {"KNOWN_SECRET", *own}
     assert {"PATH", "HOME", "HTTPS_PROXY", "LANG", *own} <= names["minimal"]
@@ -60,15 +57,6 @@ def test_a_servers_secret_is_nowhere_but_in_its_server(stage: Stage) -> None:
     assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
     (log,) = [path for path in kept if b"the token is" in path.read_bytes()]
     assert b"the token is ***" in log.read_bytes()
-
-
-def test_an_entry_is_a_shim_of_the_same_name_and_nothing_else(stage: Stage) -> None:
-    with stage.play(servers={"polite": stage.server("polite")}) as play:
-        (entry,) = play.agent.do("entries").values()
-    assert entry["name"] == "polite"
-    assert Path(entry["command"]).is_absolute()
-    assert [*entry["args"][:2], entry["args"][-1]] == ["-I", "-S", "polite"]
-    assert [pair["name"] for pair in entry["env"]] == ["ACP_LAUNCH_SEAT"]
 
 
 def test_a_second_connection_gets_a_process_of_its_own(stage: Stage) -> None:
@@ -135,9 +123,8 @@ def test_a_required_server_that_fails_is_the_end_of_the_run_before_the_session_o
     stage.roll.all_die()
 
 
-@pytest.mark.parametrize("temper", ["start", "initialize"])
-def test_without_a_server_that_is_not_required_the_session_opens_and_says_so(stage: Stage, temper: str) -> None:
-    crasher = stage.server("crasher", temper, required=False, restart={"max": 1, "backoff": {"initial": "10ms"}})
+def test_without_a_server_that_is_not_required_the_session_opens_and_says_so(stage: Stage) -> None:
+    crasher = stage.server("crasher", "start", required=False, restart={"max": 1, "backoff": {"initial": "10ms"}})
     with stage.play(servers={"crasher": crasher, "other": stage.server("polite")}) as play:
         assert "failed: exited with status 3" in play.agent.opened("crasher")["error"]["message"]
         assert play.agent.call("other", "add", a=1, b=2) == 3
@@ -149,35 +136,17 @@ def test_without_a_server_that_is_not_required_the_session_opens_and_says_so(sta
     assert (other["name"], other["state"]) == ("other", "ready")
 
 
-def test_a_server_the_agent_never_opens_is_named_after_the_turn(stage: Stage) -> None:
-    servers = {name: stage.server("polite") for name in ("used", "ignored")}
-    with stage.play("only=used", servers=servers) as play:
-        assert play.agent.call("used", "add", a=1, b=2) == 3
-        done = play.end()
-    (turn,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "turn"]
-    assert [(server["name"], server["opened"]) for server in turn["servers"]] == [("used", True), ("ignored", False)]
-    assert [server["unread"] for server in turn["servers"]] == [False, False]
-    stage.roll.all_die()
-
-
-def test_a_server_whose_tools_the_agent_never_reads_is_named_after_the_turn(stage: Stage) -> None:
+def test_a_server_that_the_agent_never_opens_or_never_reads_the_tools_of_is_named_after_the_turn(
+    stage: Stage,
+) -> None:
     """As claude-agent-acp#883 tells it: the agent connects, does the handshake, and offers its model nothing of it."""
-    servers = {name: stage.server("polite") for name in ("read", "unread")}
-    with stage.play(servers=servers) as play:
+    servers = {name: stage.server("polite") for name in ("read", "unread", "ignored")}
+    with stage.play("only=read,unread", servers=servers) as play:
         assert play.agent.tools("read")
         done = play.end()
     (turn,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "turn"]
     told = [(server["name"], server["opened"], server["unread"], server["tools"] is None) for server in turn["servers"]]
-    assert told == [("read", True, False, False), ("unread", True, True, True)]
-    stage.roll.all_die()
-
-
-def test_a_server_that_is_not_bridged_is_the_agents_own(stage: Stage) -> None:
-    with stage.play(servers={"own": stage.server("polite", bridge=False)}) as play:
-        (entry,) = play.agent.do("entries").values()
-        assert entry["args"][-1].endswith("polite.py")
-        assert play.agent.call("own", "pid") == play.agent.do("pids")["shims"]["own"]
-        assert play.end().code == 0
+    assert told == [("read", True, False, False), ("unread", True, True, True), ("ignored", False, False, True)]
     stage.roll.all_die()
 
 

@@ -1,6 +1,5 @@
 """Launches of one user that share a server (docs/profiles.md "Shared servers")."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import HostNote, find_server_host
-from tests.cli.launcher import AGENTS, scripted_server, upgrade
+from tests.cli.launcher import scripted_server, upgrade
 from tests.patience import until, until_ended
 from tests.seat.stage import Json, Play, Stage
 from tests.seat.test_restart import AT_ONCE
@@ -147,13 +146,6 @@ def test_a_stopped_host_is_named(stage: Stage) -> None:
         assert play_on.end().code == 0
 
 
-def test_what_differs_is_another_process(stage: Stage) -> None:
-    """What counts as a difference: tests/plan/test_shared.py."""
-    with play(stage, env={"WORD": "a"}) as first, play(stage, env={"WORD": "b"}) as second:
-        assert first.agent.call("polite", "pid") != second.agent.call("polite", "pid")
-        assert (first.end().code, second.end().code) == (0, 0)
-
-
 def test_launches_with_the_same_secret_share_and_nothing_shows_it(stage: Stage) -> None:
     secret, other = f"canary-{os.urandom(8).hex()}", f"canary-{os.urandom(8).hex()}"
     keyed: Json = {"env": {"KEY": "${secret:key}"}}
@@ -199,20 +191,6 @@ def test_a_profile_that_is_not_trusted_joins_nothing(stage: Stage) -> None:
         assert first.end().code == 0
 
 
-def test_roots_keep_launches_apart_only_where_the_profile_offers_them(stage: Stage) -> None:
-    """Agents that declare roots share with those that do not; a server that asks all the same gets none."""
-    with play(stage, "polite", "roots=/a") as first, play(stage) as second, play(stage, "polite", "roots=/b") as third:
-        one, two, three = first.agent, second.agent, third.agent
-        assert one.call("polite", "pid") == two.call("polite", "pid") == three.call("polite", "pid")
-        asked = one.call("polite", "ask", method="roots/list", id=1)
-        assert asked["result"]["roots"] == []
-        assert [each.end().code for each in (first, second, third)] == [0, 0, 0]
-    with play(stage, "polite", "roots=/a", roots="session") as told:
-        asked = told.agent.call("polite", "ask", method="roots/list", id=1)
-        assert [root["uri"] for root in asked["result"]["roots"]] == [stage.launch.project.as_uri()]
-        assert told.end().code == 0
-
-
 def test_a_server_that_cannot_start_fails_each_launch_as_if_it_were_its_own(stage: Stage) -> None:
     for _ in range(2):
         stage.launch.profile("mcp_client", mcp_servers=stage.servers(**shared(stage, "absent")))
@@ -231,25 +209,6 @@ def test_servers_that_the_user_has_ended_are_started_again_with_the_next_call(st
         assert find_server_host(stage.launch.state) is None
         assert first.agent.call("polite", "pid") != before
         assert first.end().code == 0
-
-
-def test_a_server_without_a_directory_has_one_of_the_host(stage: Stage) -> None:
-    stage.launch.config.joinpath("profiles").mkdir(parents=True)
-    servers = stage.servers(**shared(stage))
-    places = set()
-    with ExitStack() as launches:
-        for _ in range(2):
-            file = stage.launch.config / "profiles" / "own.yaml"
-            agent = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "mcp_client.py")]}
-            file.write_text(json.dumps({"version": 1, "agent": agent, "mcp_servers": servers}))
-            running = launches.enter_context(
-                stage.launch.start("run", "own", "obey", apart=True, LIVENESS=stage.roll.port)
-            )
-            own = launches.enter_context(stage.enter(running))
-            places.add((own.agent.call("polite", "cwd"), own.agent.call("polite", "pid")))
-            launches.callback(own.end)
-    assert len(places) == 1
-    assert "workdir" in places.pop()[0]
 
 
 def test_a_lazy_server_is_shared_once_it_is_needed(stage: Stage) -> None:
