@@ -63,6 +63,12 @@ class Terminal:
     def types(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
 
+    def answers(self, dialogue: Mapping[str, str]) -> None:
+        """Wait for each text in turn, and type what stands beside it."""
+        for text, keys in dialogue.items():
+            self.until(text)
+            self.types(keys)
+
     def ends(self) -> int:
         """Read to the end; gives the exit code."""
         while self._read(PATIENCE):

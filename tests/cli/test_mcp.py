@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,30 +98,11 @@ def test_list_shows_references_and_starts_nothing(launch: Launcher) -> None:
         ["direct", "stdio", "npx", "yes", "no"],
         ["docs", "http", "https://docs.example.com/mcp?key=${secret:docs}", "yes", "yes"],
     ]
-    assert header.index("REQUIRED") == rows[0].index("no  ", len("files  stdio  ${env:NOT_SET}/no-such-server"))
-    assert json.loads(shown(launch, "list", "p", "--json"))["servers"][::2] == [
-        {
-            "name": "files",
-            "type": "stdio",
-            "command": "${env:NOT_SET}/no-such-server",
-            "required": False,
-            "bridge": True,
-        },
-        {
-            "name": "docs",
-            "type": "http",
-            "url": "https://docs.example.com/mcp?key=${secret:docs}",
-            "required": True,
-            "bridge": True,
-        },
-    ]
-
-
-def test_a_profile_without_servers_says_so(launch: Launcher) -> None:
-    profile(launch)
-    done = launch("mcp", "list", "p")
-    assert (done.code, done.out, done.err) == (0, b"", "acp-launch: p has no MCP servers\n")
-    assert json.loads(shown(launch, "list", "p", "--json")) == {"servers": []}
+    files, _, docs = json.loads(shown(launch, "list", "p", "--json"))["servers"]
+    command = {"type": "stdio", "command": "${env:NOT_SET}/no-such-server"}
+    assert files == {"name": "files", **command, "required": False, "bridge": True}
+    url = {"type": "http", "url": "https://docs.example.com/mcp?key=${secret:docs}"}
+    assert docs == {"name": "docs", **url, "required": True, "bridge": True}
 
 
 # inspect
@@ -154,19 +133,15 @@ def test_inspect_json_uses_the_names_servers_know_it_by(launch: Launcher) -> Non
     """M-50."""
     other = launch.project / "a b"
     other.mkdir()
-    launch.write(
-        {
-            "agent": {"command": "no-such-agent"},
-            "workspace": {"additional_directories": ["a b"]},
-            "mcp_servers": {"polite": server("probe_polite", "2024-11-05", inherit_env=[], env={"TOKEN": "secret-x"})},
-        }
-    )
+    polite(launch, "2024-11-05", inherit_env=[], env={"TOKEN": "secret-x"})
+    launch.extend(workspace={"additional_directories": ["a b"]}, agent={"command": "no-such-agent"})
     out = shown(launch, "inspect", "p", "polite", "--json")
     assert "secret-x" not in out
     found = json.loads(out)
     timings = found.pop("timings")
     assert list(timings) == ["initialize", "tools/list", "resources/list"]
     assert all(0 <= taken < PATIENCE for taken in timings.values())
+    refused = 'the MCP server "polite" answered prompts/list with an error: the prompts are lost (-32603)'
     assert found == {
         "profile": "p",
         "server": "polite",
@@ -176,9 +151,7 @@ def test_inspect_json_uses_the_names_servers_know_it_by(launch: Launcher) -> Non
         "instructions": "Be polite.\nAlways.",
         "counts": {"tools": 16, "resources": 1, "resource_templates": None, "prompts": None},
         "hidden_tools": 0,
-        "refused": {
-            "prompts/list": 'the MCP server "polite" answered prompts/list with an error: the prompts are lost (-32603)'
-        },
+        "refused": {"prompts/list": refused},
         "connection": {"type": "stdio", "era": "legacy"},
         "answers_ping": True,
         "roots_asked": 1,
@@ -206,20 +179,18 @@ def test_inspect_waits_for_no_ping_that_is_refused(launch: Launcher) -> None:
 # what the server gets
 
 
-def test_the_server_gets_the_directory_the_roots_and_the_variables_of_its_plan(launch: Launcher) -> None:
+def test_the_server_gets_the_directory_the_roots_and_the_variables_of_its_plan(
+    launch: Launcher, tmp_path: Path
+) -> None:
     polite(launch, inherit_env="minimal", env={"TOKEN": "x"})
     assert answer(launch, "roots") == [{"uri": f"file://{launch.project}", "name": "project"}]
-    assert shown(launch, "call", "p", "polite", "cwd") == f"{launch.project}\n"
+    assert answer(launch, "roots", "--cwd", str(tmp_path))[0]["uri"] == f"file://{tmp_path}"
+    for words, directory in (([], launch.project), (["--cwd", str(tmp_path)], tmp_path)):
+        assert shown(launch, "call", "p", "polite", "cwd", *words) == f"{directory}\n"
     done = launch("mcp", "call", "p", "polite", "env", AWS_SECRET_ACCESS_KEY="k", ACP_LAUNCH_SECRET_OTHER="o-secret")
     got = json.loads(done.out)
     assert (got["TOKEN"], got["PATH"]) == ("x", os.environ["PATH"])
     assert not {"AWS_SECRET_ACCESS_KEY", "ACP_LAUNCH_SECRET_OTHER"} & set(got)
-
-
-def test_cwd_moves_the_session(launch: Launcher, tmp_path: Path) -> None:
-    polite(launch)
-    assert shown(launch, "call", "p", "polite", "cwd", "--cwd", str(tmp_path)) == f"{tmp_path}\n"
-    assert answer(launch, "roots", "--cwd", str(tmp_path))[0]["uri"] == f"file://{tmp_path}"
 
 
 def test_only_the_secrets_of_that_server_are_looked_up_and_none_is_shown(launch: Launcher) -> None:
@@ -313,42 +284,42 @@ def test_roots_are_declared_to_be_inspected_and_else_as_the_profile_says(launch:
     """Some servers have more tools for clients with roots, which most agents are not."""
     own(launch, "script.serve(METHODS)")
     assert json.loads(shown(launch, "inspect", "p", "own", "--json"))["capabilities"] == {"tools": {}}
-    polite(launch)
-    assert answer(launch, "client")["capabilities"] == {}
-    polite(launch, roots="session")
-    assert answer(launch, "client")["capabilities"] == {"roots": {"listChanged": True}}
+    for roots, declared in (({}, {}), ({"roots": "session"}, {"roots": {"listChanged": True}})):
+        polite(launch, **roots)
+        assert answer(launch, "client")["capabilities"] == declared
 
 
-def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher) -> None:
-    profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
-    for verb in ("inspect", "tools", "call"):
-        assert failure(launch, verb, "p") == (
-            2,
-            "acp-launch: no MCP server is given: p has notes, files\n"
-            "    fix: name one; acp-launch mcp list p lists them\n",
-        )
+def test_a_name_that_is_missing_or_unknown_is_answered_with_those_there_are(launch: Launcher) -> None:
+    """What is hidden is not suggested."""
+    polite(launch, tools={"deny": ["roots"]})
+    given = "fix: name one; acp-launch mcp list p lists them"
+    for words, said, fix in (
+        (["inspect", "p"], "no MCP server is given: p has polite", given),
+        (["tools", "p"], "no MCP server is given: p has polite", given),
+        (["call", "p"], "no MCP server is given: p has polite", given),
+        (["call", "p", "polite"], "no tool is given", "fix: acp-launch mcp tools p polite lists them"),
+        (
+            ["call", "p", "polit", "echo"],
+            'p has no MCP server "polit"; did you mean "polite"?',
+            "fix: acp-launch mcp list p",
+        ),
+        (
+            ["call", "p", "polite", "ecko"],
+            'the MCP server "polite" has no tool "ecko"; did you mean "echo"?',
+            "fix: acp-launch mcp tools p polite",
+        ),
+        (
+            ["call", "p", "polite", "root"],
+            'the MCP server "polite" has no tool "root"',
+            "fix: acp-launch mcp tools p polite",
+        ),
+    ):
+        assert failure(launch, *words) == (2, f"acp-launch: {said}\n    {fix}\n")
     profile(launch)
-    assert failure(launch, "tools", "p") == (
-        2,
-        "acp-launch: p has no MCP servers\n    fix: add some under mcp_servers in the profile\n",
-    )
-
-
-def test_without_a_tool_the_way_to_the_tools_is_shown(launch: Launcher) -> None:
-    polite(launch)
-    assert failure(launch, "call", "p", "polite") == (
-        2,
-        "acp-launch: no tool is given\n    fix: acp-launch mcp tools p polite lists them\n",
-    )
-
-
-def test_the_stderr_of_a_server_is_kept_for_logs(launch: Launcher) -> None:
-    polite(launch)
-    assert shown(launch, "call", "p", "polite", "progress") == "done\n"
-    began, said, ended = launch("logs", "p", "polite").out.decode().splitlines()
-    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite starting \(pid \d+\) ---", began)
-    assert said == "probe_polite: working"
-    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite stopped, exited with status 0 ---", ended)
+    none = "acp-launch: p has no MCP servers\n"
+    assert failure(launch, "tools", "p") == (2, f"{none}    fix: add some under mcp_servers in the profile\n")
+    assert launch("mcp", "list", "p").err == none
+    assert json.loads(shown(launch, "list", "p", "--json")) == {"servers": []}
 
 
 # call
@@ -366,23 +337,16 @@ def test_arguments_come_from_stdin_or_a_file(launch: Launcher, tmp_path: Path) -
         launch(*call, "-f", str(file)),
     ):
         assert (done.code, json.loads(done.out)) == (0, {"note": "from outside"})
-    assert failure(launch, *call[1:], "-f", str(tmp_path / "none.json")) == (
-        2,
-        f"acp-launch: cannot read the arguments from {tmp_path}/none.json: No such file or directory\n"
-        "    fix: name a file of JSON\n",
-    )
-    assert failure(launch, *call[1:], "a=1", "-f", str(file)) == (
-        2,
-        "acp-launch: the arguments are given twice\n    fix: give them as words, or with --file\n",
-    )
-
-
-def test_a_file_without_end_is_read_up_to_a_limit(launch: Launcher) -> None:
-    polite(launch)
-    assert failure(launch, "call", "p", "polite", "echo", "-f", "/dev/zero") == (
-        2,
-        "acp-launch: the arguments in /dev/zero are more than 64 MiB\n    fix: name a file of JSON\n",
-    )
+    none = str(tmp_path / "none.json")
+    for words, said in (
+        (
+            ["-f", none],
+            f"cannot read the arguments from {none}: No such file or directory\n    fix: name a file of JSON\n",
+        ),
+        (["-f", "/dev/zero"], "the arguments in /dev/zero are more than 64 MiB\n    fix: name a file of JSON\n"),
+        (["a=1", "-f", str(file)], "the arguments are given twice\n    fix: give them as words, or with --file\n"),
+    ):
+        assert failure(launch, *call[1:], *words) == (2, f"acp-launch: {said}")
 
 
 def test_the_error_of_a_tool_is_on_stderr_and_ends_in_9(launch: Launcher) -> None:
@@ -390,21 +354,6 @@ def test_the_error_of_a_tool_is_on_stderr_and_ends_in_9(launch: Launcher) -> Non
     assert failure(launch, "call", "p", "polite", "fail") == (9, "it cannot be done\n")
     done = launch("mcp", "call", "p", "polite", "fail", "--json")
     assert (done.code, done.err, json.loads(done.out)["isError"]) == (9, "", True)
-
-
-def test_unknown_names_are_answered_with_the_nearest(launch: Launcher) -> None:
-    polite(launch, tools={"deny": ["roots"]})
-    assert failure(launch, "call", "p", "polit", "echo") == (
-        2,
-        'acp-launch: p has no MCP server "polit"; did you mean "polite"?\n    fix: acp-launch mcp list p\n',
-    )
-    assert failure(launch, "call", "p", "polite", "ecko") == (
-        2,
-        'acp-launch: the MCP server "polite" has no tool "ecko"; did you mean "echo"?\n'
-        "    fix: acp-launch mcp tools p polite\n",
-    )
-    code, err = failure(launch, "call", "p", "polite", "root")
-    assert (code, "did you mean" in err) == (2, False)  # what is hidden is not suggested
 
 
 def test_a_tool_the_profile_denies_is_not_called(launch: Launcher) -> None:
@@ -433,13 +382,9 @@ def test_a_call_has_a_deadline_and_the_server_is_told(launch: Launcher, tmp_path
     key = ", or mcp_servers.polite.timeouts.call in the profile"
     assert failure(launch, "call", "p", "polite", "wait") == (124, f"{head} 0.2 s\n{fix}{key}\n")
     assert json.loads(file.read_bytes())["reason"] == "it took too long"
-    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "0.3") == (124, f"{head} 0.3 s\n{fix}\n")
-    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "250ms")[1].startswith(f"{head} 0.25 s\n")
-    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "soon") == (
-        2,
-        'acp-launch: --timeout: expected a duration, found "soon"\n'
-        "    fix: write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h\n",
-    )
+    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "0.25") == (124, f"{head} 0.25 s\n{fix}\n")
+    code, err = failure(launch, "call", "p", "polite", "wait", "--timeout", "soon")
+    assert (code, err.splitlines()[0]) == (2, 'acp-launch: --timeout: expected a duration, found "soon"')
 
 
 def test_ctrl_c_cancels_the_call_and_ends_the_server(launch: Launcher, tmp_path: Path) -> None:
@@ -457,18 +402,25 @@ def test_ctrl_c_cancels_the_call_and_ends_the_server(launch: Launcher, tmp_path:
 
 
 def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch: Launcher) -> None:
+    """What a server says on stderr is kept for `logs`."""
     polite(launch)
     assert shown(launch, "call", "p", "polite", "progress") == "done\n"
+    began, said, ended = launch("logs", "p", "polite").out.decode().splitlines()
+    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite starting \(pid \d+\) ---", began)
+    assert said == "probe_polite: working"
+    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite stopped, exited with status 0 ---", ended)
     done = launch("mcp", "call", "p", "polite", "progress", "--verbose")
     assert (done.code, done.out) == (0, b"done\n")
     assert set(done.err.splitlines()) == {'▐ polite: info (db): {"rows": 3}', "probe_polite: working"}
-    call = ("mcp", "call", "p", "polite")
-    with on_terminal(*call, "progress", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
-        assert terminal.ends() == 0
-    assert terminal.text == "▐ polite: 1/2: step 1\n▐ polite: 2/2: step 2\ndone\n"
-    with on_terminal(*call, "escape", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
-        assert terminal.ends() == 0
-    assert terminal.raw.decode() == "\\x1b[31mred\ufffd\r\n"
+    for tool, text in (
+        ("progress", "▐ polite: 1/2: step 1\r\n▐ polite: 2/2: step 2\r\ndone\r\n"),
+        ("escape", "\\x1b[31mred\ufffd\r\n"),
+    ):
+        with on_terminal(
+            "mcp", "call", "p", "polite", tool, cwd=launch.project, env={**launch.env, "TERM": "dumb"}
+        ) as at:
+            assert at.ends() == 0
+        assert at.raw.decode() == text
 
 
 # what goes wrong
@@ -518,12 +470,7 @@ def test_a_missing_command_is_this_machines_fault(launch: Launcher) -> None:
 
 def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
     """The official Python SDK is the oracle: it checks every message we send."""
-    launch.write(
-        {
-            "agent": {"command": "no-such-agent"},
-            "mcp_servers": {"sdk": {"command": sys.executable, "args": [str(SERVERS / "probe_sdk.py")]}},
-        }
-    )
+    profile(launch, sdk={"command": sys.executable, "args": [str(SERVERS / "probe_sdk.py")]})
     found = json.loads(shown(launch, "inspect", "p", "sdk", "--json"))
     assert found["server_info"] == {"name": "sdk", "title": "", "version": "9.1"}
     assert found["protocol_version"] == "2025-11-25"
@@ -532,18 +479,9 @@ def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
     assert shown(launch, "call", "p", "sdk", "add", "a=1", "b=2") == "3\n"
     assert shown(launch, "call", "p", "sdk", "picture") == "[image, image/png, 5 bytes]\n"
     assert failure(launch, "call", "p", "sdk", "fail", "why=so")[0] == 9
-    with on_terminal("mcp", "call", "p", "sdk", "count", "steps=2", cwd=launch.project, env=launch.env) as terminal:
+    with on_terminal("mcp", "call", "p", "sdk", "count", "steps=1", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 0
-    assert terminal.text == "▐ sdk: 1/2: step 1\n▐ sdk: 2/2: step 2\ncounted to 2\n"
-
-
-def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> None:
-    polite(launch)
-    command = f"{shlex.quote(sys.executable)} -m acp_launch mcp call --trust p polite big size:=10000000 | head -c 10"
-    done = subprocess.run(
-        command, shell=True, capture_output=True, cwd=launch.project, env=launch.env, timeout=PATIENCE, check=False
-    )
-    assert (done.stdout, patient(done.stderr.decode())) == (b"x" * 10, "")
+    assert terminal.text == "▐ sdk: 1/1: step 1\ncounted to 1\n"
 
 
 def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None:

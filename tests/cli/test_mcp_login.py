@@ -5,20 +5,19 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import httpx2
 import pytest
 
 from acp_launch.oauth.grant import Logins
+from tests.cli.forkserver import completed
 from tests.cli.launcher import DEMO, Ended, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_secrets import files_holding
@@ -47,20 +46,11 @@ class Browser:
             pid, _, address = said.partition(" ")
             until_ended(int(pid))  # or the command could end before what it has started
             self.addresses.append(address)
-            self.pages.append(page(address))
+            self.pages.append(httpx2.get(address, follow_redirects=True, timeout=PATIENCE).text)
 
     def close(self) -> None:
         self._pipe.write_text("")
         self._thread.join(PATIENCE)
-
-
-def page(address: str) -> str:
-    try:
-        with urlopen(address, timeout=PATIENCE) as answer:
-            return str(answer.read().decode())
-    except HTTPError as error:
-        with error:
-            return error.read().decode()
 
 
 @pytest.fixture
@@ -129,13 +119,12 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
         assert (found["state"], found["account"], found["scopes"]) == ("logged in", "ada", ["read", "write"])
         assert (found["issuer"], found["renewed"]) == (server.issuer, True)
         planned = home("plan", "p").out.decode()
-        assert (
-            "\n  login      OAuth, for the scopes read, write" in planned and "\n             as ada, until " in planned
-        )
-        assert json.loads(home("plan", "p", "--json").out)["mcp_servers"][0]["login"]["account"] == "ada"
-        listed = home("mcp", "list", "p")
-        assert "LOGIN" in listed.out.decode() and "as ada, until " in listed.out.decode()
-        assert json.loads(home("mcp", "list", "p", "--json").out)["servers"][0]["login"]["account"] == "ada"
+        assert "\n  login      OAuth, for the scopes read, write" in planned
+        assert "\n             as ada, until " in planned
+        listed = home("mcp", "list", "p").out.decode()
+        assert "LOGIN" in listed and "as ada, until " in listed
+        for words, key in ((["plan", "p"], "mcp_servers"), (["mcp", "list", "p"], "servers")):
+            assert json.loads(home(*words, "--json").out)[key][0]["login"]["account"] == "ada"
         out = home("mcp", "logout", "p")
         assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are revoked and deleted\n")
         hints = [each["form"]["token_type_hint"] for each in server.asked("as /revoke")]
@@ -156,6 +145,10 @@ def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:
         unclear = home("mcp", "login", "p")
         assert (unclear.code, "docs, docs2 ask for a login" in unclear.err) == (2, True)
         logged_in(home, "docs2")
+        shown = {words: home("mcp", "status", "p", *words, "--json") for words in [("docs",), ("docs2",), ("--all",)]}
+        names = {words: [each["name"] for each in json.loads(done.out)["servers"]] for words, done in shown.items()}
+        assert names == {("docs",): ["docs"], ("docs2",): ["docs2"], ("--all",): ["docs", "docs2"]}
+        assert [done.code for done in shown.values()] == [6, 0, 6]
         said = logged_in(home, "--all")
         assert "acp-launch: docs2: logged in, until " in said and "nothing was done" in said
         assert "acp-launch: docs: logged in\n" in said
@@ -234,41 +227,31 @@ def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> Non
     assert f"{server.issuer} may not get the client secret, as the profile lacks `issuer: {server.issuer}`" in out.err
 
 
-def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(home: Launcher) -> None:
-    with authority(server={"revocation_endpoint": None}) as server, browsing(home):
-        profile(home, server)
+@pytest.mark.parametrize(
+    ("server", "is_there", "said"),
+    [
+        ({"revocation_endpoint": None}, True, "the server cannot revoke tokens, so they stay valid until they expire"),
+        ({}, False, "the server did not revoke the tokens: the authorization server"),
+    ],
+)
+def test_a_logout_that_the_server_does_not_hear_of_removes_the_tokens(
+    home: Launcher, server: Json, is_there: bool, said: str
+) -> None:
+    with authority(server=server) as there, browsing(home):
+        profile(home, there)
         logged_in(home)
-        out = home("mcp", "logout", "p")
-        assert (out.code, records(home)) == (0, [])
-    assert "docs: logged out, its tokens are deleted\n" in out.err
-    assert "the server cannot revoke tokens, so they stay valid until they expire" in out.err
-
-
-def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-    out = home("mcp", "logout", "p")
+        out = home("mcp", "logout", "p") if is_there else None
+    out = out or home("mcp", "logout", "p")
     assert (out.code, records(home)) == (0, [])
-    assert "the server did not revoke the tokens: the authorization server" in out.err
+    assert "docs: logged out, its tokens are deleted\n" in out.err and said in out.err
 
 
 def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
     with authority() as server, browsing(home) as browser:
         profile(home, server)
-        untrusted = home.apart("mcp", "status", "p")
-        assert "not logged in" in untrusted.err
-        refused = inquired(home, "login")
-        assert (refused, browser.addresses, server.log) == (7, [], [])
-        assert inquired(home, "logout") == 7
-
-
-def inquired(launch: Launcher, verb: str) -> int:
-    """The exit code of a verb without `--trust`, which the launcher would add."""
-    command = [sys.executable, "-m", "acp_launch", "mcp", verb, "p"]
-    return subprocess.run(
-        command, cwd=launch.project, env=launch.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
-    ).returncode
+        for verb, code in (("status", 6), ("login", 7), ("logout", 7)):  # without `--trust`
+            assert completed(["mcp", verb, "p"], env=home.env, cwd=home.project).returncode == code
+        assert (browser.addresses, server.log) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -337,11 +320,9 @@ def test_ctrl_d_and_ctrl_c_at_the_question_leave_nothing(home: Launcher, key: st
     with authority() as server:
         profile(home, server)
         with on_terminal("mcp", "login", "p", "--no-browser", cwd=home.project, env=home.env) as terminal:
-            terminal.until(PASTE)
-            terminal.types(key)
+            terminal.answers({PASTE: key})
             assert terminal.ends() == code, terminal.text
-        assert records(home) == []
-        assert server.asked("as /token") == []
+        assert (records(home), server.asked("as /token")) == ([], [])
 
 
 def test_ctrl_c_while_the_browser_is_awaited_leaves_no_listener_and_no_login(home: Launcher) -> None:
@@ -361,42 +342,41 @@ def test_ctrl_c_while_the_browser_is_awaited_leaves_no_listener_and_no_login(hom
         socket.create_connection(("127.0.0.1", port), PATIENCE)
 
 
-def test_a_store_that_only_reads_says_so_before_the_browser_opens(home: Launcher) -> None:
-    config = home.config / "config.yaml"
-    config.write_text("secrets: {store: command, command: [/bin/echo, '{name}']}\n")
+@pytest.mark.parametrize(
+    ("store", "prefix", "said"),
+    [
+        ("{store: command, command: [/bin/echo, '{name}']}", (), "cannot store a login: "),
+        (
+            "{store: file, file: {key_file: key}}",
+            ("sh", "-c", 'ulimit -f 0; exec "$@"', "sh"),
+            "cannot read or write the records of logins: file too large",
+        ),
+    ],
+    ids=["only reads", "full disk"],
+)
+def test_what_cannot_keep_a_login_is_found_out_before_the_browser_opens(
+    home: Launcher, store: str, prefix: tuple[str, ...], said: str
+) -> None:
+    home.configure(f"secrets: {store}\n")
     with authority() as server, browsing(home) as browser:
         profile(home, server)
-        refused = home("mcp", "login", "p")
-        assert (refused.code, browser.addresses, server.log) == (3, [], [])
-    assert "cannot store a login: " in refused.err
-
-
-def test_a_full_disk_is_found_out_before_the_browser_opens(home: Launcher) -> None:
-    with authority() as server, browsing(home) as browser:
-        profile(home, server)
-        with home.start("mcp", "login", "p", prefix=("sh", "-c", 'ulimit -f 0; exec "$@"', "sh")) as running:
+        with home.start("mcp", "login", "p", prefix=prefix) as running:
             refused = running.end()
         assert (refused.code, browser.addresses, server.log) == (3, [], [])
-    assert "cannot read or write the records of logins: file too large" in refused.err
+    assert said in refused.err
     assert not [*(home.state / "logins").glob("trial*")]
 
 
 def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:
-    with authority() as server, browsing(home):
+    """A login that is expired, and not renewed, is none."""
+    with authority(rotation="none") as server, browsing(home):
         profile(home, server)
         logged_in(home)
-        config = home.config
-        (config / "secrets.sealed").write_text("broken")
+        (home.config / "secrets.sealed").write_text("broken")
         before = len(server.log)
         shown = home("mcp", "status", "p")
         assert (shown.code, len(server.log)) == (0, before)
         assert "logged in, until " in shown.out.decode()
-
-
-def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
-    with authority(rotation="none") as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
     (file,) = (home.state / "logins").glob("*.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "expires": 1.0}))
     shown = home("mcp", "status", "p")
@@ -405,34 +385,23 @@ def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
     assert state(home)["state"] == "expired"
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("login", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
-        (("login", "p", "notes"), '"notes" is a program on this machine, which needs no login'),
-        (("login", "p"), "no MCP server of p is known to want a login"),
+def test_what_cannot_be_meant_is_a_usage_error(home: Launcher) -> None:
+    home.write({"agent": {"command": sys.executable}, "mcp_servers": {"notes": {"command": sys.executable}}})
+    unknown, program = 'p has no MCP server "nodes"; did you mean "notes"?', '"notes" is a program on this machine'
+    none = "no MCP server of p is known to want a login"
+    for words, told in (
+        (("login", "p", "nodes"), unknown),
+        (("login", "p", "notes"), f"{program}, which needs no login"),
+        (("login", "p"), none),
         (("logout", "p", "notes", "--all"), "--all takes no SERVER"),
         (("status", "p", "notes", "--all"), "--all takes no SERVER"),
-        (("status", "p", "notes"), '"notes" is a program on this machine, which needs no login'),
-        (("status", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
-    ],
-)
-def test_what_cannot_be_meant_is_a_usage_error(home: Launcher, words: tuple[str, ...], told: str) -> None:
-    home.write({"agent": {"command": sys.executable}, "mcp_servers": {"notes": {"command": sys.executable}}})
-    refused = home("mcp", *words)
-    assert (refused.code, told in refused.err) == (2, True), refused.err
-    none = home("mcp", "status", "p")
-    assert (none.code, none.err) == (0, "acp-launch: no MCP server of p is known to want a login\n")
-
-
-def test_status_tells_of_one_server_or_of_all(home: Launcher) -> None:
-    with authority() as one, authority() as other, browsing(home):
-        profile(home, one, other)
-        logged_in(home, "docs2")
-        shown = {words: home("mcp", "status", "p", *words, "--json") for words in [("docs",), ("docs2",), ("--all",)]}
-        names = {words: [each["name"] for each in json.loads(done.out)["servers"]] for words, done in shown.items()}
-    assert names == {("docs",): ["docs"], ("docs2",): ["docs2"], ("--all",): ["docs", "docs2"]}
-    assert [done.code for done in shown.values()] == [6, 0, 6]
+        (("status", "p", "notes"), f"{program}, which needs no login"),
+        (("status", "p", "nodes"), unknown),
+    ):
+        refused = home("mcp", *words)
+        assert (refused.code, told in refused.err) == (2, True), refused.err
+    shown = home("mcp", "status", "p")
+    assert (shown.code, shown.err) == (0, f"acp-launch: {none}\n")
 
 
 def used(launch: Launcher) -> Ended:
@@ -472,15 +441,16 @@ def test_a_server_that_wants_a_login_without_the_key_is_known_to_all_verbs_from_
         assert home("mcp", "status", "p").code == 0
         assert home("mcp", "login", "p").code == 2
         learned = home(*learn)
-        assert (learned.code, "it wants a login" in learned.err + learned.out.decode()) == (6, True), learned.err
-        assert fix in learned.err + learned.out.decode()
+        told = learned.err + learned.out.decode()
+        assert (learned.code, "it wants a login" in told, fix in told) == (6, True, True), told
         known = home("mcp", "status", "p", "docs")
         assert (known.code, fix in known.err, state(home)["state"]) == (6, True, "not logged in")
-        logged_in(home, "docs") if learn[0] != "mcp" else logged_in(home)
-        assert (home("mcp", "status", "p", "docs").code, used(home).code) == (0, 0)
-        assert home("mcp", "logout", "p", "docs").code == 0
-        forgotten = home("mcp", "status", "p", "docs")
-        assert (forgotten.code, forgotten.err) == (0, "acp-launch: docs is not known to want a login\n")
+        if learn[0] == "mcp":
+            logged_in(home)
+            assert (home("mcp", "status", "p", "docs").code, used(home).code) == (0, 0)
+            assert home("mcp", "logout", "p", "docs").code == 0
+            forgotten = home("mcp", "status", "p", "docs")
+            assert (forgotten.code, forgotten.err) == (0, "acp-launch: docs is not known to want a login\n")
 
 
 def test_the_only_remote_server_is_the_one_to_log_in_to(home: Launcher) -> None:

@@ -61,7 +61,7 @@ def test_inspect_tells_version_era_session_and_times(launch: Launcher) -> None:
 
 
 def test_a_server_of_the_era_without_handshake_is_used_like_any_other(launch: Launcher) -> None:
-    """M-13, M-50."""
+    """M-13, M-50. A program, too."""
     with tempered(era="modern") as server:
         profile(launch, server.url)
         found = json.loads(asked(launch, "inspect", "--json").out)
@@ -71,16 +71,9 @@ def test_a_server_of_the_era_without_handshake_is_used_like_any_other(launch: La
     assert found["connection"] == {"type": "http", "era": "modern", "session": False, "tls": None}
     assert "protocol      MCP 2025-11-25, translated from 2026-07-28\n" in text
     assert "connection    http, not encrypted, of the modern era, without a session\n" in text
-
-
-def test_a_program_of_the_era_without_handshake_is_used_like_any_other(launch: Launcher) -> None:
-    """M-13, M-50."""
     program = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "modern.py")]}
-    launch.write({"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": program}})
-    assert launch("trust", "p", "--yes").code == 0
-    done = asked(launch, "inspect", "--json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["connection"] == {"type": "stdio", "era": "modern"}
+    launch.extend(mcp_servers={"docs": program})
+    assert json.loads(asked(launch, "inspect", "--json").out)["connection"] == {"type": "stdio", "era": "modern"}
 
 
 @pytest.mark.parametrize(
@@ -109,25 +102,27 @@ def test_each_way_to_be_of_no_use_has_its_words_and_its_exit_code(
     assert TOKEN not in done.err + checked.out.decode() + checked.err
 
 
-@pytest.mark.parametrize(
-    ("headers", "why"),
-    [
-        ({"Authorization": "Bearer ${secret:docs}", "X-Key": "${secret:other}"}, "the secret docs"),
-        ({"X-A": "${secret:docs}", "X-Key": "${secret:other} ${secret:docs}"}, "the secrets docs, other"),
-    ],
-)
-def test_of_credentials_that_are_refused_the_secret_is_named_and_how_to_replace_it(
-    launch: Launcher, headers: dict[str, str], why: str
-) -> None:
+def test_of_credentials_that_are_refused_the_secret_is_named_and_how_to_replace_it(launch: Launcher) -> None:
     launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     for name in ("docs", "other"):
         assert launch("secret", "set", name, stdin=TOKEN.encode()).code == 0
+    other = {"X-A": "${secret:docs}", "X-Key": "${secret:other} ${secret:docs}"}
     with tempered(bearer="other", challenge='ApiKey realm="docs"') as server:
-        entry = {"type": "http", "url": server.url, "headers": headers}
-        launch.write({"agent": DEMO, "mcp_servers": {"docs": entry}})
-        for done in (launch("run", "p", "hi"), launch("mcp", "tools", "p", "docs"), launch("doctor", "p")):
-            assert (done.code, f"it does not accept {why}\n" in done.err + done.out.decode()) == (6, True), done.err
-            assert "fix: acp-launch secret set docs" in done.err + done.out.decode()
+        for headers, verb, why in (
+            (
+                {"Authorization": "Bearer ${secret:docs}", "X-Key": "${secret:other}"},
+                ["run", "p", "hi"],
+                "the secret docs",
+            ),
+            (other, ["doctor", "p"], "the secrets docs, other"),
+            (other, ["mcp", "tools", "p", "docs"], "the secrets docs, other"),
+        ):
+            entry = {"type": "http", "url": server.url, "headers": headers}
+            launch.write({"agent": DEMO, "mcp_servers": {"docs": entry}})
+            done = launch(*verb)
+            told = done.err + done.out.decode()
+            assert (done.code, f"it does not accept {why}\n" in told) == (6, True), told
+            assert "fix: acp-launch secret set docs" in told
         launch.env["ACP_LAUNCH_SECRET_DOCS"] = TOKEN
         assert "fix: export ACP_LAUNCH_SECRET_DOCS=...\n" in launch("mcp", "tools", "p", "docs").err
 
