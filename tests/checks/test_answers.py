@@ -27,13 +27,10 @@ def survey(**members: object) -> Survey:
     return Survey(server=server, answers_ping=True, roots_asked=0, **{**said, **members})  # type: ignore[arg-type]
 
 
-def test_an_agent_without_a_name_is_told_all_the_same() -> None:
+def test_an_agent_near_its_limit_is_a_warning_before_it_is_a_failure() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 0.2, 60))
     assert (check.verdict, check.text) == ("ok", "(without a name), ACP 1; answered in 200 ms")
     assert check.detail == ("can: load", "logins: none offered")
-
-
-def test_an_agent_near_its_limit_is_a_warning_before_it_is_a_failure() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 31, 60))
     assert (check.verdict, check.text) == ("warning", "(without a name), ACP 1; answered in 31.00 s, near its limit")
     assert check.fix == "raise agent.timeouts.initialize (60 s) in the profile"

@@ -60,29 +60,24 @@ def test_an_agent_is_installed_and_a_profile_starts_it(agents: Launcher, web: We
     assert len(web.asked) == asked, "nothing but the verbs of agents asks the registry"
 
 
-@pytest.mark.parametrize(
-    ("agent", "line"),
-    [
-        (
-            "npx-agent",
-            'agent: {"command": "npx", "args": ["-y", "@scope/npx-agent@1.0.0"], "env": {"FROM_INDEX": "1"}}',
-        ),
+def test_a_package_is_shown_as_a_profile_starts_it(agents: Launcher) -> None:
+    npx = '{"command": "npx", "args": ["-y", "@scope/npx-agent@1.0.0"], "env": {"FROM_INDEX": "1"}}'
+    for agent, line in (
+        ("npx-agent", f"agent: {npx}"),
         ("uvx-agent", 'agent: {"command": "uvx", "args": ["uvx-agent@2.0.0"]}'),
-    ],
-)
-def test_a_package_is_shown_as_a_profile_starts_it(agents: Launcher, agent: str, line: str) -> None:
-    assert f"profile:   {line}\n" in agents("agents", "show", agent).out.decode()
-    done = agents("agents", "install", agent)
-    assert done.code == 3
-    assert f"{agent} needs no installation\n" in done.err
-    assert f"fix: write into the profile: {line}\n" in done.err
-    agents.write({"agent": {"registry": agent}})
-    assert f"fix: write instead: {line}" in agents("plan", "p").err
-    (agents.project / ".acp-launch" / "p.yaml").write_text(f"version: 1\n{line}\n")
-    assert agents("validate", "p").err == ""
+    ):
+        assert f"profile:   {line}\n" in agents("agents", "show", agent).out.decode()
+        done = agents("agents", "install", agent)
+        assert (done.code, f"{agent} needs no installation\n" in done.err) == (3, True)
+        assert f"fix: write into the profile: {line}\n" in done.err
+        agents.write({"agent": {"registry": agent}})
+        assert f"fix: write instead: {line}" in agents("plan", "p").err
+        (agents.project / ".acp-launch" / "p.yaml").write_text(f"version: 1\n{line}\n")
+        assert agents("validate", "p").err == ""
 
 
-def test_search_show_and_list_tell_what_there_is(agents: Launcher) -> None:
+def test_search_show_and_list_tell_what_there_is(agents: Launcher, web: Web) -> None:
+    """Without the network those of the copy, whose age is said."""
     found = answer(agents, "search")
     assert [each["id"] for each in found["agents"]] == ["an-agent", "npx-agent", "unverified", "uvx-agent"]
     assert found["index"]["fault"] is None
@@ -98,8 +93,16 @@ def test_search_show_and_list_tell_what_there_is(agents: Launcher) -> None:
     assert answer(agents, "install", "an-agent")["is_new"] is False
     (listed,) = answer(agents, "list")["agents"]
     assert listed == {**{key: value for key, value in made.items() if key != "is_new"}, "newest": "1.0.0"}
-    (row,) = [line for line in agents("agents", "search").out.decode().splitlines() if line.startswith("an-agent")]
-    assert row.split() == ["an-agent", "1.0.0", "1.0.0", "binary", "About", "an-agent"]
+    web.files.pop("/registry.json")
+    done = agents("agents", "search")
+    (row,) = [line for line in done.out.decode().splitlines() if line.startswith("an-agent")]
+    assert (done.code, row.split()) == (0, ["an-agent", "1.0.0", "1.0.0", "binary", "About", "an-agent"])
+    assert "answered 404; this is the copy of just now" in done.err
+    agents.write({"agent": {"registry": "npx-agnt"}})
+    refused = agents("run", "p", "hello")
+    assert (refused.code, "fix: write npx-agent" in refused.err) == (3, True)
+    done = agents("agents", "search", ACP_LAUNCH_REGISTRY=f"{web.url}/other.json")
+    assert (done.code, "acp-launch config set registry ADDRESS" in done.err) == (3, True)
 
 
 def test_the_plan_and_the_trust_screen_name_the_version(agents: Launcher) -> None:
@@ -156,16 +159,6 @@ def test_a_version_that_a_profile_names_is_removed_only_by_a_yes(agents: Launche
         assert len(answer(agents, "list")["agents"]) == left
 
 
-def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launcher, web: Web) -> None:
-    assert answer(agents, "search")["index"]["fault"] is None
-    web.files.pop("/registry.json")
-    done = agents("agents", "search")
-    assert (done.code, "npx-agent" in done.out.decode()) == (0, True)
-    assert "answered 404; this is the copy of just now" in done.err
-    done = agents("agents", "search", ACP_LAUNCH_REGISTRY=f"{web.url}/other.json")
-    assert (done.code, "acp-launch config set registry ADDRESS" in done.err) == (3, True)
-
-
 def test_what_cannot_be_installed_says_why_and_leaves_nothing(agents: Launcher, web: Web) -> None:
     unverified = agents("agents", "install", "unverified")
     assert (unverified.code, "has no sha256 of unverified" in unverified.err) == (3, True)
@@ -178,26 +171,16 @@ def test_what_cannot_be_installed_says_why_and_leaves_nothing(agents: Launcher, 
     assert "(not verified)" in agents("agents", "list").out.decode()
 
 
-def test_an_id_that_the_copy_of_the_index_does_not_list_is_told_with_the_likeliest(agents: Launcher) -> None:
-    agents.write({"agent": {"registry": "npx-agnt"}})
-    answer(agents, "search")
-    refused = agents("run", "p", "hello")
-    assert (refused.code, "fix: write npx-agent" in refused.err) == (3, True)
-
-
-@pytest.mark.parametrize(
-    ("agent", "said"),
-    [
+def test_a_wrong_reference_is_a_problem_of_the_profile(launch: Launcher) -> None:
+    agent: Any
+    for agent, said in (
         ({"registry": "x", "command": "y"}, "an agent has a command, or an id in the registry, not both"),
         ({"registry": "Not An Id"}, "expected an agent of the registry, as ID or ID@VERSION"),
         ({"registry": None}, "agent.registry: this key is required"),
-        ({"registry": 5}, "expected an agent of the registry"),
-    ],
-)
-def test_a_wrong_reference_is_a_problem_of_the_profile(launch: Launcher, agent: dict[str, Any], said: str) -> None:
-    launch.write({"agent": agent})
-    done = launch("validate", "p")
-    assert (done.code, said in done.err) == (2, True), done.err
+    ):
+        launch.write({"agent": agent})
+        done = launch("validate", "p")
+        assert (done.code, said in done.err) == (2, True), done.err
 
 
 def test_a_profile_may_replace_the_command_of_another_by_the_registry(agents: Launcher) -> None:
@@ -285,20 +268,16 @@ def test_an_installation_in_the_project_is_not_used(agents: Launcher) -> None:
     assert (done.code, "lies in the project, so the agents in it cannot be trusted" in done.err) == (3, True)
 
 
-@pytest.mark.parametrize(
-    ("registry", "said"),
-    [
+def test_the_index_is_at_an_https_address_or_in_a_file_that_the_settings_choose(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    for registry, said in (
         ("http://example.com/index.json", "others on the way could choose what is installed"),
         ("index.json", "expected an https address or the full path of a file"),
         ("ftp://example.com/x", "expected an address that begins with https://"),
-    ],
-)
-def test_the_index_is_at_an_https_address_or_in_a_file(launch: Launcher, registry: str, said: str) -> None:
-    done = launch("agents", "search", ACP_LAUNCH_REGISTRY=registry)
-    assert (done.code, said in done.err) == (2, True), done.err
-
-
-def test_an_index_in_a_file_can_be_chosen_in_the_settings(launch: Launcher, tmp_path: Path) -> None:
+    ):
+        done = launch("agents", "search", ACP_LAUNCH_REGISTRY=registry)
+        assert (done.code, said in done.err) == (2, True), done.err
     file = tmp_path / "index.json"
     file.write_bytes(written(entry("local", npx=NPX)))
     assert launch("config", "set", "registry", str(file)).code == 0

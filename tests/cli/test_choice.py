@@ -56,35 +56,25 @@ def test_of_several_profiles_one_is_chosen_by_its_description(launch: Launcher) 
 def test_a_list_can_be_left_without_a_choice(launch: Launcher, keys: str) -> None:
     described(launch, docs="Writes the manual", review="Reads pull requests")
     with choosing(launch, "run") as terminal:
+        terminal.types("zzz")
+        terminal.until("nothing matches")
+        terminal.types(f"{ENTER}\x15")  # Ctrl-U removes the filter
+        terminal.until("▸ docs")
         terminal.types(keys)
         assert terminal.ends() == 130
         assert terminal.shown == "acp-launch: nothing was chosen", "the list is gone"
     assert names(launch) == []
 
 
-def test_a_filter_that_nothing_matches_is_said_and_enter_does_nothing(launch: Launcher) -> None:
-    described(launch, docs="Writes the manual", review="Reads pull requests")
-    with choosing(launch, "run") as terminal:
-        terminal.types("zzz")
-        terminal.until("nothing matches")
-        terminal.types(f"{ENTER}\x15")  # Ctrl-U removes the filter
-        terminal.until("▸ docs")
-        terminal.types(ESCAPE)
-        assert terminal.ends() == 130
-
-
 def test_without_a_terminal_the_profiles_are_listed_with_the_command(launch: Launcher) -> None:
+    """Outside of a project those of the user, and those that are built in."""
+    done = launch("run", stdin=b"hi")
+    assert (done.code, "demo " in done.out.decode()) == (2, True)
     described(launch, docs="Writes the manual", review="Reads pull requests")
     done = launch("run", stdin=b"hi")
     assert done.code == 2
     assert [line.split()[0] for line in done.out.decode().splitlines()] == ["docs", "review"]
     assert done.err == "acp-launch: no profile is given\n    fix: name one: acp-launch run docs PROMPT\n"
-
-
-def test_outside_of_a_project_the_profiles_of_the_user_and_the_built_in_ones_are_listed(launch: Launcher) -> None:
-    done = launch("run", stdin=b"hi")
-    assert done.code == 2
-    assert "demo " in done.out.decode()
 
 
 @pytest.fixture
@@ -105,7 +95,7 @@ def turns(launch: Launcher, title: str) -> int:
     return int(found)
 
 
-def test_session_lets_the_user_choose_by_title(several: Launcher) -> None:
+def test_session_lets_the_user_choose_by_title_and_resumes_it(several: Launcher) -> None:
     with choosing(several, "session") as terminal:
         terminal.until("▸ fix-42: Fix the logs  just now   1      review")
         terminal.until("  Look at the lexer     just now   1      review")
@@ -113,36 +103,22 @@ def test_session_lets_the_user_choose_by_title(several: Launcher) -> None:
         terminal.until("▸ Explain the parser    just now   1      docs")
         terminal.types(UP)
         terminal.until("▸ Look at the lexer")
-        terminal.types(ESCAPE)
-        assert terminal.ends() == 130
+        terminal.types("parser" + ENTER)
+        terminal.until(yes_or_no("Trust this profile and continue?"))
+        terminal.types("y")
+        terminal.until("resumed ")
+        terminal.types("\x04")
+        assert terminal.ends() == 0
 
 
 def test_continue_takes_the_latest_session_as_its_help_says(several: Launcher) -> None:
+    """Of a profile, of the project, or the only one of a name."""
     done = several("run", "--continue", "--no-replay", stdin=b"more")
     assert done.code == 0
     assert 'resuming the latest session of this project, "fix-42" of profile review' in done.err
-    assert several("run", "docs", "-c", "more").code == 0
-    assert several("run", "-c", stdin=b"more").code == 0
-    assert (turns(several, "Fix the logs"), turns(several, "Explain the parser")) == (2, 3)
-
-
-def test_continue_without_a_profile_needs_no_question_where_there_is_one_session(launch: Launcher) -> None:
-    launch.profile("replayer")
-    assert launch("run", "p", "hello").code == 0
-    done = launch("run", "--continue", "--no-replay", stdin=b"more")
-    assert done.code == 0
-    assert 'resuming the only session of this project, "hello" of profile p' in done.err
-    assert turns(launch, "hello") == 2
-
-
-def test_the_latest_of_a_profile_and_the_only_one_of_a_name_need_no_question(several: Launcher) -> None:
-    assert several("run", "review", "--continue", "more").code == 0
-    assert turns(several, "Fix the logs") == 2
-    assert several("run", "--session", "fix-42", "--no-replay", stdin=b"more").code == 0
-    assert turns(several, "Fix the logs") == 3
-
-
-def test_continue_of_a_profile_in_an_interactive_session_resumes_its_latest(several: Launcher) -> None:
+    for words in (["docs", "-c", "more"], ["-c"], ["--session", "fix-42", "--no-replay"]):
+        assert several("run", *words, stdin=b"more").code == 0
+    assert (turns(several, "Fix the logs"), turns(several, "Explain the parser")) == (3, 3)
     assert several("run", "docs", "Another").code == 0
     with on_screen(*command("run", "review", "--continue"), cwd=several.project, env=several.env) as terminal:
         terminal.until("resumed fix-42 (")
@@ -165,16 +141,6 @@ def test_without_a_terminal_to_choose_on_the_sessions_are_listed_with_the_comman
     assert "fix: name one: acp-launch run review --session fix-42" in terminal.text
 
 
-def test_session_without_a_verb_resumes_the_chosen_session(several: Launcher) -> None:
-    with choosing(several, "session") as terminal:
-        terminal.types("parser" + ENTER)
-        terminal.until(yes_or_no("Trust this profile and continue?"))
-        terminal.types("y")
-        terminal.until("resumed ")
-        terminal.types("\x04")
-        assert terminal.ends() == 0
-
-
 def test_a_session_of_a_command_line_cannot_be_resumed_from_the_list(launch: Launcher) -> None:
     launch.profile("polite")
     command = launch.started().removeprefix("    command: ").strip()
@@ -185,12 +151,17 @@ def test_a_session_of_a_command_line_cannot_be_resumed_from_the_list(launch: Lau
         assert 'the session "hello there" was made with --agent' in terminal.shown
 
 
-def test_no_sessions_are_said(launch: Launcher) -> None:
+def test_none_and_the_only_one_need_no_question(launch: Launcher) -> None:
     done = launch("session")
     assert (done.code, done.out) == (0, b"")
     assert "no sessions here yet" in done.err
     none = launch("run", "--continue", stdin=b"hi")
     assert (none.code, "to continue" in none.err) == (3, True)
+    launch.profile("replayer")
+    assert launch("run", "p", "hello").code == 0
+    done = launch("run", "--continue", "--no-replay", stdin=b"more")
+    assert (done.code, turns(launch, "hello")) == (0, 2)
+    assert 'resuming the only session of this project, "hello" of profile p' in done.err
 
 
 def test_switch_without_a_name_lets_the_user_choose_another_session(several: Launcher) -> None:

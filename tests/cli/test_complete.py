@@ -86,28 +86,23 @@ def test_every_source_belongs_to_a_verb() -> None:
     assert {re.sub("( ?[A-Z|]+)+$", "", key) for key in SOURCES} <= verbs
 
 
-def test_verbs_are_offered_with_what_they_do(project: Launcher) -> None:
+def test_verbs_options_and_choices_are_offered_with_what_they_do(project: Launcher) -> None:
     assert asked(project, "session re") == ["rename\tRename a session."]
     assert asked(project, "va")[0].startswith("validate\tCheck profiles: ")
     assert names(asked(project, "")) == [name for name in commands() if name and " " not in name]
-
-
-def test_options_and_choices_are_offered(project: Launcher) -> None:
     assert asked(project, "run --no-") == ["--no-replay\tResume without showing the history."]
     assert asked(project, "run --approve ") == ["all", "reads", "none"]
     assert asked(project, "completion ") == ["bash", "zsh", "fish"]
     assert "--new" not in names(asked(project, "run --new -"))
+    another = project("completion", "csh")
+    assert (another.code, "'csh' is not one of 'bash', 'zsh', 'fish'" in another.err) == (2, True)
 
 
 @pytest.mark.promise("first steps")
-def test_profiles_are_offered_nearest_first(project: Launcher) -> None:
+def test_profiles_are_offered_nearest_first_and_the_sessions_of_the_profile(project: Launcher) -> None:
     answer = asked(project, "run ")
-    assert answer[0] == "p"
-    assert "demo" in answer
+    assert (answer[0], "demo" in answer) == ("p", True)
     assert asked(project, "run p ") == [""]
-
-
-def test_sessions_are_those_of_the_profile_of_a_run(project: Launcher) -> None:
     assert asked(project, "run p --session ") == ["fix-42"]
     assert asked(project, "session show ") == ["fix-42", "other"]
 
@@ -124,19 +119,20 @@ def test_a_session_that_is_being_written_is_seen_and_nothing_is_written(project:
         assert files(state) == before
 
 
-@pytest.mark.parametrize("typed", ["run ", "run p -s ", "mcp list ", "secret rm "])
-def test_a_completion_writes_nothing(project: Launcher, typed: str) -> None:
-    before = files(project.project.parent), files(Path(project.env["HOME"]))
-    asked(project, typed)
-    assert (files(project.project.parent), files(Path(project.env["HOME"]))) == before
+def test_a_completion_writes_nothing(project: Launcher) -> None:
+    places = (project.project.parent, Path(project.env["HOME"]))
+    before = [*map(files, places)]
+    for typed in ("run ", "run p -s ", "mcp list ", "secret rm "):
+        asked(project, typed)
+    assert [*map(files, places)] == before
 
 
-@pytest.mark.parametrize("content", [b"", b"no database at all" * 100])
-def test_a_damaged_store_is_no_answer(project: Launcher, content: bytes) -> None:
+def test_a_damaged_store_is_no_answer(project: Launcher) -> None:
     store = project.state / "sessions" / "sessions.db"
-    store.write_bytes(content)
-    assert asked(project, "run p -s ") == []
-    assert store.read_bytes() == content
+    for content in (b"", b"no database at all" * 100):
+        store.write_bytes(content)
+        assert asked(project, "run p -s ") == []
+        assert store.read_bytes() == content
 
 
 def test_servers_are_those_of_the_profile_on_the_line_and_of_what_it_extends(project: Launcher) -> None:
@@ -160,18 +156,12 @@ def test_secrets_come_from_the_index(project: Launcher) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_that_means_more_to_a_terminal_or_a_shell_is_left_out(project: Launcher, name: str) -> None:
-    (project.project / ".acp-launch" / f"{name}.yaml").write_text("version: 1\n")
-    before = ["p", "claude", "codex", "demo", "gemini", "opencode"]
-    assert names(asked(project, "run ")) == before
-
-
-def test_a_file_name_that_is_no_text_is_left_out(project: Launcher) -> None:
-    with open(os.fsencode(project.project) + b"/.acp-launch/\xff.yaml", "wb"):  # noqa: PTH123
-        pass
-    assert "demo" in names(asked(project, "run "))
-    assert all(name.isprintable() for name in names(asked(project, "run ")))
+def test_a_name_that_means_more_to_a_terminal_or_a_shell_is_left_out(project: Launcher) -> None:
+    """So is one that is no text."""
+    for name in (*map(os.fsencode, HOSTILE), b"\xff"):
+        with open(os.fsencode(project.project) + b"/.acp-launch/" + name + b".yaml", "wb") as file:  # noqa: PTH123
+            file.write(b"version: 1\n")
+    assert names(asked(project, "run ")) == ["p", "claude", "codex", "demo", "gemini", "opencode"]
 
 
 def test_a_pipe_and_a_directory_among_the_profiles_do_not_block(project: Launcher) -> None:
@@ -196,7 +186,7 @@ def test_a_disk_that_does_not_answer_is_given_up() -> None:
         "from acp_launch.cli import app, completion\n"
         "ours, theirs = os.pipe()\n"
         "completion.SOURCES['PROFILE PROMPT'] = lambda context, settings: os.read(ours, 1)\n"
-        "app.PATIENCE = 0.05\n"
+        "app.COMPLETION_TIMEOUT = 0.05\n"
         "main()\n"
     )
     env = {**os.environ, **press("run ")}
@@ -218,9 +208,3 @@ def test_a_completion_imports_the_verb_on_the_line_and_no_other() -> None:
     modules = loaded(**press("run de"))
     assert "acp_launch.cli.run" in modules
     assert not {"acp_launch.cli.machine", "acp_launch.cli.mcp", *HEAVY} & (modules - {"msgspec"})
-
-
-def test_another_shell_is_a_usage_error(launch: Launcher) -> None:
-    ended = launch("completion", "csh")
-    assert ended.code == 2
-    assert "'csh' is not one of 'bash', 'zsh', 'fish'" in ended.err

@@ -90,39 +90,28 @@ def test_a_client_secret_is_for_the_issuer_of_the_profile_else_for_the_confirmed
 
 
 def test_the_record_is_read_once_a_minute_at_most(clock: Clock, records: Records) -> None:
-    credentials = made(records)
+    """A server without a login costs no more."""
+    with_login, without = made(records), made(records, None)
     records.put(SECOND)
-    assert [sent(credentials) for _ in range(5)] == ["one"] * 5
+    assert [sent(with_login) for _ in range(5)] == ["one"] * 5
+    assert [sent(without) for _ in range(5)] == [""] * 5
     assert records.reads == 0
     clock.now += RECORD_SECONDS
-    assert [sent(credentials) for _ in range(5)] == ["two"] * 5
+    assert [sent(with_login) for _ in range(5)] == ["two"] * 5
     assert records.reads == 1
+    assert [sent(without) for _ in range(5)] == ["two"] * 5
+    assert records.reads == 2
 
 
-def test_a_server_without_a_login_costs_no_more(clock: Clock, records: Records) -> None:
-    records.drop(FIRST)
-    credentials = made(records, None)
-    assert [sent(credentials) for _ in range(5)] == [""] * 5
-    clock.now += RECORD_SECONDS
-    assert [sent(credentials) for _ in range(5)] == [""] * 5
-    assert records.reads == 1
-
-
-def test_it_is_read_at_once_when_a_token_was_refused(clock: Clock, records: Records) -> None:
-    credentials = made(records)
-    records.put(SECOND)
-    assert sent(credentials, refused="one") == "two"
-
-
-def test_it_is_read_at_once_when_a_token_cannot_be_renewed(
+def test_it_is_read_at_once_when_a_token_was_refused_or_cannot_be_renewed(
     clock: Clock, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    refused, ended = made(records), made(records)
     monkeypatch.setattr(Tokens, "ended", "one")
-    credentials = made(records)
     with pytest.raises(NoToken):
-        sent(credentials)
+        sent(ended)
     records.put(SECOND)
-    assert sent(credentials) == "two"
+    assert (sent(refused, refused="one"), sent(ended)) == ("two", "two")
 
 
 def test_it_is_read_for_each_request_after_a_scope_was_refused_until_there_is_a_new_login(

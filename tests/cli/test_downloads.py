@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import SERVERS, Json, Launcher
+from tests.cli.launcher import SERVERS, Ended, Json, Launcher
 
 FETCHES = "acp-launch: mcp server notes is downloading: its package runner fetches it for the first time"
 BRIEF = {"start": "1s"}  # less than the test takes; and than a download
@@ -36,17 +36,21 @@ def fetched(launch: Launcher, fifo: Path | None, temper: str = "probe_polite", *
     return {"command": str(file), "args": args, "env": env, "timeouts": BRIEF, **more}
 
 
-def test_a_run_waits_for_a_download_beyond_the_start_timeout(launch: Launcher, fifo: Path) -> None:
-    launch.profile("polite", mcp_servers={"notes": fetched(launch, fifo)})
-    with launch.start("run", "p", "hello") as running:
+def downloaded(launch: Launcher, fifo: Path, *words: str) -> Ended:
+    with launch.start(*words) as running:
         running.complains(FETCHES)
         assert b"session/new" not in bytes(running.raw)
         with fifo.open("wb"):
             pass
         done = running.end()
-    assert done.code == 0, done.err
-    assert b"hello" in done.out
-    assert "did not answer" not in done.err
+    assert done.code == 0, (done.out, done.err)
+    return done
+
+
+@pytest.mark.parametrize("words", [["run", "p", "notes"], ["mcp", "tools", "p", "notes"]])
+def test_a_download_is_waited_for_beyond_the_start_timeout(launch: Launcher, fifo: Path, words: list[str]) -> None:
+    launch.profile("polite", mcp_servers={"notes": fetched(launch, fifo)})
+    assert "did not answer" not in downloaded(launch, fifo, *words).err
 
 
 def test_a_download_has_a_limit_of_its_own_which_is_named(launch: Launcher, fifo: Path) -> None:
@@ -69,21 +73,6 @@ def test_a_runner_whose_server_is_silent_gets_no_more_time(launch: Launcher) -> 
 
 def test_doctor_names_a_download_and_counts_its_time_apart(launch: Launcher, fifo: Path) -> None:
     launch.profile("polite", mcp_servers={"notes": fetched(launch, fifo)})
-    with launch.start("doctor", "p") as running:
-        running.complains(FETCHES)
-        with fifo.open("wb"):
-            pass
-        done = running.end()
-    assert done.code == 0, done.out
+    done = downloaded(launch, fifo, "doctor", "p")
     (line,) = [line for line in done.out.decode().splitlines() if "server notes" in line and "tools" in line]
     assert line.startswith("ok ") and line.endswith(", after a download")
-
-
-def test_mcp_tools_waits_for_a_download(launch: Launcher, fifo: Path) -> None:
-    launch.profile("polite", mcp_servers={"notes": fetched(launch, fifo)})
-    with launch.start("mcp", "tools", "p", "notes") as running:
-        running.complains(FETCHES)
-        with fifo.open("wb"):
-            pass
-        done = running.end()
-    assert done.code == 0, done.err

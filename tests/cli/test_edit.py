@@ -65,42 +65,28 @@ def test_an_address_is_added_as_a_server(project: Path, typed: Typed) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_is_no_server_is_refused(project: Path, typed: Typed) -> None:
+    for name, arguments, said in (
+        ("new", [], "a server has either a command or a --url\n    fix: give its command after --, as in "),
+        ("new", ["--url", "https://x", "--", "npx"], "a server has either a command or a --url\n"),
+        ("new", ["--header", "A=b", "--", "npx"], "--header goes with --url\n    fix: give a program its token in "),
+        ("new", ["--env", TOKEN, "--", "npx"], "--env takes NAME=VALUE\n    fix: --env 'TOKEN=${secret:NAME}'\n"),
         (
-            [],
-            "a server has either a command or a --url\n"
-            "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
-        ),
-        (
-            ["--url", "https://x", "--", "npx"],
-            "a server has either a command or a --url\n"
-            "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
-        ),
-        (
-            ["--header", "A=b", "--", "npx"],
-            "--header goes with --url\n    fix: give a program its token in a variable: --env NAME=VALUE",
-        ),
-        (["--env", TOKEN, "--", "npx"], "--env takes NAME=VALUE\n    fix: --env 'TOKEN=${secret:NAME}'"),
-        (
+            "new",
             ["--url", "https://x", "--header", f"Authorization: Bearer {TOKEN}"],
-            "--header takes NAME=VALUE\n    fix: --header 'Authorization=Bearer ${secret:NAME}'",
+            "--header takes NAME=VALUE\n    fix: --header 'Authorization=Bearer ${secret:NAME}'\n",
         ),
-    ],
-)
-def test_what_is_no_server_is_refused(project: Path, typed: Typed, arguments: list[str], said: str) -> None:
-    assert typed("add-server", "p", "new", *arguments) == (2, "", f"acp-launch: {said}\n")
+        (
+            "github",
+            ["--", "x"],
+            'server "github" already exists\n'
+            "    fix: choose another name, or first: acp-launch profile remove p mcp_servers.github\n",
+        ),
+    ):
+        done = typed("add-server", "p", name, *arguments)
+        assert (done.code, done.out, done.err.startswith(f"acp-launch: {said}")) == (2, "", True), done.err
+        assert TOKEN not in done.err
     assert text(project) == PROFILE
-
-
-def test_a_server_of_that_name_is_not_replaced(project: Path, typed: Typed) -> None:
-    assert typed("add-server", "p", "github", "--", "x") == (
-        2,
-        "",
-        'acp-launch: server "github" already exists\n'
-        "    fix: choose another name, or first: acp-launch profile remove p mcp_servers.github\n",
-    )
 
 
 @pytest.mark.promise("profile")
@@ -132,42 +118,28 @@ def test_a_profile_that_was_wrong_before_can_be_mended_step_by_step(project: Pat
 
 @pytest.mark.parametrize("key", ["mcp_servers.github.env.OTHER", "description", "agent.args[0]"])
 def test_a_token_is_refused_and_shown_nowhere(project: Path, typed: Typed, key: str) -> None:
+    """Nor is one that is there already, by a change beside it."""
     answer = typed("set", "p", key, TOKEN)
-    assert answer.code == 2
-    assert "this looks like a GitHub token" in answer.err
+    assert (answer.code, "this looks like a GitHub token" in answer.err) == (2, True)
     assert answer.err.endswith(
         "1 problem; nothing was changed\nacp-launch: your shell's history now has the token: rotate it\n"
     )
     assert TOKEN not in answer.out + answer.err
     assert text(project) == PROFILE
-
-
-def test_a_token_that_is_there_already_is_not_shown_by_a_change_beside_it(project: Path, typed: Typed) -> None:
-    file = project / ".acp-launch" / "p.yaml"
-    file.write_text(PROFILE.replace("${secret:github}", TOKEN))
+    (project / ".acp-launch" / "p.yaml").write_text(PROFILE.replace("${secret:github}", TOKEN))
     answer = typed("set", "p", "mcp_servers.github.required", "false")
-    assert answer.code == 0
-    assert TOKEN not in answer.out + answer.err
-    assert TOKEN in file.read_text()
-
-
-def test_a_key_that_is_not_there_cannot_be_removed(project: Path, typed: Typed) -> None:
-    assert typed("remove", "p", "agent.args") == (
-        2,
-        "",
-        ".acp-launch/p.yaml: agent.args: this is not set in the file\n"
-        "    fix: acp-launch show --merged p prints what is there, and which file sets it\n"
-        "1 problem; nothing was changed\n",
-    )
+    assert (answer.code, TOKEN in answer.out + answer.err, TOKEN in text(project)) == (0, False, True)
 
 
 def test_what_a_parent_says_is_removed_by_a_null(project: Path, typed: Typed) -> None:
     child = project / ".acp-launch" / "child.yaml"
     child.write_text("version: 1\nextends: p\n")
-    assert typed("remove", "child", "mcp_servers.github").err == (
+    assert typed("remove", "child", "mcp_servers.github") == (
+        2,
+        "",
         ".acp-launch/child.yaml: mcp_servers.github: this is not set in the file\n"
         "    fix: acp-launch show --merged child prints what is there, and which file sets it\n"
-        "1 problem; nothing was changed\n"
+        "1 problem; nothing was changed\n",
     )
     assert typed("set", "child", "mcp_servers.github", "null").code == 0
     assert child.read_text() == ("version: 1\nextends: p\n\nmcp_servers:\n  github: null\n")
@@ -177,57 +149,45 @@ def test_what_a_parent_says_is_removed_by_a_null(project: Path, typed: Typed) ->
 
 def test_a_built_in_profile_is_not_changed(project: Path, typed: Typed) -> None:
     before = (built_in() / "demo.yaml").read_bytes()
+    said = (
+        'acp-launch: "demo" is built into acp-launch and cannot be changed\n'
+        "    fix: create a profile that extends it: acp-launch init my-demo --extends demo\n"
+    )
     for name in ("demo", str(built_in() / "demo.yaml")):
-        assert typed("set", name, "description", "x") == (
-            2,
-            "",
-            'acp-launch: "demo" is built into acp-launch and cannot be changed\n'
-            "    fix: create a profile that extends it: acp-launch init my-demo --extends demo\n",
-        )
+        assert typed("set", name, "description", "x") == (2, "", said)
     assert (built_in() / "demo.yaml").read_bytes() == before
 
 
-def test_a_link_that_leads_out_of_the_project_is_not_followed(
+def test_a_link_is_not_followed_out_of_the_project_and_stays_within_it(
     project: Path, typed: Typed, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "x.yaml"
     elsewhere.write_text(PROFILE)
-    (project / ".acp-launch" / "l.yaml").symlink_to(elsewhere)
-    answer = typed("set", "l", "description", "x")
-    assert answer == (
-        2,
-        "",
-        "acp-launch: .acp-launch/l.yaml is a link that leads out of the project\n    fix: name the file it leads to\n",
+    file, link = (project / ".acp-launch" / name for name in ("p.yaml", "l.yaml"))
+    link.symlink_to(elsewhere)
+    said = (
+        "acp-launch: .acp-launch/l.yaml is a link that leads out of the project\n    fix: name the file it leads to\n"
     )
+    assert typed("set", "l", "description", "x") == (2, "", said)
     assert elsewhere.read_text() == PROFILE
-
-
-def test_a_link_within_the_project_stays_and_the_file_keeps_its_mode(project: Path, typed: Typed) -> None:
-    file = project / ".acp-launch" / "p.yaml"
     file.chmod(0o640)
-    (project / ".acp-launch" / "l.yaml").symlink_to("p.yaml")
+    link.unlink()
+    link.symlink_to("p.yaml")
     assert typed("set", "l", "description", "x").code == 0
-    assert (project / ".acp-launch" / "l.yaml").is_symlink()
+    assert (link.is_symlink(), stat.S_IMODE(file.stat().st_mode)) == (True, 0o640)
     assert text(project) == PROFILE.replace("version: 1\n", "version: 1\ndescription: x\n")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert sorted(each.name for each in file.parent.iterdir()) == ["l.yaml", "p.yaml"]
 
 
-def test_a_dry_run_shows_the_change_and_writes_nothing(project: Path, typed: Typed) -> None:
-    answer = typed("set", "p", "description", "x", "--dry-run")
-    assert answer == (0, ".acp-launch/p.yaml  +1 -0\n+ description: x\n", "")
-    assert text(project) == PROFILE
-
-
-def test_what_is_so_already_is_not_written_again(project: Path, typed: Typed) -> None:
+def test_neither_what_is_so_already_nor_a_dry_run_is_written(project: Path, typed: Typed) -> None:
+    """A text that would drive the terminal is shown harmless."""
     file = project / ".acp-launch" / "p.yaml"
     before = file.stat().st_ino
-    assert typed("set", "p", "version", "1") == (
-        0,
-        "",
-        "acp-launch: the profile already says this; nothing was changed\n",
-    )
-    assert file.stat().st_ino == before
+    already = "acp-launch: the profile already says this; nothing was changed\n"
+    assert typed("set", "p", "version", "1") == (0, "", already)
+    shown = '.acp-launch/p.yaml  +1 -0\n+ description: "a\\x1b[31m\\u202eb"\n'
+    assert typed("set", "p", "description", "a\x1b[31m\u202eb", "--dry-run") == (0, shown, "")
+    assert (file.stat().st_ino, text(project)) == (before, PROFILE)
 
 
 def trust_in(project: Path) -> str:
@@ -235,29 +195,17 @@ def trust_in(project: Path) -> str:
     return trust_state(load(find("p", start=project, settings=settings)), settings).how
 
 
-def test_a_profile_that_was_trusted_stays_so_after_the_users_own_change(project: Path, typed: Typed) -> None:
+def test_a_profile_that_was_trusted_stays_so_after_the_users_own_change_alone(project: Path, typed: Typed) -> None:
+    """A change by others is not trusted with it, nor a file of the project that the change adds to the profile."""
     settings = load_settings()
     accept(load(find("p", start=project, settings=settings)), settings)
-    assert typed("set", "p", "agent.args", "[x]").err == ""
-    assert trust_in(project) == "accepted"
-    assert typed("add-server", "p", "files", "--", "files-mcp").err == ""
-    assert typed("remove", "p", "mcp_servers.files").err == ""
-    assert trust_in(project) == "accepted"
-
-
-def test_a_change_by_others_is_not_trusted_with_the_users_own(project: Path, typed: Typed) -> None:
-    """Neither one that was there before, nor a file of the project that the change adds to the profile."""
-    settings = load_settings()
-    accept(load(find("p", start=project, settings=settings)), settings)
+    for words in (
+        ("set", "p", "agent.args", "[x]"),
+        ("add-server", "p", "files", "--", "files-mcp"),
+        ("remove", "p", "mcp_servers.files"),
+    ):
+        assert (typed(*words).err, trust_in(project)) == ("", "accepted")
     (project / ".acp-launch" / "_base.yaml").write_text("version: 1\nagent: {env: {A: b}}\n")
     again = "acp-launch: trust it again before the next run: acp-launch trust p\n"
-    assert typed("set", "p", "extends", "_base").err == again
-    assert trust_in(project) == "changed"
-    assert typed("set", "p", "agent.args", "[x]").err == ""
-    assert trust_in(project) == "changed"
-
-
-def test_a_text_that_would_drive_the_terminal_is_shown_harmless(project: Path, typed: Typed) -> None:
-    answer = typed("set", "p", "description", "a\x1b[31m\u202eb")
-    assert answer.code == 0
-    assert answer.out == '.acp-launch/p.yaml  +1 -0\n+ description: "a\\x1b[31m\\u202eb"\n'
+    assert (typed("set", "p", "extends", "_base").err, trust_in(project)) == (again, "changed")
+    assert (typed("set", "p", "agent.args", "[y]").err, trust_in(project)) == ("", "changed")

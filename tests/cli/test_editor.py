@@ -68,11 +68,15 @@ def mine(launch: Launcher) -> Path:
 
 
 def test_a_profile_is_saved_as_the_user_wrote_it_comments_included(editing: Editing, mine: Path) -> None:
+    """One that was trusted stays so."""
+    assert editing.launch("trust", "mine", "--yes").code == 0
     with editing("edit", "mine", saving=[GOOD]) as terminal:
         assert terminal.ends() == 0
     assert mine.read_text() == GOOD
     assert "EDITED 0 mine.yaml False" in terminal.text, "the editor inherits no secret"
     assert editing.given(0) == "version: 1\nextends: demo\n"
+    assert "trust it again" not in terminal.text
+    assert "is trusted already" in editing.launch("trust", "mine").err
 
 
 def test_a_mistake_is_shown_with_its_line_and_the_same_text_is_offered_again(editing: Editing, mine: Path) -> None:
@@ -111,33 +115,27 @@ def test_an_editor_that_saves_nothing_changes_nothing(
     assert mine.read_text() == before
 
 
-def test_a_trusted_profile_stays_so_after_the_users_own_change(editing: Editing, mine: Path) -> None:
-    assert editing.launch("trust", "mine", "--yes").code == 0
-    with editing("edit", "mine", saving=[GOOD]) as terminal:
-        assert terminal.ends() == 0
-    assert "trust it again" not in terminal.text
-    assert "is trusted already" in editing.launch("trust", "mine").err
-
-
-def test_a_built_in_profile_cannot_be_edited_and_it_says_how_to_extend_it(editing: Editing) -> None:
-    with editing("edit", "demo", saving=[]) as terminal:
-        assert terminal.ends() == 2
-    assert '"demo" is built into acp-launch and cannot be changed' in terminal.text
-    assert "create a profile that extends it: acp-launch init my-demo --extends demo" in terminal.text
-
-
 def test_without_a_terminal_it_names_the_file(launch: Launcher, mine: Path) -> None:
     done = launch("edit", "mine", EDITOR="true")
     assert (done.code, done.out) == (2, b"")
     assert done.err == f"acp-launch: an editor needs a terminal\n    fix: edit the file itself: {mine}\n"
 
 
-@pytest.mark.parametrize("editor", ["no-such-editor-at-all", "'unbalanced"])
-def test_without_an_editor_it_is_said_in_one_message(editing: Editing, mine: Path, editor: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "editor", "said"),
+    [
+        ("mine", "no-such-editor-at-all", "fix: set EDITOR to its command"),
+        ("mine", "'unbalanced", "fix: set EDITOR to its command"),
+        ("demo", "true", "create a profile that extends it: acp-launch init my-demo --extends demo"),
+    ],
+)
+def test_what_cannot_be_edited_is_said_in_one_message(
+    editing: Editing, mine: Path, name: str, editor: str, said: str
+) -> None:
     env = {**editing.env, "EDITOR": editor}
-    with on_terminal("edit", "mine", cwd=editing.launch.project, env=env) as terminal:
+    with on_terminal("edit", name, cwd=editing.launch.project, env=env) as terminal:
         assert terminal.ends() == 2
-    assert "fix: set EDITOR to its command" in terminal.text
+    assert said in terminal.text
     assert "Traceback" not in terminal.text
 
 

@@ -15,7 +15,7 @@ from tests.cli.verbs import commands
 from tests.test_architecture import HEAVY, loaded
 from tests.test_readme import ROOT
 
-STYLE = re.compile(r"\x1b\[[0-9;]*m")
+STYLE, COLOUR = re.compile(r"\x1b\[[0-9;]*m"), re.compile(r"\x1b\[[0-9;]*3[0-7]")
 PAGER = "import os, sys; text = sys.stdin.read(); print('PAGED', os.environ.get('LESS'), text.count('\\n'), text[:999])"
 
 
@@ -48,9 +48,11 @@ def test_a_page_is_read_without_the_marks_of_markdown(topic: str, launch: Launch
 
 
 def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
+    """A heading in a block of code begins none."""
     shown = asked(launch, "trust").splitlines()
     headings = [heading for heading, _ in manual.sections("trust")]
     assert headings[1:] == [line for line in shown if line in headings]
+    assert "review, merged from" not in [heading for heading, _ in manual.sections("profiles")]
 
 
 def test_another_word_shows_the_sections_that_have_it_headings_first(launch: Launcher) -> None:
@@ -65,37 +67,23 @@ def test_another_word_shows_the_sections_that_have_it_headings_first(launch: Lau
     assert topics == sorted(topics, key=lambda topic: topic in manual.LAST)
 
 
-def test_a_section_needs_all_the_words(launch: Launcher) -> None:
-    ended = launch("help", "passphrase", "subreaper")
-    assert ended.code == 2
-    assert 'no topic is named "passphrase subreaper", and no page has that text' in ended.err
-
-
 def test_a_word_that_is_nowhere_gets_the_nearest(launch: Launcher) -> None:
-    ended = launch("help", "secrts")
-    assert ended.code == 2
-    assert ended.err == (
-        'acp-launch: no topic is named "secrts", and no page has that text; did you mean "secrets"?\n'
-        "    fix: acp-launch help lists the topics\n"
-    )
-
-
-def test_what_was_typed_drives_no_terminal(launch: Launcher) -> None:
-    ended = launch("help", "\x1b]0;owned\x07")
-    assert ended.code == 2
-    assert ended.err.replace("\n", "").isprintable()
+    """A section needs all the words, and what was typed drives no terminal."""
+    for words, said in (
+        (["secrts"], 'no topic is named "secrts", and no page has that text; did you mean "secrets"?'),
+        (["passphrase", "subreaper"], 'no topic is named "passphrase subreaper", and no page has that text'),
+        (["\x1b]0;owned\x07"], 'no topic is named "\\x1b]0;owned\\x07", and no page has that text'),
+    ):
+        ended = launch("help", *words)
+        assert (ended.code, ended.err) == (2, f"acp-launch: {said}\n    fix: acp-launch help lists the topics\n")
 
 
 def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher, tmp_path: Path) -> None:
     """The pager is the same process: its exit code is the answer."""
     pager = tmp_path / "my pager.py"
     pager.write_text(f"{PAGER}\nprint('secret' if 'ACP_LAUNCH_SECRET_X' in os.environ else 'blind')\nsys.exit(3)\n")
-    env = {
-        **launch.env,
-        "PAGER": shlex.join([sys.executable, str(pager)]),
-        "TERM": "xterm",
-        "ACP_LAUNCH_SECRET_X": "not-real-1",
-    }
+    command = shlex.join([sys.executable, str(pager)])
+    env = {**launch.env, "PAGER": command, "TERM": "xterm", "ACP_LAUNCH_SECRET_X": "not-real-1"}
     for name in ("LESS", "NO_COLOR"):
         env.pop(name, None)
     with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
@@ -103,35 +91,25 @@ def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher,
     lines = (ROOT / "docs" / "trust.md").read_text().count("\n")
     (told,) = re.findall(r"PAGED -FX -R (\d+) ", terminal.text)
     assert int(told) > lines / 2
-    assert re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode()), "blocks of code have colours"
+    assert COLOUR.search(terminal.raw.decode()), "blocks of code have colours"
     assert "blind" in terminal.text, "no child inherits a secret's variable"
 
 
-@pytest.mark.parametrize("pager", ["", "no-such-pager-at-all", "'unbalanced"])
-def test_without_a_pager_that_can_be_run_the_page_is_shown_all_the_same(pager: str, launch: Launcher) -> None:
-    env = {**launch.env, "PAGER": pager, "TERM": "xterm"}
-    with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"PAGER": "no-such-pager-at-all"},
+        {"PAGER": "'unbalanced"},
+        {"PAGER": "cat", "NO_COLOR": "1"},
+        {"PAGER": "", "TERM": "dumb"},
+    ],
+    ids=str,
+)
+def test_the_page_is_shown_all_the_same_without_a_pager_or_colours(launch: Launcher, env: dict[str, str]) -> None:
+    with on_terminal("help", "trust", cwd=launch.project, env={**launch.env, "TERM": "xterm", **env}) as terminal:
         assert terminal.ends() == 0
     assert "What it protects, and what it does not" in terminal.text
-
-
-def test_no_color_is_heeded_in_a_pager_too(launch: Launcher) -> None:
-    env = {**launch.env, "PAGER": "cat", "TERM": "xterm", "NO_COLOR": "1"}
-    with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
-        assert terminal.ends() == 0
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode())
-
-
-def test_a_dumb_terminal_gets_plain_text(launch: Launcher) -> None:
-    with on_terminal("help", "trust", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
-        assert terminal.ends() == 0
-    assert not STYLE.search(terminal.raw.decode())
-
-
-def test_a_heading_in_a_block_of_code_begins_no_section() -> None:
-    headings = [heading for heading, _ in manual.sections("profiles")]
-    assert "Keys of a profile" in headings
-    assert "review, merged from" not in headings
+    assert not (STYLE if "TERM" in env else COLOUR).search(terminal.raw.decode())
 
 
 def helped(launch: Launcher, *words: str, columns: int) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -493,7 +494,7 @@ def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launch
 
 def test_if_nothing_can_be_imported_the_answer_says_so_and_asks_for_nothing(project: Launcher) -> None:
     unfit, off = {"command": "x", "args": "-y"}, {"command": "x", "disabled": True}
-    servers: dict[str, object]
+    servers: Any
     for servers, said in (
         ({}, "    fix: acp-launch import lists the sources on this machine"),
         ({"b": unfit}, "    b: its args is not a list of strings\n    fix: acp-launch import lists"),

@@ -45,37 +45,20 @@ def test_a_command_that_starts_a_program_is_none_for_this_process(launch: Launch
         launch.within("run", "p", "hi")
 
 
-def leave_a_descriptor() -> None:
-    os.open(os.devnull, os.O_RDONLY)
+HARMS: dict[str, Callable[[], object]] = {
+    "descriptor": lambda: os.open(os.devnull, os.O_RDONLY),
+    "thread": lambda: threading.Thread(target=threading.Event().wait, args=(20,), daemon=True).start(),
+    "umask": lambda: os.umask(0o123),
+    "environment": lambda: os.environ.update(LEFT="behind"),
+    "directory": lambda: os.chdir("/"),
+}
 
 
-def leave_a_thread() -> None:
-    threading.Thread(target=threading.Event().wait, args=(20,), daemon=True).start()
-
-
-def change_the_umask() -> None:
-    os.umask(0o123)
-
-
-def change_the_environment() -> None:
-    os.environ["LEFT"] = "behind"
-
-
-def change_the_directory() -> None:
-    os.chdir("/")
-
-
-@pytest.mark.parametrize(
-    "harm", [leave_a_descriptor, leave_a_thread, change_the_umask, change_the_environment, change_the_directory]
-)
+@pytest.mark.parametrize("harm", HARMS)
 def test_what_a_command_leaves_in_this_process_fails_the_test(
-    launch: Launcher, monkeypatch: pytest.MonkeyPatch, harm: Callable[[], None]
+    launch: Launcher, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    def run(arguments: list[str]) -> int:
-        harm()
-        return 0
-
-    monkeypatch.setattr("acp_launch.cli.main.run", run)
+    monkeypatch.setattr("acp_launch.cli.main.run", lambda arguments: HARMS[harm]() and 0)
     monkeypatch.setattr(inprocess, "AT_ITS_END", 0)
     umask, home, environment = os.umask(0o022), Path.cwd(), dict(os.environ)
     before = {*os.listdir("/proc/self/fd")}  # noqa: PTH208

@@ -2,9 +2,6 @@
 
 import json
 import os
-import shlex
-import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,12 +14,11 @@ from typing import BinaryIO
 import psutil
 import pytest
 
-from acp_launch.cli.run import RunRequest
 from acp_launch.cli.verb import read_descriptor
 from acp_launch.errors import UsageError
 from acp_launch.shutdown import LIFELINE
-from tests.cli.hosted import brought_up, up
-from tests.cli.launcher import MARK, ROOT, Json, Launcher, alive, command, kill_all, left_by_guards
+from tests.cli.hosted import brought_up
+from tests.cli.launcher import MARK, ROOT, Json, Launcher, command, kill_all, left_by_guards
 from tests.patience import PATIENCE
 
 FIX = f"    fix: {LIFELINE}\n"
@@ -51,44 +47,22 @@ def test_only_a_number_is_a_descriptor(text: str) -> None:
     assert read_descriptor("03") == 3
 
 
-def test_a_run_without_a_lifeline_watches_nothing() -> None:
-    handler = signal.getsignal(signal.SIGTERM)
-    RunRequest().watch_lifeline()
-    assert signal.getsignal(signal.SIGTERM) is handler
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["hi", "--lifeline", "9999"], "--lifeline: descriptor 9999 is not open"),
-        (["hi", "--lifeline", "9" * 30], f"--lifeline: descriptor {'9' * 30} is not open"),
-        (["hi", "--lifeline", "0"], "--lifeline: descriptor 0 is not a pipe or socket to read from"),  # /dev/null
-        (["hi", "--lifeline", "1"], "--lifeline: descriptor 1 is not a pipe or socket to read from"),
-    ],
-)
-def test_a_descriptor_that_cannot_be_a_lifeline_is_refused(launch: Launcher, words: list[str], said: str) -> None:
+def test_a_descriptor_that_cannot_be_a_lifeline_is_refused(launch: Launcher) -> None:
     launch.profile("polite")
-    done = launch.within("run", "p", *words)
-    assert (done.code, done.out, done.err) == (2, b"", f"acp-launch: {said}\n{FIX}")
-    done = launch.within("run", "p", *words, "-o", "json")
-    assert (done.code, done.event("error")["message"], done.event("error")["exitCode"]) == (2, said, 2)
-
-
-def test_a_text_that_is_not_a_descriptor_is_refused(launch: Launcher) -> None:
-    launch.profile("polite")
-    done = launch.within("run", "p", "hi", "--lifeline", "three")
-    assert done.code == 2
-    assert '--lifeline: expected the number of a descriptor, found "three"' in done.err
-
-
-def test_the_writing_end_of_a_pipe_is_refused() -> None:
-    ours, theirs = os.pipe()
-    try:
-        with pytest.raises(UsageError, match=f"descriptor {theirs} is not a pipe or socket to read from"):
-            RunRequest(words=("p", "hi"), lifeline=theirs).watch_lifeline()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with pipe() as (_, end):
+        for words, said in (
+            (["--lifeline", "9999"], "--lifeline: descriptor 9999 is not open"),
+            (["--lifeline", "9" * 30], f"--lifeline: descriptor {'9' * 30} is not open"),
+            (["--lifeline", "0"], "--lifeline: descriptor 0 is not a pipe or socket to read from"),  # /dev/null
+            (
+                ["--lifeline", str(end.fileno())],
+                f"--lifeline: descriptor {end.fileno()} is not a pipe or socket to read from",
+            ),
+        ):
+            done = launch.within("run", "p", "hi", *words)
+            assert (done.code, done.out, done.err) == (2, b"", f"acp-launch: {said}\n{FIX}")
+            done = launch.within("run", "p", "hi", *words, "-o", "json")
+            assert (done.code, done.event("error")["message"], done.event("error")["exitCode"]) == (2, said, 2)
 
 
 @pytest.mark.parametrize("words", [["p"], ["p", "hi", "--file", "-"], ["p", "--file", "-"]])
@@ -148,7 +122,7 @@ def ending(
 
 
 @pytest.mark.parametrize(
-    "before", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.set_blocking(descriptor, False)"]
+    "before", ["signal.signal(signal.SIGTERM, signal.SIG_IGN)", "os.set_blocking(descriptor, False)"]
 )
 def test_the_end_of_a_pipe_interrupts_what_the_process_waits_for(before: str) -> None:
     with pipe() as (ours, end):
@@ -212,10 +186,9 @@ os.wait()
 def parent_of(launch: Launcher, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """A parent that has started acp-launch with a lifeline, and the mark of all that; they share stdout and stderr."""
     mark = uuid.uuid4().hex
-    transcript = launch.project.parent / f"transcript-{mark}"
     parent = subprocess.Popen(
         [sys.executable, "-I", "-S", PARENT, *command(*words)],
-        env={**launch.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript)},
+        env={**launch.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(launch.project.parent / f"transcript-{mark}")},
         cwd=launch.project,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -264,19 +237,6 @@ def test_a_run_and_its_tree_end_with_a_parent_that_is_killed(launch: Launcher) -
         assert left == []
 
 
-def test_a_prompt_to_a_host_ends_too_and_its_turn_goes_on(launch: Launcher) -> None:
-    """As by SIGTERM: the turn is the host's."""
-    launch.profile("cancellable")
-    with up(launch) as host:
-        with parent_of(launch, "run", "p", "hi", "-s", "work", "-o", "json") as (parent, mark):
-            events(parent, until="working")
-            parent.kill()
-            assert events(parent)[-1]["exitCode"] == 143
-            assert alive(mark) == []
-        (session,) = host.status.sessions
-        assert (session.state, host.methods[-1]) == ("works", "session/prompt")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_host_that_a_run_brings_up_does_not_have_it(launch: Launcher) -> None:
     launch.profile("cancellable")
@@ -288,17 +248,3 @@ def test_a_host_that_a_run_brings_up_does_not_have_it(launch: Launcher) -> None:
             tree = [psutil.Process(host.pid), *psutil.Process(host.pid).children(recursive=True)]
             assert [each.cmdline() for each in tree if lifeline in pipes_of(each.pid)] == []
             assert host.status.sessions[0].state == "works"
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_a_shell_gives_a_lifeline(launch: Launcher) -> None:
-    launch.profile("cancellable")
-    python = shlex.quote(sys.executable)
-    script = f'exec {python} -m acp_launch run --trust p hi -o json --lifeline 3 3< <(read -r go < "$1")'
-    os.mkfifo(go := launch.project / "go")
-    with launch.start(prefix=["bash", "-c", script, "bash", str(go)]) as running:
-        for text in ("initialized", "session", "tool_call", "working"):
-            running.shows(text)
-        go.write_text("now\n")
-        done = running.end()
-    assert (done.code, done.event("error")["exitCode"]) == (143, 143)

@@ -66,35 +66,40 @@ def file(launch: Launcher) -> Path:
 
 def refused(launch: Launcher) -> str:
     """What `--locked` says against the profile, everywhere the same."""
-    said = [launch(*words) for words in (("validate", "p", "--locked"), ("run", "p", "hello", "--locked"))]
-    assert [done.code for done in said] == [2, 2], said
-    first, second = ([line for line in done.err.splitlines() if not line[:1].isdigit()] for done in said)
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
+    validated, run, served = (
+        launch(*words, "--locked", stdin=json.dumps(hello).encode() + b"\n")
+        for words in (("validate", "p"), ("run", "p", "hello"), ("serve", "p"))
+    )
+    assert [validated.code, run.code, served.code] == [2, 2, 2], (validated, run, served)
+    first, second = ([line for line in done.err.splitlines() if not line[:1].isdigit()] for done in (validated, run))
     assert first == second
+    assert json.loads(served.out)["error"]["message"] in first[0]
     return "\n".join(first)
 
 
 def test_lock_writes_packages_with_their_hashes(project: Launcher) -> None:
+    """Of each profile: they share the file."""
     done = project("lock", "p", "--json")
     assert done.code == 0, done.err
     text = file(project).read_text()
     assert text.startswith("# Written by acp-launch lock PROFILE; ")
-    locked = json.loads(text.partition("\n")[2])
-    assert locked == {
-        "version": 1,
-        "profiles": {
-            "p": {
-                "agent": {"package": "binary:agent@1.0.0", "integrity": [AGENT]},
-                "mcp_servers.files": {"package": "npm:@s/server@1.2.3", "integrity": ["sha512-toldofsserver123"]},
-                "mcp_servers.tool": {"package": "pypi:tool==2.0.0", "integrity": [HASH]},
-            }
-        },
+    locked = {
+        "agent": {"package": "binary:agent@1.0.0", "integrity": [AGENT]},
+        "mcp_servers.files": {"package": "npm:@s/server@1.2.3", "integrity": ["sha512-toldofsserver123"]},
+        "mcp_servers.tool": {"package": "pypi:tool==2.0.0", "integrity": [HASH]},
     }
+    assert json.loads(text.partition("\n")[2]) == {"version": 1, "profiles": {"p": locked}}
     told = json.loads(done.out)
     assert told["file"] == str(file(project))
     assert {each["path"]: each["package"] for each in told["packages"]} == {
-        key: each["package"] for key, each in locked["profiles"]["p"].items()
+        key: each["package"] for key, each in locked.items()
     }
-    assert project("validate", "p", "--locked").code == 0
+    project.write({"agent": {"registry": "agent@1.0.0"}}, name="other")
+    assert project("lock", "other").code == 0
+    both = json.loads(file(project).read_text().partition("\n")[2])["profiles"]
+    assert both == {"other": {"agent": locked["agent"]}, "p": locked}
+    assert project("validate", "--locked").code == 0
     assert [each["name"] for each in json.loads(project("list", "--json").out)["profiles"]].count("lock") == 0
     assert project("validate", "lock").code == 2, "it is not a profile"
 
@@ -121,13 +126,6 @@ def test_locked_refuses_what_differs(project: Launcher, web: Web) -> None:
     text = file(project).read_text()
     file(project).write_text(text.replace(AGENT, "sha256:other"))
     assert f"is installed with another hash than the locked one: {AGENT}" in refused(project)
-
-
-def test_an_editor_is_told_what_differs(project: Launcher) -> None:
-    request = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-    done = project("serve", "p", "--locked", stdin=json.dumps(request).encode() + b"\n")
-    assert done.code == 2
-    assert "the project's lock file says nothing of p" in json.loads(done.out)["error"]["message"]
 
 
 @pytest.mark.promise("install")
@@ -180,27 +178,14 @@ def test_what_cannot_be_locked_says_why(project: Launcher) -> None:
     assert (broken.code, "lock.yaml: the lock file cannot be read" in broken.err) == (2, True)
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["dangling", "existing"])
-def test_a_lock_file_that_leads_out_of_the_project_is_not_written(launch: Launcher, exists: bool) -> None:
+@pytest.mark.parametrize("before", ["", '# mine\n{"version": 1, "profiles": {}}\n'], ids=["dangling", "existing"])
+def test_a_lock_file_that_leads_out_of_the_project_is_not_written(launch: Launcher, before: str) -> None:
     launch.write({"agent": {"command": "true"}})
     outside = launch.project.parent / "outside"
-    if exists:
-        outside.write_text('# mine\n{"version": 1, "profiles": {}}\n')
-    before = outside.read_text() if exists else None
+    if before:
+        outside.write_text(before)
     file(launch).symlink_to(outside)
     done = launch("lock", "p")
-    assert (done.code, done.err) == (
-        2,
-        "acp-launch: .acp-launch/lock.yaml is a link that leads out of the project\n"
-        "    fix: name the file it leads to\n",
-    )
-    assert (outside.read_text() if outside.exists() else None) == before
-
-
-def test_profiles_share_the_lock_file(project: Launcher) -> None:
-    project.write({"agent": {"registry": "agent@1.0.0"}}, name="other")
-    for name in ("p", "other", "p"):
-        assert project("lock", name).code == 0
-    locked = json.loads(file(project).read_text().partition("\n")[2])["profiles"]
-    assert [(name, len(entries)) for name, entries in locked.items()] == [("other", 1), ("p", 3)]
-    assert project("validate", "--locked").code == 0
+    said = "acp-launch: .acp-launch/lock.yaml is a link that leads out of the project\n"
+    assert (done.code, done.err) == (2, f"{said}    fix: name the file it leads to\n")
+    assert (outside.read_text() if outside.exists() else "") == before

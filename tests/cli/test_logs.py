@@ -63,15 +63,11 @@ def started(running: Running, profile: str, day: str) -> None:
 
 
 def test_one_log_is_shown_as_it_is(launch: Launcher, logs: Logs) -> None:
-    logs.agent("one\n\x1b[31mred\x1b[0m\n\xe9 no end")
+    log = logs.agent("one\n\x1b[31mred\x1b[0m\n")
+    log(b"\xff\xfe\x00\r\n\n no end")
     done = launch("logs", "p")
-    assert (done.code, done.out) == (0, "one\n\x1b[31mred\x1b[0m\n\xe9 no end\n".encode())
+    assert (done.code, done.out) == (0, b"one\n\x1b[31mred\x1b[0m\n\xff\xfe\x00\r\n\n no end\n")
     assert done.err == STARTED.format("p", "2020-01-02")
-
-
-def test_bytes_that_are_no_text_come_through_a_pipe_as_they_are(launch: Launcher, logs: Logs) -> None:
-    logs.agent("")(b"\xff\xfe\x00\r\n\n")
-    assert launch("logs").out == b"\xff\xfe\x00\r\n\n"
 
 
 def test_each_of_several_logs_is_named_before_its_lines(launch: Launcher, logs: Logs) -> None:
@@ -93,34 +89,27 @@ def test_each_of_several_logs_is_named_before_its_lines(launch: Launcher, logs: 
 
 
 def test_the_latest_launch_is_shown_of_the_profile_or_of_all(launch: Launcher, logs: Logs) -> None:
+    """The profile can be named by its file."""
     logs.agent("p old\n", OLD)
     logs.agent("p new\n", NEW)
     logs.agent("q newer\n", NEWER, "q")
-    assert launch("logs", "p").out == b"p new\n"
+    launch.profile("polite")
+    for name in ("p", ".acp-launch/p.yaml"):
+        assert launch("logs", name).out == b"p new\n"
     done = launch("logs")
     assert (done.out, done.err) == (b"q newer\n", STARTED.format("q", "2020-01-03"))
 
 
-def test_a_profile_can_be_named_by_its_file(launch: Launcher, logs: Logs) -> None:
-    logs.agent("p\n")
-    logs.agent("q\n", NEWER, "q")
-    launch.profile("polite")
-    assert launch("logs", ".acp-launch/p.yaml").out == b"p\n"
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [
+def test_the_last_lines_of_each_log(launch: Launcher, logs: Logs) -> None:
+    logs.agent("1\n2\n3\nend")
+    logs.server("x", "1\n2\n")
+    for count, expected in (
         ("0", ""),
         ("1", "agent | end\nx     | 2\n"),
         ("2", "agent | 3\nagent | end\nx     | 1\nx     | 2\n"),
         ("9", "agent | 1\nagent | 2\nagent | 3\nagent | end\nx     | 1\nx     | 2\n"),
-    ],
-)
-def test_the_last_lines_of_each_log(launch: Launcher, logs: Logs, count: str, expected: str) -> None:
-    logs.agent("1\n2\n3\nend")
-    logs.server("x", "1\n2\n")
-    assert launch("logs", "p", "-n", count).out.decode() == expected
+    ):
+        assert launch("logs", "p", "-n", count).out.decode() == expected
 
 
 def test_for_a_script_each_line_is_an_object(launch: Launcher, logs: Logs) -> None:
@@ -153,18 +142,23 @@ def test_without_a_name_the_latest_launch_of_this_project_is_shown_whatever_it_w
     assert done.err == STARTED.format("p", "just now")
 
 
-def test_a_launch_of_another_project_is_shown_by_its_name_only(launch: Launcher, tmp_path: Path) -> None:
+def test_a_launch_of_another_project_is_shown_by_its_name_only(launch: Launcher, logs: Logs, tmp_path: Path) -> None:
+    """Without any log it is said where they would be."""
     launch.profile("polite")
     assert launch("run", "demo", "add 1 2", "--cwd", str(tmp_path), "--output", "quiet").code == 0
     other = tmp_path / "other"
     (other / ".acp-launch").mkdir(parents=True)
     elsewhere = Launcher(other, launch.env)
+    kept = f"they are kept in {logs.directory}\n"
     done = elsewhere("logs")
     assert (done.code, done.out) == (0, b"")
     assert done.err == (
-        "acp-launch: no logs of this project yet; acp-launch logs PROFILE shows those of a profile in any project;"
-        f" they are kept in {launch.state / 'log'}\n"
+        "acp-launch: no logs of this project yet;"
+        f" acp-launch logs PROFILE shows those of a profile in any project; {kept}"
     )
+    for words in (["p"], ["p", "x"]):
+        done = launch("logs", *words)
+        assert (done.code, done.err) == (0, f'acp-launch: no logs of "p" yet; {kept}')
     assert b"notes stopped" in elsewhere("logs", "demo").out
     assert b"notes stopped" in launch("logs").out
 
@@ -185,31 +179,13 @@ def test_a_launch_that_wrote_nothing_is_not_passed_over(launch: Launcher) -> Non
 # nothing, or nobody
 
 
-def test_without_any_log_it_says_where_they_would_be(launch: Launcher, logs: Logs) -> None:
-    launch.profile("polite")
-    done = launch("logs")
-    assert (done.code, done.out) == (0, b"")
-    assert done.err == (
-        "acp-launch: no logs of this project yet; acp-launch logs PROFILE shows those of a profile in any project;"
-        f" they are kept in {logs.directory}\n"
-    )
-    assert launch("logs", "p").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'
-    assert launch("logs", "p", "x").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'
-
-
 def test_an_unknown_profile_is_an_error(launch: Launcher, logs: Logs) -> None:
-    done = launch("logs", "dema")
-    assert (done.code, done.out) == (2, b"")
-    assert done.err == (
-        'acp-launch: no profile named "dema"; did you mean "demo"?\n    fix: acp-launch list shows the profiles\n'
-    )
     logs.agent("x\n", profile="gone")
-    logs.agent("x\n", profile="another")
-    done = launch("logs", "gonne")
-    assert (done.code, done.err) == (
-        2,
-        'acp-launch: no profile named "gonne"; did you mean "gone"?\n    fix: acp-launch list shows the profiles\n',
-    )
+    for name, near in (("dema", "demo"), ("gonne", "gone")):
+        done = launch("logs", name)
+        fix = "    fix: acp-launch list shows the profiles\n"
+        assert (done.code, done.out) == (2, b"")
+        assert done.err == f'acp-launch: no profile named "{name}"; did you mean "{near}"?\n{fix}'
 
 
 def test_an_unknown_server_is_an_error_and_a_silent_one_is_not(launch: Launcher, logs: Logs) -> None:
@@ -302,50 +278,33 @@ def test_ctrl_c_ends_what_is_shown_at_the_end_of_a_line(launch: Launcher, logs: 
     assert len(lines) < 20_001
 
 
-@pytest.mark.parametrize("buffering", ["", "1"])
-def test_ctrl_c_twice_ends_it_without_a_reader(launch: Launcher, logs: Logs, buffering: str) -> None:
+def test_ctrl_c_twice_ends_it_without_a_reader(launch: Launcher, logs: Logs) -> None:
     logs.server("x", ("y" * 99 + "\n") * 20_000)
-    with launch.start("logs", "-f", PYTHONUNBUFFERED=buffering) as running:
-        running.gets_stuck()
-        running.kill(signal.SIGINT)
-        running.gets_stuck()
-        running.kill(signal.SIGINT)
+    with launch.start("logs", "-f", PYTHONUNBUFFERED="1") as running:
+        for _ in range(2):
+            running.gets_stuck()
+            running.kill(signal.SIGINT)
         assert running.process.wait(PATIENCE) == 130
 
 
 def test_a_server_that_begins_to_speak_and_a_newer_launch_are_followed(launch: Launcher, logs: Logs) -> None:
-    logs.agent("old\n", OLD)
-    agent = logs.agent("1\n")
-    with launch.start("logs", "p", "-f") as running:
+    with launch.start("logs", "demo", "-f") as running:
+        said = running.complains("waiting")
+        assert said == f'acp-launch: no logs of "demo" yet; they are kept in {logs.directory}; waiting for one\n'
+        agent = logs.agent("1\n", profile="demo")
         assert running.shows("1") == "agent | 1\n"
-        started(running, "p", "2020-01-02")
-        logs.server("github", "2\n")
+        started(running, "demo", "2020-01-02")
+        logs.server("github", "2\n", profile="demo")
         assert running.shows("2") == "github | 2\n"
         agent(b"3\n")
         assert running.shows("3") == "agent  | 3\n"
         logs.agent("other\n", NEWER, "q")
-        logs.agent("4\n", NEWER)
+        logs.agent("4\n", NEWER, "demo")
         assert running.shows("4") == "agent  | 4\n"
-        started(running, "p", "2020-01-03")
+        started(running, "demo", "2020-01-03")
         agent(b"5\n")
         assert running.shows("5") == "agent  | 5\n"
-
-
-def test_logs_that_are_not_there_yet_are_awaited(launch: Launcher, logs: Logs) -> None:
-    with launch.start("logs", "demo", "-f") as running:
-        said = running.complains("waiting")
-        assert said == f'acp-launch: no logs of "demo" yet; they are kept in {logs.directory}; waiting for one\n'
-        logs.agent("1\n", profile="demo")
-        assert running.shows("1") == "agent | 1\n"
-
-
-def test_a_reader_that_goes_away_ends_it_without_another_line(launch: Launcher, logs: Logs) -> None:
-    logs.agent("1\n")
-    with launch.start("logs", "-f") as running:
-        assert running.shows("1") == "agent | 1\n"
-        assert running.process.stdout is not None
+        assert running.process.stdout is not None and running.process.stderr is not None
         running.process.stdout.close()
         assert running.process.wait(PATIENCE) == 141
-        started(running, "p", "2020-01-02")
-        assert running.process.stderr is not None
         assert running.process.stderr.read() == b""

@@ -125,18 +125,10 @@ def test_a_hostile_tar_is_refused_and_nothing_gets_out(tmp_path: Path, case: str
         unpacked(tmp_path, gzip.compress(tar(*members)))
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "content", "said"),
-    [
-        ("l", stat.S_IFLNK | 0o777, b"x", "a link, a device or a pipe"),
-        ("f", stat.S_IFIFO | 0o644, b"", "a link, a device or a pipe"),
-    ],
-)
-def test_a_hostile_zip_is_refused_and_nothing_gets_out(
-    tmp_path: Path, name: str, mode: int, content: bytes, said: str
-) -> None:
-    with pytest.raises(Unsafe, match=said):
-        unpacked(tmp_path, zipped((name, mode, content)), is_zip=True)
+@pytest.mark.parametrize("mode", [stat.S_IFLNK | 0o777, stat.S_IFIFO | 0o644])
+def test_a_hostile_zip_is_refused_and_nothing_gets_out(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(Unsafe, match="a link, a device or a pipe"):
+        unpacked(tmp_path, zipped(("x", mode, b"x")), is_zip=True)
 
 
 def test_an_absolute_path_is_below_the_directory_and_so_is_any_of_a_zip(tmp_path: Path) -> None:

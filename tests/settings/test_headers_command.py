@@ -27,58 +27,44 @@ def test_a_command_is_read_with_the_time_its_headers_live() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "covering"),
+    ("covering", "urls"),
     [
-        (ORIGIN, ORIGIN),
-        ("HTTPS://MCP.Example.com:443/other?tenant=a#b", ORIGIN),
-        ("https://mcp.example.com/tools", BELOW),
-        ("https://mcp.example.com/tools/mcp", BELOW),
-        ("https://mcp.example.com/toolsmith", ORIGIN),
-        ("https://mcp.example.com/tools/../other", ORIGIN),
-        ("https://mcp.example.com/tools/%2e%2E/other", ORIGIN),
-        ("https://mcp.example.com/tools/..%2fother", ORIGIN),
-        ("https://mcp.example.com/tools/..\\other", ORIGIN),
-        ("https://mcp.example.com//tools", ORIGIN),
-        ("http://127.0.0.1:8931/mcp", LOOPBACK),
-        ("http://127.0.0.1:8932/mcp", None),
-        ("http://localhost:8931/mcp", None),
-        ("http://mcp.example.com", None),
-        ("https://mcp.example.com:444", None),
-        ("https://mcp.example.com.evil.example", None),
-        ("https://mcp.example.com.", None),
-        ("https://mcp.example.com@evil.example", None),
-        ("https://evil.example\\@mcp.example.com/", None),
-        ("https://mcp.example.com\\.evil.example", None),
-        ("https://mcp.example.com%2eevil.example", None),
-        ("https://mcp.example.com:99999", None),
-        ("https://[mcp.example.com", None),
-        ("https:mcp.example.com", None),
-        ("", None),
+        (
+            ORIGIN,
+            [
+                ORIGIN,
+                "HTTPS://MCP.Example.com:443/other?tenant=a#b",
+                *(f"{ORIGIN}/{path}" for path in ("toolsmith", "tools/../other", "tools/%2e%2E/other", "/tools")),
+                *(f"{ORIGIN}/{path}" for path in ("tools/..%2fother", "tools/..\\other")),
+            ],
+        ),
+        (BELOW, [BELOW, f"{BELOW}/mcp"]),
+        (LOOPBACK, [f"{LOOPBACK}/mcp"]),
+        (
+            None,
+            [
+                *("http://127.0.0.1:8932/mcp", "http://localhost:8931/mcp", "http://mcp.example.com", ""),
+                *(f"{ORIGIN}{more}" for more in (":444", ".evil.example", ".", "@evil.example", "\\.evil.example")),
+                *(f"{ORIGIN}{more}" for more in ("%2eevil.example", ":99999")),
+                *("https://evil.example\\@mcp.example.com/", "https://[mcp.example.com", "https:mcp.example.com"),
+            ],
+        ),
     ],
 )
-def test_a_server_gets_the_command_of_the_longest_address_that_it_is_at(url: str, covering: str | None) -> None:
-    assert nearest((ORIGIN, BELOW, LOOPBACK), url) == covering
+def test_a_server_gets_the_command_of_the_longest_address_that_it_is_at(covering: str | None, urls: list[str]) -> None:
+    assert {url: nearest((ORIGIN, BELOW, LOOPBACK), url) for url in urls} == dict.fromkeys(urls, covering)
 
 
-@pytest.mark.parametrize(
-    ("address", "fault"),
-    [
-        ("mcp.example.com", PLAIN),
-        ("ftp://mcp.example.com", PLAIN),
-        ("https://user@mcp.example.com", PLAIN),
-        ("https://mcp.example.com:99999", PLAIN),
-        ("https://[::1", PLAIN),
-        (" https://mcp.example.com", PLAIN),
-        ("${env:SERVER}", PLAIN),
-        ("https://mcp.example.com/a/../b", PATH),
-        ("https://mcp.example.com/a%2Fb", PATH),
-        ("https://mcp.example.com/a//b", PATH),
-        ("https://mcp.example.com/?", "the address ends with a query or a fragment"),
-    ],
-)
-def test_an_address_that_does_not_say_what_it_covers_is_refused(address: str, fault: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(fault)}"):
-        read(address)
+def test_an_address_that_does_not_say_what_it_covers_is_refused() -> None:
+    plain = [
+        *("mcp.example.com", "ftp://mcp.example.com", "https://user@mcp.example.com", "https://mcp.example.com:99999"),
+        *("https://[::1", " https://mcp.example.com", "${env:SERVER}"),
+    ]
+    query = {f"{ORIGIN}/?": "the address ends with a query or a fragment"}
+    paths = [f"{ORIGIN}/{path}" for path in ("a/../b", "a%2Fb", "a//b")]
+    for address, fault in (dict.fromkeys(plain, PLAIN) | dict.fromkeys(paths, PATH) | query).items():
+        with pytest.raises(ValueError, match=f"^{re.escape(fault)}"):
+            read(address)
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,6 @@ def refused() -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", "here")
-    assert load.load().state == Path.cwd() / "here"
-
-
 @pytest.mark.parametrize("kind", ["CONFIG", "STATE", "CACHE"])
 def test_without_a_choice_they_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
@@ -83,20 +78,25 @@ def test_without_a_home_directory_the_fix_says_what_to_set(monkeypatch: pytest.M
     assert "ACP_LAUNCH_STATE_DIR" in caught.value.fix
 
 
-def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
+def test_without_a_file_and_variables_everything_is_the_default(
+    a_home_of_its_own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the file says nothing. A directory that is chosen becomes absolute."""
     home = a_home_of_its_own
-    assert load.load() == Settings(config=home / "config", state=home / "state", cache=home / "cache")
+    defaults = Settings(config=home / "config", state=home / "state", cache=home / "cache")
+    assert load.load() == defaults
     assert entries(home) == []
-
-
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "~\n", "\ufeff"])
-def test_a_file_that_says_nothing_is_fine(config: Path, text: str) -> None:
-    config.write_text(text)
-    assert load.load().secrets == SecretSettings()
+    (home / "config").mkdir(0o700)
+    for text in ("", "# nothing yet\n", "---\n", "~\n", "\ufeff"):
+        (home / "config" / "config.yaml").write_text(text)
+        (home / "config" / "config.yaml").chmod(0o600)
+        assert load.load() == defaults
+    monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", "here")
+    assert load.load().state == Path.cwd() / "here"
 
 
 def test_everything_can_be_chosen_by_variables_and_in_the_file(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
-    for name, text in {
+    chosen = {
         "MAX_LINE": "1MiB",
         "SECRETS__STORE": "command",
         "SECRETS__TIMEOUT": "1m",
@@ -104,15 +104,15 @@ def test_everything_can_be_chosen_by_variables_and_in_the_file(monkeypatch: pyte
         "SECRETS__FILE__PATH": "~/secrets.sealed",
         "SECRETS__FILE__KEY_FILE": "/run/secrets/acp-launch",
         "SECRETS__COMMAND": '["op", "read", "op://dev/{name}/credential"]',
-    }.items():
-        monkeypatch.setenv(f"ACP_LAUNCH_{name}", text)
-    found = load.load()
+    }
+    with monkeypatch.context() as patch:
+        for name, text in chosen.items():
+            patch.setenv(f"ACP_LAUNCH_{name}", text)
+        found = load.load()
     assert (found.max_line, found.secrets.store, found.secrets.timeout) == (1024 * 1024, "command", Duration(60))
     assert found.secrets.keyring == KeyringSettings(backend="keyring.backends.kwallet.DBusKeyring")
     assert found.secrets.file == FileSettings(path="~/secrets.sealed", key_file="/run/secrets/acp-launch")
     assert found.secrets.command == ("op", "read", "op://dev/{name}/credential")
-    for name in [name for name in os.environ if name.startswith(("ACP_LAUNCH_SECRETS", "ACP_LAUNCH_MAX"))]:
-        monkeypatch.delenv(name)
     config.write_text(EVERYTHING)
     assert repr(load.load()) == repr(found)
 
@@ -134,19 +134,16 @@ def test_other_variables_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: s
     assert load.load().secrets == SecretSettings()
 
 
-@pytest.mark.parametrize("text", ["", "4096", "100000000"])
-def test_the_cap_on_a_line_is_64_mib_or_what_is_asked(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
-    assert load.load().max_line == (int(text) if text else 64 * 1024 * 1024)
-
-
-@pytest.mark.parametrize("text", ["0", "4095", "-1", "lots", "1e9", "٣٤٥٦٧"])
-def test_a_cap_that_is_no_number_of_bytes_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
-    assert refused() == [
-        f'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "{text}"\n'
-        "    fix: write a number and its unit: 64MiB"
-    ]
+def test_the_cap_on_a_line_is_64_mib_or_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, size in (("", 64 * 1024 * 1024), ("4096", 4096), ("100000000", 100_000_000)):
+        monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
+        assert load.load().max_line == size
+    for text in ("0", "4095", "-1", "lots", "1e9", "٣٤٥٦٧"):
+        monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
+        assert refused() == [
+            f'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "{text}"\n'
+            "    fix: write a number and its unit: 64MiB"
+        ]
 
 
 def test_problems_of_the_variables_and_the_file_come_together(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
@@ -189,21 +186,17 @@ def test_what_is_recalled_is_for_the_same_text_and_the_same_variables(
     assert (load.load().secrets.store, load.load().max_line) == ("keyring", 8192)
 
 
-def test_a_file_that_others_can_write_is_refused_though_it_was_checked_before(config: Path) -> None:
-    config.write_text(EVERYTHING)
-    load.load()
-    config.chmod(0o646)
-    assert refused() == [
-        f"{config}: other users can write this file, and so change which commands run\n    fix: chmod go-w {config}"
-    ]
-
-
-def test_settings_with_a_problem_are_not_kept(
-    a_home_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, config: Path
-) -> None:
+def test_settings_with_a_problem_are_not_kept(a_home_of_its_own: Path, config: Path) -> None:
+    """Nor is what was kept used once other users can write the file."""
     config.write_text("secrets: {store: file, store: file}")
     assert len(refused()) == len(refused()) == 1
     assert entries(a_home_of_its_own) == []
+    config.write_text(EVERYTHING)
+    load.load()
+    config.chmod(0o646)
+    assert [problem.partition(": ")[2].partition(",")[0] for problem in refused()] == [
+        "other users can write this file"
+    ]
 
 
 def test_a_secret_is_neither_kept_nor_told(
