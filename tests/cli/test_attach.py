@@ -1,7 +1,6 @@
 """Ring 3. Terminals on a session of a host: they come and go, also in the middle of a turn (docs/up.md)."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ import pytest
 from acp_launch.served.connections import MAX_EVENTS
 from acp_launch.served.wire import MISSED, RELOADED
 from tests.cli.hosted import brought_up, up
-from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
+from tests.cli.launcher import Launcher, command
 from tests.interactive.screen import Terminal, on_screen
 
 ENTER = "\r"
@@ -182,25 +181,6 @@ def test_a_question_is_taken_by_another_terminal_which_sees_that_it_is_asked_els
             first.until("Noted: kept")
             first.until("ready ·")
             second.until("ready ·")
-
-
-def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
-    demo.env |= {MARK: uuid.uuid4().hex}
-    try:
-        with at(demo, "run", "p", "-s", "work", "--keep", "20m") as first:
-            first.until("ready ·")
-            first.types("add 20 22" + ENTER)
-            first.until("42")
-            first.until("ready ·")
-            first.types(":quit" + ENTER)
-            assert first.ends() == 0
-        again = demo.forked("run", "p", "history", "-s", "work", "-o", "quiet", ACP_TEST_MARK="")
-        assert (again.code, again.heard) == (0, [])
-        assert b"20" in again.out
-        assert demo.forked("down", "p", ACP_TEST_MARK="").code == 0
-        assert alive(demo.env[MARK]) == []
-    finally:
-        kill_all(demo.env[MARK])
 
 
 def test_attach_says_what_there_is(demo: Launcher) -> None:

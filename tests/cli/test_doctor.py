@@ -426,7 +426,7 @@ def test_what_a_dead_run_left_behind_is_told_and_not_touched(launch: Launcher) -
 
 
 def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher) -> None:
-    own(launch, agent("mute"), mcp_servers={"s": server("stubborn")})
+    own(launch, agent("mute"), mcp_servers={"s": server("mute")})
     with launch.start("doctor", "p", "--json") as running:
         running.hears("initialize")
         running.kill(signal.SIGTERM)
@@ -441,7 +441,7 @@ def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher)
 
 
 def test_on_a_terminal_it_says_what_it_starts_and_ctrl_c_shows_what_is_known(launch: Launcher) -> None:
-    own(launch, agent("mute"), mcp_servers={"s": server("stubborn")})
+    own(launch, agent("mute"), mcp_servers={"s": server("mute")})
     with on_terminal("doctor", "p", cwd=launch.project, env=launch.env) as terminal:
         terminal.until("acp-launch: starting agent, s")
         terminal.types("\x03")

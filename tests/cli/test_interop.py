@@ -133,15 +133,19 @@ def test_of_ten_literal_tokens_none_is_left_behind_and_all_are_in_the_store(proj
 
 
 def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launcher) -> None:
+    """A secret that holds something else is not overwritten."""
+    assert project("secret", "set", "gh", stdin=b"of the user").code == 0
     declared(project, {"gh": {"command": "x", "env": {"TOKEN": TOKENS["github"]}}})
     done = taken(project, "--yes")
     store = project.config / "secrets.sealed"
     assert done.err == (
-        "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
-        f"acp-launch: stored in the sealed file ({store}): gh\n"
+        "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh/token\n"
+        f"acp-launch: stored in the sealed file ({store}): gh/token\n"
         "acp-launch: the tokens are still in .mcp.json: delete them there, and rotate any that were shared\n"
         "acp-launch: .acp-launch/p.yaml: gh imported\n"
     )
+    assert "${secret:gh/token}" in profile(project).read_text()
+    assert (value_of(project, "gh"), value_of(project, "gh/token")) == ("of the user", TOKENS["github"])
 
 
 def test_of_servers_with_one_name_the_nearest_is_imported_and_the_other_is_named(project: Launcher) -> None:
@@ -268,15 +272,6 @@ def test_what_a_profile_inherits_is_there_already(project: Launcher) -> None:
     done = taken(project, "--yes")
     assert (done.code, profile(project).read_text()) == (2, before)
     assert done.err.startswith("acp-launch: b already exists and differs;")
-
-
-def test_a_secret_that_holds_something_else_is_not_overwritten(project: Launcher) -> None:
-    assert project("secret", "set", "gh", stdin=b"somebody else's").code == 0
-    declared(project, {"gh": {"command": "x", "env": {"TOKEN": TOKENS["github"]}}})
-    assert taken(project, "--yes").code == 0
-    assert value_of(project, "gh") == "somebody else's"
-    assert "${secret:gh/token}" in profile(project).read_text()
-    assert value_of(project, "gh/token") == TOKENS["github"]
 
 
 def test_nothing_in_an_imported_file_drives_the_terminal(project: Launcher) -> None:
@@ -588,29 +583,21 @@ def test_an_entry_is_written_beside_those_of_others_whose_credentials_are_not_sh
     assert again.err.startswith("acp-launch: .mcp.json already has all of it; nothing was changed\n")
 
 
-@pytest.mark.parametrize(
-    ("tool", "file", "command"),
-    [
-        ("claude", ".mcp.json", "${CLAUDE_PROJECT_DIR:-.}/bin/server"),
-        ("cursor", ".cursor/mcp.json", "${workspaceFolder}/bin/server"),
-        ("qwen", ".qwen/settings.json", ""),
-    ],
-)
-def test_a_file_of_the_project_gets_no_path_of_this_machine_or_a_word_about_it(
-    project: Launcher, tool: str, file: str, command: str
-) -> None:
-    profile(project).write_text(
-        "version: 1\nagent: {command: cat}\nmcp_servers: {s: {command: bin/server, args: ['${project}/data']}}\n"
-    )
-    (project.project / file).parent.mkdir(exist_ok=True)
-    done = project("export", "p", "--to", tool, "--file", file, "--yes")
-    assert done.code == 0, done.err
-    (entry,) = next(iter(json.loads((project.project / file).read_text()).values())).values()
-    said = f"acp-launch: {file} belongs to the project, and gets paths of this machine: s.command, s.args.0\n"
-    assert entry["command"] == (command or str(project.project / "bin" / "server"))
-    assert (said in done.err) == (command == "")
-    own = project("export", "p", "--to", tool, "--file", str(project.project.parent / "own.json"), "--yes")
-    assert "belongs to the project" not in own.err
+def test_a_file_of_the_project_gets_no_path_of_this_machine_or_a_word_about_it(project: Launcher) -> None:
+    servers = {"s": {"command": "bin/server", "args": ["${project}/data"]}}
+    project.write({"agent": {"command": "cat"}, "mcp_servers": servers})
+    for tool, file, command, is_told in (
+        ("claude", ".mcp.json", "${CLAUDE_PROJECT_DIR:-.}/bin/server", False),
+        ("cursor", ".cursor/mcp.json", "${workspaceFolder}/bin/server", False),
+        ("qwen", ".qwen/settings.json", str(project.project / "bin" / "server"), True),
+    ):
+        (project.project / file).parent.mkdir(exist_ok=True)
+        done = project("export", "p", "--to", tool, "--file", file, "--yes")
+        (entry,) = next(iter(json.loads((project.project / file).read_text()).values())).values()
+        said = f"acp-launch: {file} belongs to the project, and gets paths of this machine: s.command, s.args.0\n"
+        assert (entry["command"], said in done.err) == (command, is_told), done.err
+        own = project("export", "p", "--to", tool, "--file", str(project.project.parent / f"{tool}.json"), "--yes")
+        assert "belongs to the project" not in own.err
 
 
 def zed(launch: Launcher) -> Path:

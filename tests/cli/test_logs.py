@@ -221,16 +221,6 @@ def test_a_log_that_cannot_be_read_is_said(logs: Logs, monkeypatch: pytest.Monke
     )
 
 
-def test_a_reader_that_had_enough_ends_it_quietly(launch: Launcher, logs: Logs) -> None:
-    logs.agent("x" * 99 + "\n")
-    logs.server("x", ("y" * 99 + "\n") * 10_000)
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = launch("logs", "p", out=writing)
-    os.close(writing)
-    assert (done.code, done.err) == (141, STARTED.format("p", "2020-01-02"))
-
-
 # a terminal
 
 

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -254,25 +253,20 @@ def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
         assert (browser.addresses, server.log) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("env", "words", "why"),
-    [
-        ({}, (), "no browser was found"),
-        ({"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/true"}, (), "this is an SSH session"),
-        ({"BROWSER": "/bin/true"}, ("--no-browser",), "--no-browser is given"),
-    ],
-)
-def test_without_browser_and_terminal_nothing_is_asked(
-    home: Launcher, env: dict[str, str], words: tuple[str, ...], why: str
-) -> None:
+def test_without_browser_and_terminal_nothing_is_asked(home: Launcher) -> None:
     with authority() as server:
         profile(home, server)
-        home.env |= env
-        refused = home("mcp", "login", "p", *words)
-        assert (refused.code, records(home)) == (6, [])
+        env: Any
+        for env, words, why in (
+            ({}, (), "no browser was found"),
+            ({"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/true"}, (), "this is an SSH session"),
+            ({"BROWSER": "/bin/true"}, ("--no-browser",), "--no-browser is given"),
+        ):
+            refused = home("mcp", "login", "p", *words, **env)
+            told = f"a login needs a browser or a terminal: {why}, and stdin is not a terminal"
+            assert (refused.code, told in refused.err, records(home)) == (6, True, []), refused.err
+            assert "acp-launch mcp login p docs" in refused.err
         assert server.asked("as /authorize") == server.asked("as /token") == []
-    told = f"a login needs a browser or a terminal: {why}, and stdin is not a terminal"
-    assert told in refused.err and "acp-launch mcp login p docs" in refused.err
 
 
 def address_in(text: str) -> str:
@@ -323,23 +317,6 @@ def test_ctrl_d_and_ctrl_c_at_the_question_leave_nothing(home: Launcher, key: st
             terminal.answers({PASTE: key})
             assert terminal.ends() == code, terminal.text
         assert (records(home), server.asked("as /token")) == ([], [])
-
-
-def test_ctrl_c_while_the_browser_is_awaited_leaves_no_listener_and_no_login(home: Launcher) -> None:
-    seen = home.project.parent / "seen"
-    os.mkfifo(seen)
-    home.env["BROWSER"] = f"/bin/sh -c 'echo \"$1\" >{seen}' x %s"
-    with authority() as server:
-        profile(home, server)
-        with home.start("mcp", "login", "p") as running:
-            address = seen.read_text().strip()
-            back = came_to(address)
-            running.kill(signal.SIGINT)
-            done = running.end()
-        assert (done.code, records(home), server.asked("as /token")) == (130, [], [])
-    port = int(back.split(":")[2].partition("/")[0])
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +400,7 @@ def test_a_login_that_the_server_has_revoked_is_told_and_done_again(home: Launch
         assert state(home)["state"] == "revoked"
         said = logged_in(home, "--all")
         assert said.startswith("acp-launch: docs: logged in, revoked by the server\n")
-        assert ("docs: logged in\n" in said or "docs: logged in, until " in said, len(browser.addresses)) == (True, 2)
+        assert ("docs: logged in" in said.partition("\n")[2], len(browser.addresses)) == (True, 2)
         assert (state(home)["state"], used(home).code) == ("logged in", 0)
 
 
@@ -446,15 +423,8 @@ def test_a_server_that_wants_a_login_without_the_key_is_known_to_all_verbs_from_
         known = home("mcp", "status", "p", "docs")
         assert (known.code, fix in known.err, state(home)["state"]) == (6, True, "not logged in")
         if learn[0] == "mcp":
-            logged_in(home)
+            assert "docs: logged in" in logged_in(home)
             assert (home("mcp", "status", "p", "docs").code, used(home).code) == (0, 0)
             assert home("mcp", "logout", "p", "docs").code == 0
             forgotten = home("mcp", "status", "p", "docs")
             assert (forgotten.code, forgotten.err) == (0, "acp-launch: docs is not known to want a login\n")
-
-
-def test_the_only_remote_server_is_the_one_to_log_in_to(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        entries = {"docs": {"type": "http", "url": server.url}, "notes": {"command": sys.executable}}
-        home.write({"agent": {"command": "no-such-agent"}, "mcp_servers": entries})
-        assert "docs: logged in" in logged_in(home)
