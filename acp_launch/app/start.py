@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from acp_launch.console.processes import container_sentences, sentence
 from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import ProblemsError
-from acp_launch.plan.executable import inherited
-from acp_launch.plan.model import OURS, InContainer, LaunchPlan, OverSsh, StdioPlan
+from acp_launch.plan.model import OURS, InContainer, LaunchPlan, OverSsh, Place, StdioPlan
+from acp_launch.plan.written import make_safe_environment
 from acp_launch.private import directory
 from acp_launch.process.containers import ContainerEngine
 from acp_launch.process.guard_client import Guard
@@ -65,9 +65,7 @@ def guarded_launch(
         for each in ended:
             for text in (*([sentence(each)] if each.processes else []), *container_sentences(each)):
                 report(text)
-    with record_and_guard(settings, verb, plan.profile, plan.cwd) as made:
-        if plan.place is not None and isinstance(plan.place.elsewhere, InContainer):
-            made.use_engine(ContainerEngine(str(plan.place.program), inherited(os.environ, "all")))
+    with record_and_guard(settings, verb, plan.profile, plan.cwd, plan.place) as made:
         if trace is None:
             yield made, None
             return
@@ -78,8 +76,11 @@ def guarded_launch(
 
 
 @contextmanager
-def record_and_guard(settings: Settings, verb: str, profile: str, cwd: Path) -> Iterator[Guard]:
-    """Record a launch that works in `cwd`, and guard it; as `guarded_launch`."""
+def record_and_guard(
+    settings: Settings, verb: str, profile: str, cwd: Path, place: Place | None = None
+) -> Iterator[Guard]:
+    """Record a launch that works in `cwd`, and guard it, with its containers if its `place` is one; as
+    `guarded_launch`."""
     record = LaunchRecord(settings.state, report)
     made = Guard(record, report)
     try:
@@ -87,6 +88,8 @@ def record_and_guard(settings: Settings, verb: str, profile: str, cwd: Path) -> 
             record.begin(verb, profile)
             record.works_in(cwd)
             made.start()
+            if place is not None and isinstance(place.elsewhere, InContainer):
+                made.use_engine(ContainerEngine(str(place.program), make_safe_environment()))
         yield made
     finally:
         with critical_section():

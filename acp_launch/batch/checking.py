@@ -21,11 +21,11 @@ from acp_launch.batch.model import CheckCommand, CheckResult
 from acp_launch.engine.loop import Interrupts, run_supervised
 from acp_launch.errors import AgentError, StateError
 from acp_launch.plan.executable import CannotRun, find, inherited
-from acp_launch.plan.model import InContainer, OverSsh, Place
+from acp_launch.plan.model import OverSsh, Place
 from acp_launch.plan.place import enclose, shows
 from acp_launch.plan.written import keep_path
 from acp_launch.private import real
-from acp_launch.process.containers import ContainerEngine, label_arguments
+from acp_launch.process.containers import label_arguments
 from acp_launch.process.terminal import Terminal
 from acp_launch.waits import first_of, seconds
 
@@ -56,9 +56,7 @@ def run_check(
     if not isinstance(program, CannotRun):
         if place is not None and (fault := find_absence(check, place, cwd)):
             raise StateError(fault[0], fix=fault[1])
-        with record_and_guard(load_settings(), "batch", "check", cwd) as guard:
-            if place is not None and isinstance(there, InContainer):
-                guard.use_engine(ContainerEngine(str(place.program), inherited(os.environ, "all")))
+        with record_and_guard(load_settings(), "batch", "check", cwd, place) as guard:
             argv = [str(program), *check.command[1:]]
             code, text = run_supervised(guard, partial(_carry_out, argv, check.timeout, cwd, place, is_cancelled))
     elif "/" in check.command[0]:

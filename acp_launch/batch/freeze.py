@@ -93,8 +93,9 @@ def check_file(file: Path, *, as_json: bool) -> int:
     code = ProfileError.exit_code if errors(found.problems) else 0
     for loaded in found.profiles.values():
         resolved = resolved_from(loaded, cwd=found.project, typed=found.project)
-        found.problems.extend(each for each in resolved.problems if each not in found.problems)
-        code = code or (MachineError.exit_code if resolved.plan is None else 0)
+        unfit = [*_refuse_place(found, resolved.plan)] if resolved.plan else []
+        found.problems.extend(each for each in [*resolved.problems, *unfit] if each not in found.problems)
+        code = code or (MachineError.exit_code if unfit or resolved.plan is None else 0)
     if as_json:
         listed = [each.as_json() for each in found.problems]
         stdout.put_json({"problems": listed, "items": len(items), "profiles": [*found.checked.profiles]})
@@ -215,8 +216,7 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
         try:
             # An item has no terminal to ask for the passphrase again.
             plans[name] = prepare_plan(resolved, settings, with_logins=not elsewhere, asks_passphrase=False).plan
-            missing += _find_absent_check(found, plans[name])
-            missing += _find_absent_tree(found, plans[name])
+            missing += _refuse_place(found, plans[name])
         except MachineError as error:
             missing += error.problems
         except NotLoggedIn as error:
@@ -228,20 +228,15 @@ def _require_ready(found: Examined, settings: Settings, *, trust: bool, elsewher
     return plans
 
 
-def _find_absent_check(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
-    """Find that the check cannot run where it would: in the place of a confined agent."""
-    check = found.checked.file.check if found.checked.file else None
-    if plan.place is None or check is None or check.outside:
+def _refuse_place(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
+    """Find what cannot be in the place of an agent: the check, and trees that its items would have here."""
+    said = found.checked.file
+    if plan.place is None or said is None:
         return
-
-    if fault := find_absence(check, plan.place, found.project):
+    if said.check and not said.check.outside and (fault := find_absence(said.check, plan.place, found.project)):
         yield about(found.claim.label, *fault)
-
-
-def _find_absent_tree(found: Examined, plan: LaunchPlan) -> Iterator[Problem]:
-    """Find that items would have trees of their own here, and an agent on another machine."""
-    kind = found.checked.file.isolation.kind if found.checked.file else "none"
-    if plan.machine and kind != "none":
+    if plan.machine and said.isolation.kind != "none":
+        kind = said.isolation.kind
         what = f"the agent of {plan.called} is {plan.machine}, and a {kind} of an item would be made here"
         yield about(found.claim.label, what, "write isolation: none: its items work in runtime.ssh.directory")
 

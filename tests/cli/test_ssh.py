@@ -139,6 +139,8 @@ def test_items_of_a_batch_work_there_and_have_no_tree_here(launch: Launcher, sma
         ("check", {"command": ["true"]}, "write check: {outside: true}"),
     ):
         file.write_text(json.dumps({**batch, key: value}))
+        checked = launch.forked("batch", "check", str(file))
+        assert checked.code == 3 and what in checked.err and not checked.out, checked
         with launch.start("batch", "run", str(file), "--out", "other", "--trust", apart=True) as running:
             refused = running.end()
         assert refused.code != 0 and what in refused.err and not (launch.project / "other").exists(), refused.err
